@@ -1,0 +1,1 @@
+"""Recount: streams you can audit."""

@@ -1,0 +1,44 @@
+"""Durations as people write them: ``"5 min"``, ``"60 s"``, ``"500 ms"`` or a ``timedelta``."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from recount.core.errors import InvalidDeclaration
+
+Duration = str | timedelta
+
+_UNIT_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PATTERN = re.compile(r"(\d+)\s*(ms|s|min|h|d)")
+_ALL_UNITS_MS = sorted(_UNIT_MS.items(), key=lambda unit: -unit[1])
+
+
+def milliseconds(duration: Duration, field: str = "duration") -> int:
+    """Whole milliseconds of ``duration``; ``field`` names it in the error.
+
+    >>> milliseconds("5 min")
+    300000
+
+    Raises ``InvalidDeclaration`` for a negative duration, an unknown unit, or a part of a millisecond.
+    """
+    if isinstance(duration, timedelta):
+        whole, rest = divmod(duration, timedelta(milliseconds=1))
+        if whole >= 0 and not rest:
+            return whole
+    elif isinstance(duration, str) and (match := _PATTERN.fullmatch(duration.strip())):
+        return int(match[1]) * _UNIT_MS[match[2]]
+    raise InvalidDeclaration(
+        field,
+        given=duration,
+        expected="a timedelta or a text like '5 min', in ms, s, min, h or d, not negative, in whole milliseconds",
+        remedy=f"write {field}='60 s' or {field}=timedelta(seconds=60)",
+    )
+
+
+def readable(duration_ms: int) -> str:
+    """The shortest exact text of ``duration_ms``: ``300000`` is ``5 min``, ``1500`` is ``1500 ms``."""
+    for name, unit_ms in _ALL_UNITS_MS:
+        if duration_ms >= unit_ms and duration_ms % unit_ms == 0:
+            return f"{duration_ms // unit_ms} {name}"
+    return f"{duration_ms} ms"

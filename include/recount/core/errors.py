@@ -1,0 +1,54 @@
+"""The one tree of errors: what happened, what was given, what was expected, what to do.
+
+Two branches decide what an orchestrator does next. ``Terminal``: a human must act, retrying
+cannot help. ``Transient``: the same call may succeed later. ``recount.airflow.failures`` maps
+them to Airflow's fail and retry; nothing else does.
+"""
+
+from __future__ import annotations
+
+
+class RecountError(Exception):
+    """An error that names what was given, what was expected and the remedy.
+
+    The four parts stay readable as attributes, so that tests and programs never parse prose.
+    """
+
+    def __init__(self, what: str, *, given: object = None, expected: str = "", remedy: str = "") -> None:
+        self.what = what
+        self.given = given
+        self.expected = expected
+        self.remedy = remedy
+        super().__init__(what, given, expected, remedy)
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.given is not None:
+            parts.append(f"given: {self.given!r}")
+        if self.expected:
+            parts.append(f"expected: {self.expected}")
+        if self.remedy:
+            parts.append(f"remedy: {self.remedy}")
+        return "; ".join(parts)
+
+
+class Terminal(RecountError):
+    """A human must act: retrying the same call cannot succeed."""
+
+
+class Transient(RecountError):
+    """Worth retrying: the cause may pass by itself (a broker that is restarting, a busy port)."""
+
+
+class InvalidDeclaration(Terminal):
+    """A topic, schema, window or stream that cannot mean anything; raised at construction."""
+
+    def __init__(self, field: str, *, given: object, expected: str, remedy: str) -> None:
+        self.field = field
+        super().__init__(f"invalid {field}", given=given, expected=expected, remedy=remedy)
+
+
+def require(condition: bool, field: str, *, given: object, expected: str, remedy: str) -> None:
+    """Raise ``InvalidDeclaration`` for ``field`` unless ``condition`` holds."""
+    if not condition:
+        raise InvalidDeclaration(field, given=given, expected=expected, remedy=remedy)
