@@ -1,0 +1,88 @@
+"""A topic, declared once: the topics DAG creates it, the streams read or write it, the audit checks it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from recount.core.errors import require
+from recount.core.schema import RecordSchema
+
+CleanupPolicy = Literal["delete", "compact", "compact,delete"]
+
+UNLIMITED_RETENTION_MS = -1
+_KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A Kafka topic as it must be.
+
+    ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
+    with milliseconds since the epoch; None takes the record's own timestamp. ``value`` None means: not decoded by us.
+    ``retention_ms`` -1 keeps records for ever. ``configs`` holds any further topic setting, by Kafka's own names.
+    """
+
+    name: str
+    key: str
+    value: RecordSchema | None = None
+    event_time: str | None = None
+    partitions: int = 4
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    cleanup_policy: CleanupPolicy = "delete"
+    retention_ms: int = 7 * 86_400_000
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require(
+            bool(_KAFKA_NAME.fullmatch(self.name)) and self.name not in {".", ".."},
+            "topic name",
+            given=self.name,
+            expected="1 to 249 letters, digits, '.', '_' or '-'",
+            remedy="rename the topic",
+        )
+        for name, least in (("partitions", 1), ("replication_factor", 1), ("min_insync_replicas", 1)):
+            given = getattr(self, name)
+            require(
+                isinstance(given, int) and given >= least,
+                f"topic {self.name} {name}",
+                given=given,
+                expected=f"an integer >= {least}",
+                remedy=f"set {name} to {least} or more",
+            )
+        require(
+            self.min_insync_replicas <= self.replication_factor,
+            f"topic {self.name} min_insync_replicas",
+            given=self.min_insync_replicas,
+            expected=f"at most the replication factor, {self.replication_factor}",
+            remedy="with more in-sync replicas than replicas no write can succeed: lower it",
+        )
+        require(
+            self.retention_ms == UNLIMITED_RETENTION_MS or self.retention_ms > 0,
+            f"topic {self.name} retention_ms",
+            given=self.retention_ms,
+            expected="milliseconds > 0, or -1 for unlimited",
+            remedy="declare how long records are kept",
+        )
+        self._require_event_time_field()
+
+    def _require_event_time_field(self) -> None:
+        if self.event_time is None:
+            return
+        fields = self.value.fields if self.value else {}
+        kind = fields[self.event_time].kind if self.event_time in fields else "not declared"
+        require(
+            kind == "long",
+            f"topic {self.name} event_time",
+            given=f"{self.event_time} ({kind})",
+            expected="a LONG field of the value: milliseconds since the epoch",
+            remedy="declare the field as LONG, or leave event_time out to use the record timestamp",
+        )
+
+    @property
+    def dead_letter_name(self) -> str:
+        """The topic that takes the bad records of this one."""
+        return f"{self.name}.dlq"
