@@ -62,7 +62,9 @@ def decimal(precision: int, scale: int) -> FieldType:
 
 def list_of(element: FieldType) -> FieldType:
     """A JSON array whose elements all have type ``element`` and are not null."""
-    require(element.kind != "list", "list_of", given=element, expected="a scalar type", remedy="flatten the nested list")
+    require(
+        element.kind != "list", "list_of", given=element, expected="a scalar type", remedy="flatten the nested list"
+    )
     return FieldType(kind="list", element=element)
 
 
@@ -131,7 +133,7 @@ def _typed(name: str, field_type: FieldType, given: Any) -> Any:
             return given
         case "long", int() if not isinstance(given, bool) and LONG_MIN <= given <= LONG_MAX:
             return given
-        case ("double" | "decimal"), (int() | float()) if not isinstance(given, bool):
+        case (("double" | "decimal"), (int() | float())) if not isinstance(given, bool):
             number = _finite(given)
             if number is not None:
                 exact = number if field_type.kind == "double" else exact_decimal(number, field_type)

@@ -1,0 +1,90 @@
+"""The batch ledger: what each micro-batch read, what became of every record, and how far time had come.
+
+A ``BatchProof`` is committed in the ``userMetadata`` of the very Delta commit that appends the batch's state, so state
+and proof are there together or not at all. The audit replays the log against it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from recount.core.errors import Terminal
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionProof:
+    """One source partition in one batch: offsets ``start`` <= o < ``end``, and the fate of each record in them.
+
+    ``records`` = ``counted + late + filtered + null_key + dead_lettered``; the offsets that no record answers for
+    (``end - start - records``) are transaction markers, aborted or expired records, which the audit looks up.
+    ``stream_time_ms`` is the largest event time at offsets < ``end``, None before the first. ``counted`` records
+    reached a result in at least one window; ``late`` ones in none. ``last_read_ms`` is the recorded time of the last
+    batch that read a record here, by which a partition is judged idle.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int = 0
+    counted: int = 0
+    late: int = 0
+    filtered: int = 0
+    null_key: int = 0
+    dead_lettered: int = 0
+    stream_time_ms: int | None = None
+    last_read_ms: int | None = None
+    idle: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchProof:
+    """One batch of one stream.
+
+    ``generation`` counts the checkpoints that the stream has had, and batches are ordered by (generation, batch).
+    ``frontier_ms`` is the smallest stream time over the partitions that are not idle, None while one of them has none.
+    ``batch_timestamp_ms`` is the time that Spark recorded for the batch, the same in every replay of it.
+    """
+
+    stream: str
+    generation: int
+    batch: int
+    checkpoint_id: str
+    lease_epoch: int
+    batch_timestamp_ms: int
+    partitions: tuple[PartitionProof, ...]
+    frontier_ms: int | None
+    emitted: Mapping[str, int] = field(default_factory=dict)
+    version: int = VERSION
+
+    def to_json(self) -> str:
+        """The text that is committed as ``userMetadata``."""
+        return json.dumps({"recount": "batch", **asdict(self)}, separators=(",", ":"), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | None) -> BatchProof | None:
+        """The proof in a commit's ``userMetadata``; None where the commit is not a batch (table creation, compaction)."""
+        if not text or not text.startswith("{"):
+            return None
+        document: dict[str, Any] = json.loads(text)
+        if document.pop("recount", None) != "batch":
+            return None
+        if document["version"] != VERSION:
+            raise Terminal(
+                "a batch proof of another version",
+                given=document["version"],
+                expected=str(VERSION),
+                remedy="read the ledger with the release of Recount that wrote it",
+            )
+        document["partitions"] = tuple(PartitionProof(**partition) for partition in document["partitions"])
+        return cls(**document)
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Batches in the order in which they were committed."""
+        return self.generation, self.batch

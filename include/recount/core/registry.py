@@ -1,0 +1,75 @@
+"""All declarations of a deployment: the ``Topology`` and ``Topic`` objects that its topology modules name."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TypeVar
+
+from recount.core.errors import Terminal, require
+from recount.core.topics import Topic
+from recount.core.topology import Topology
+
+DEFAULT_MODULES = "topologies"
+Declared = TypeVar("Declared", Topic, Topology)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declarations:
+    """Topologies and topics by name."""
+
+    topologies: Mapping[str, Topology]
+    topics: Mapping[str, Topic]
+
+    def topology(self, name: str) -> Topology:
+        """The topology called ``name``; raises ``Terminal`` naming those there are."""
+        if name not in self.topologies:
+            raise Terminal(
+                "no such stream",
+                given=name,
+                expected=f"one of {sorted(self.topologies)}",
+                remedy="declare a Topology in a module of RECOUNT_TOPOLOGIES",
+            )
+        return self.topologies[name]
+
+
+def declared(modules: str = DEFAULT_MODULES) -> Declarations:
+    """Everything declared at the top level of ``modules`` (comma-separated names; packages with all they contain).
+
+    Pure imports: no network, no Spark. Raises ``InvalidDeclaration`` where two declarations share a name.
+    """
+    topologies: dict[str, Topology] = {}
+    topics: dict[str, Topic] = {}
+    for module in _modules(modules):
+        for declaration in vars(module).values():
+            if isinstance(declaration, Topology):
+                _add(topologies, declaration, "topology")
+            elif isinstance(declaration, Topic):
+                _add(topics, declaration, "topic")
+    for topology in topologies.values():
+        for topic in [*(source.topic for source in topology.sources), *(sink.topic for sink in topology.sinks)]:
+            _add(topics, topic, "topic")
+    return Declarations(topologies=topologies, topics=topics)
+
+
+def _modules(names: str) -> Iterator[ModuleType]:
+    for name in names.split(","):
+        module = importlib.import_module(name.strip())
+        yield module
+        if hasattr(module, "__path__"):
+            for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):
+                yield importlib.import_module(found.name)
+
+
+def _add(known: dict[str, Declared], declaration: Declared, kind: str) -> None:
+    before = known.setdefault(declaration.name, declaration)
+    require(
+        before is declaration,
+        f"{kind} name",
+        given=declaration.name,
+        expected=f"one {kind} of that name",
+        remedy=f"import the {kind} instead of declaring it again, or rename one",
+    )

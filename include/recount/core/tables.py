@@ -1,0 +1,51 @@
+"""Where each Delta table lies below the data root, and who writes it: one writer per table.
+
+| folder | writer | rows |
+| --- | --- | --- |
+| ``streams/<stream>/state`` | stream | partial aggregates by key, window, (generation, batch); commits carry the proof |
+| ``streams/<stream>/late`` | stream | the late ledger: one row per late (record, window) |
+| ``streams/<stream>/rejected`` | stream | one row per dead-lettered record |
+| ``outputs/<table>`` | stream | what the sink emitted, with revision |
+| ``corrections/<table>`` | backfill | corrections, with higher revisions |
+| ``archive/<topic>`` | archive | the raw log |
+| ``audits/<stream>/<name>`` | audit | verdicts, differences, seeds |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Paths of the tables below ``root``, a folder or URI without a trailing slash."""
+
+    root: str
+
+    def state(self, stream: str) -> str:
+        """Partial aggregates, whose commits carry the batch ledger."""
+        return f"{self.root}/streams/{stream}/state"
+
+    def late(self, stream: str) -> str:
+        """Late (record, window) pairs."""
+        return f"{self.root}/streams/{stream}/late"
+
+    def rejected(self, stream: str) -> str:
+        """Dead-lettered records."""
+        return f"{self.root}/streams/{stream}/rejected"
+
+    def output(self, table: str) -> str:
+        """What the stream emitted to a sink."""
+        return f"{self.root}/outputs/{table}"
+
+    def corrections(self, table: str) -> str:
+        """What backfills corrected in a sink."""
+        return f"{self.root}/corrections/{table}"
+
+    def archive(self, topic: str) -> str:
+        """The raw log of a topic."""
+        return f"{self.root}/archive/{topic}"
+
+    def audit(self, stream: str, name: str) -> str:
+        """A table of the audit of a stream."""
+        return f"{self.root}/audits/{stream}/{name}"
