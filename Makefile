@@ -1,0 +1,113 @@
+# Everything one does with Recount. A fresh machine needs Python 3.11, a JDK 17, Maven and make; the rest is set up here,
+# in ignored folders (.venv, .cache, .recount), and only when its inputs changed.
+
+PYTHON ?= python3.11
+ARGS ?=
+
+export RECOUNT_JARS ?= $(CURDIR)/.cache/jars/spark
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# No library that runs here reports on anybody.
+export DO_NOT_TRACK := 1
+export GX_ANALYTICS_ENABLED := false
+export SCARF_ANALYTICS := false
+export AIRFLOW__USAGE_DATA_COLLECTION__ENABLED := false
+
+MVN := mvn --batch-mode --quiet --strict-checksums --file pom.xml
+UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
+PARTS := unit spark integration airflow chaos browser
+# pytest refuses a folder that does not exist, hence wildcard
+FOLDERS := $(wildcard $(PARTS:%=tests/%))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) lint format bench clean
+
+help: ## show this list
+	@echo "usage: make TARGET [ARGS='...']"; echo
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## (.*)/\1\t\2/' | while IFS="$$(printf '\t')" read -r name what; do printf '  %-18s %s\n' "$$name" "$$what"; done
+
+# ---- set-up
+
+setup: .venv/.installed .cache/jars/spark/.complete .cache/jars/kafka/.complete ## Python environment and jars (needed by every target below)
+
+.cache/tools.checked: Makefile
+	@command -v $(PYTHON) >/dev/null || { echo "missing: $(PYTHON); install Python 3.11, or name it: make setup PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || { echo "wrong version: $(PYTHON) is not Python 3.11; name one: make setup PYTHON=/path/to/python3.11"; exit 1; }
+	@command -v java >/dev/null || { echo "missing: java; install a JDK 17 (Debian: apt-get install openjdk-17-jdk-headless)"; exit 1; }
+	@java -version 2>&1 | grep -qE 'version "(17|21)\.' || { echo "wrong version: java must be 17 or 21; set JAVA_HOME and PATH to one"; exit 1; }
+	@command -v mvn >/dev/null || { echo "missing: mvn; install Maven (Debian: apt-get install maven)"; exit 1; }
+	@mkdir -p $(@D) && touch $@
+
+.venv/bin/uv: requirements/uv.lock | .cache/tools.checked
+	@echo "setup: creating .venv"
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
+	@touch $@
+
+.venv/.installed: .venv/bin/uv requirements/main.lock pyproject.toml
+	@echo "setup: installing the Python packages of requirements/main.lock"
+	@$(UV) pip sync --require-hashes requirements/main.lock requirements/uv.lock
+	@$(UV) pip install --no-build-isolation --no-deps --editable .
+	@touch $@
+
+jars: .cache/jars/spark/.complete .cache/jars/kafka/.complete
+
+.cache/jars/%/.complete: pom.xml | .cache/tools.checked
+	@echo "setup: fetching the $* jars"
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@$(MVN) --activate-profiles $* dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)
+	@touch $@
+
+lock: .venv/bin/uv ## resolve requirements/*.in anew into the lock (exact versions and hashes)
+	@for name in uv main; do $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	  requirements/$$name.in --output-file requirements/$$name.lock >/dev/null; done
+
+# ---- the embedded profile
+
+up: setup ## start the embedded profile (ARGS: --brokers 3, --spark cluster, --no-airflow)
+	@recount up $(ARGS)
+
+status: setup ## show what runs, where, and where its logs are
+	@recount status $(ARGS)
+
+down: setup ## stop everything `make up` started
+	@recount down $(ARGS)
+
+demo: setup ## the whole chain on a generated flow (ARGS: --keep, --inject duplicate|loss|alter|extra)
+	@recount demo $(ARGS)
+
+# ---- checks
+
+test: setup browser ## all tests, in one run (ARGS go to pytest)
+	@pytest $(FOLDERS) $(ARGS)
+
+test-unit: setup ## tests without a JVM, in seconds
+test-spark: setup ## tests on a local Spark
+test-integration: setup ## tests on a real broker
+test-airflow: setup ## tests in a real Airflow
+test-chaos: setup ## tests that kill
+test-browser: setup browser ## tests of the pages in Chromium
+$(PARTS:%=test-%): test-%:
+	@pytest $(wildcard tests/$*) $(ARGS)
+
+browser:
+	@command -v chromium >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "setup: installing chromium for tests/browser" && \
+	  { timeout 300 apt-get install -y -qq chromium >/dev/null 2>&1 || \
+	    { timeout 120 apt-get update -qq >/dev/null 2>&1 && timeout 300 apt-get install -y -qq chromium >/dev/null 2>&1; }; }; } || \
+	echo "no chromium: tests/browser will be skipped; install it (Debian: apt-get install chromium)"
+
+lint: setup ## ruff, ruff format --check, mypy --strict
+	@ruff check .
+	@ruff format --check .
+	@mypy include
+
+format: setup ## let ruff rewrite the code in house style
+	@ruff check --fix .
+	@ruff format .
+
+bench: setup ## measurements (ARGS go to the benchmark)
+	@python -m bench $(ARGS)
+
+clean: ## remove .venv, .cache and .recount (stop the profile first: make down)
+	@rm -rf .venv .cache .recount

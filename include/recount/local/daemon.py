@@ -1,0 +1,159 @@
+"""A process that outlives the command that started it, and can always be found again.
+
+It leads a session of its own, and carries the home it belongs to in its environment, which everything it starts
+inherits. The record in ``run/`` tells it from a later process with the same pid by its start time. So a crash
+of the command, of the daemon or of one of its children leaves nothing that cannot be found, and nothing of
+anybody else is ever killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+
+from recount.core.errors import Terminal
+from recount.local.home import Home
+
+_MARK = "RECOUNT_DAEMON_OF"
+# A start time read at two moments may differ by a clock tick.
+_TICK_S = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """A started process: its name in the home, its pid, and when the system started it (epoch seconds)."""
+
+    name: str
+    pid: int
+    started: float
+    log: str
+
+    @classmethod
+    def start(cls, home: Home, name: str, command: Sequence[str | Path], environment: Mapping[str, str]) -> Daemon:
+        """Start ``command`` with exactly ``environment``, its output appended to ``logs/<name>.log``."""
+        log = home.logs / f"{name}.log"
+        # setproctitle, used by Airflow, would otherwise overwrite the environment that carries the mark.
+        marked = {**environment, _MARK: str(home.path), "SPT_NOENV": "1"}
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [str(part) for part in command],
+                env=marked,
+                cwd=home.path,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        # Not ours to wait for: it outlives this command on purpose, and Popen would complain about that.
+        process.returncode = 0
+        daemon = cls(name=name, pid=process.pid, started=psutil.Process(process.pid).create_time(), log=str(log))
+        (home.run / f"{name}.json").write_text(json.dumps(asdict(daemon)))
+        return daemon
+
+    @property
+    def alive(self) -> bool:
+        return is_alive(self.pid, self.started)
+
+    def require_alive(self) -> None:
+        """Raise ``Terminal`` with the end of the log when the process is gone."""
+        if not self.alive:
+            raise Terminal(
+                f"{self.name} has ended",
+                given=end_of(Path(self.log)),
+                expected="a running process",
+                remedy=f"read {self.log}",
+            )
+
+    def stop(self, home: Home, patience_s: float = 20) -> None:
+        """End the process and all of its session: asked first, killed after ``patience_s`` seconds.
+
+        What a member of the session started in a session of its own (a detached stream driver) is left alone.
+        """
+        members = [process for process in _marked(home) if _session(process) == self.pid]
+        leader = [process for process in members if process.pid == self.pid]
+        # The leader first: it knows how to end its children in order.
+        end(leader, patience_s)
+        end([process for process in members if process.is_running()], patience_s=2)
+        (home.run / f"{self.name}.json").unlink(missing_ok=True)
+
+
+def recorded(home: Home) -> Iterator[Daemon]:
+    """The daemons of ``home`` that were started and not stopped, running or not."""
+    for record in sorted(home.run.glob("*.json")):
+        yield Daemon(**json.loads(record.read_text()))
+
+
+def drivers(home: Home) -> Iterator[Daemon]:
+    """The stream drivers recorded under ``home``, running or not."""
+    for record in sorted(home.drivers.glob("*.json")):
+        content = json.loads(record.read_text())
+        log = str(home.logs / "streams" / f"{record.stem}.log")
+        yield Daemon(name=record.stem, pid=content["pid"], started=content["started"], log=log)
+
+
+def sweep(home: Home, patience_s: float = 20) -> int:
+    """End every process that belongs to ``home``, recorded or not; returns how many there were."""
+    running_drivers = [psutil.Process(driver.pid) for driver in drivers(home) if driver.alive]
+    survivors = {process.pid: process for process in (*_marked(home), *running_drivers)}
+    end(list(survivors.values()), patience_s)
+    for record in (*home.run.glob("*.json"), *home.drivers.glob("*.json")):
+        record.unlink(missing_ok=True)
+    return len(survivors)
+
+
+def end_of(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, for an error that should say what a process said."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+
+def is_alive(pid: int, started: float) -> bool:
+    """Whether the process ``pid`` that started at ``started`` still runs (a zombie does not)."""
+    try:
+        process = psutil.Process(pid)
+        return abs(process.create_time() - started) < _TICK_S and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def end(processes: Iterable[psutil.Process], patience_s: float) -> None:
+    """Ask every process to end, wait, and kill those that have not."""
+    asked = list(processes)
+    for process in asked:
+        _send(process, signal.SIGTERM)
+    _, remaining = psutil.wait_procs(asked, timeout=patience_s)
+    for process in remaining:
+        _send(process, signal.SIGKILL)
+    psutil.wait_procs(remaining, timeout=10)
+
+
+def _send(process: psutil.Process, number: signal.Signals) -> None:
+    # psutil itself compares start times before it sends, so a reused pid is safe here as well.
+    try:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
+        pass
+
+
+def _marked(home: Home) -> Iterator[psutil.Process]:
+    """The processes that carry the mark of ``home``, but neither this one nor what it runs under."""
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    for process in psutil.process_iter():
+        try:
+            if process.pid not in own and process.environ().get(_MARK) == str(home.path):
+                yield process
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+
+
+def _session(process: psutil.Process) -> int | None:
+    try:
+        return os.getsid(process.pid)
+    except (ProcessLookupError, PermissionError):
+        return None

@@ -1,0 +1,74 @@
+"""The one folder that holds everything the embedded profile writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """A folder with a fixed inside; deleting it leaves no trace of the profile.
+
+    Two homes never disturb each other: processes, ports, topics and tables of one are unknown to the other.
+    """
+
+    path: Path
+
+    @classmethod
+    def of(cls, project_root: Path) -> Home:
+        """``RECOUNT_HOME``, or ``.recount`` in the checkout."""
+        return cls(path=Path(os.environ.get("RECOUNT_HOME", project_root / ".recount")).resolve())
+
+    @property
+    def run(self) -> Path:
+        """Records of running processes; empty when nothing runs."""
+        return self.path / "run"
+
+    @property
+    def drivers(self) -> Path:
+        """One ``<stream>.json`` per stream driver: ``{"pid": ..., "started": ...}``."""
+        return self.run / "drivers"
+
+    @property
+    def logs(self) -> Path:
+        """One log per process, and ``streams/<stream>.log`` per driver."""
+        return self.path / "logs"
+
+    @property
+    def kafka(self) -> Path:
+        return self.path / "kafka"
+
+    @property
+    def spark(self) -> Path:
+        return self.path / "spark"
+
+    @property
+    def airflow(self) -> Path:
+        return self.path / "airflow"
+
+    @property
+    def tables(self) -> Path:
+        """Root of the Delta tables."""
+        return self.path / "tables"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def reports(self) -> Path:
+        """Certificates and Data Docs."""
+        return self.path / "reports"
+
+    def create(self) -> None:
+        """Make the folders; existing ones keep what they hold. Readable by their owner only."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (self.drivers, self.logs / "streams", self.tables, self.checkpoints, self.reports):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def delete(self) -> None:
+        """Remove the folder with everything in it. Stop what runs first."""
+        shutil.rmtree(self.path, ignore_errors=True)

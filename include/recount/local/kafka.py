@@ -1,0 +1,192 @@
+"""A real Kafka: one or three KRaft brokers from the Maven jars, with their data in the home."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from recount.core.errors import Terminal, Transient, require
+from recount.local.daemon import Daemon, end_of
+from recount.local.home import Home
+from recount.local.ports import LOOPBACK, free_ports
+from recount.local.project import Project
+
+_HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC")
+_START_LIMIT_S = 60.0
+
+_LOG4J = """\
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %-5p %c{1}: %m%n
+rootLogger.level = WARN
+rootLogger.appenderRef.console.ref = console
+logger.kafka.name = kafka.server
+logger.kafka.level = INFO
+logger.config.name = org.apache.kafka.common.config
+logger.config.level = ERROR
+"""
+
+
+class EmbeddedKafka:
+    """One or three brokers (each also a controller) on the loopback address.
+
+    Three brokers replicate everything, internal topics too, with min.insync.replicas 2. Ports stay the same over
+    ``stop`` and ``start``, and so do topics and their records. A context manager: started on entry, stopped on exit.
+    """
+
+    def __init__(self, *, home: Home, project: Project, brokers: int = 1) -> None:
+        require(brokers in (1, 3), "brokers", given=brokers, expected="1 or 3", remedy="use 3 to see replication")
+        self._home = home
+        self._jars = project.kafka_jars
+        self._ports = free_ports(2 * brokers)
+        self._daemons: dict[int, Daemon] = {}
+        self.brokers = brokers
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{LOOPBACK}:{self._port(node)}" for node in self._nodes)
+
+    def start(self) -> None:
+        """Start the brokers that do not run; returns when all of them serve.
+
+        Raises ``Terminal`` with the end of the log when one ends instead, ``Transient`` after a minute.
+        """
+        self._home.create()
+        missing = [node for node in self._nodes if not self.runs(node)]
+        self._format([node for node in missing if not self._data(node).exists()])
+        for node in missing:
+            self._start(node)
+        self._wait()
+
+    def stop(self) -> None:
+        """Stop all brokers in order; their data stays."""
+        for node in self._nodes:
+            self.stop_broker(node)
+
+    def stop_broker(self, node: int, *, patience_s: float = 20) -> None:
+        """Stop one broker; ``patience_s=0`` is a crash (kill -9 at once)."""
+        if daemon := self._daemons.pop(node, None):
+            daemon.stop(self._home, patience_s)
+
+    def runs(self, node: int) -> bool:
+        return node in self._daemons and self._daemons[node].alive
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def _nodes(self) -> range:
+        return range(1, self.brokers + 1)
+
+    def _port(self, node: int) -> int:
+        return self._ports[2 * node - 2]
+
+    def _controller_port(self, node: int) -> int:
+        return self._ports[2 * node - 1]
+
+    def _folder(self, node: int) -> Path:
+        return self._home.kafka / f"broker-{node}"
+
+    def _data(self, node: int) -> Path:
+        return self._folder(node) / "data"
+
+    def _properties(self, node: int) -> str:
+        voters = ",".join(f"{other}@{LOOPBACK}:{self._controller_port(other)}" for other in self._nodes)
+        in_sync = 2 if self.brokers == 3 else 1
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": node,
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://{LOOPBACK}:{self._port(node)},CONTROLLER://{LOOPBACK}:{self._controller_port(node)}",
+            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{self._port(node)}",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": self._data(node),
+            # Topics are declared; one that appears by a misspelt name would hide the mistake.
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": self.brokers,
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": self.brokers,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": self.brokers,
+            "transaction.state.log.min.isr": in_sync,
+            "transaction.state.log.num.partitions": 4,
+            "share.coordinator.state.topic.replication.factor": self.brokers,
+            "share.coordinator.state.topic.min.isr": in_sync,
+            "group.initial.rebalance.delay.ms": 0,
+            # Old event times are not a reason to delete: retention is what a topic declares.
+            "log.retention.ms": -1,
+        }
+        return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+    def _java(self, *arguments: str | Path) -> list[str | Path]:
+        logging = f"-Dlog4j2.configurationFile={self._home.kafka / 'log4j2.properties'}"
+        return ["java", *_HEAP, logging, "-cp", f"{self._jars}/*", *arguments]
+
+    def _format(self, nodes: list[int]) -> None:
+        """Give the storage of new brokers the identity of one cluster."""
+        self._home.kafka.mkdir(parents=True, exist_ok=True)
+        (self._home.kafka / "log4j2.properties").write_text(_LOG4J)
+        if not nodes:
+            return
+        identity = self._home.kafka / "cluster.id"
+        if not identity.exists():
+            identity.write_text(uuid.uuid4().hex[:22])
+        formatting = []
+        for node in nodes:
+            self._folder(node).mkdir(parents=True, exist_ok=True)
+            properties = self._write_properties(node)
+            command = self._java(
+                "kafka.tools.StorageTool", "format", "--cluster-id", identity.read_text(), "--config", properties
+            )
+            formatting.append(
+                subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S607
+            )
+        for process in formatting:
+            output, _ = process.communicate(timeout=_START_LIMIT_S)
+            if process.returncode:
+                raise Terminal("the storage of the broker could not be formatted", given=output[-2000:])
+
+    def _write_properties(self, node: int) -> Path:
+        properties = self._folder(node) / "server.properties"
+        properties.write_text(self._properties(node))
+        return properties
+
+    def _start(self, node: int) -> None:
+        command = self._java("kafka.Kafka", self._write_properties(node))
+        self._daemons[node] = Daemon.start(self._home, f"kafka-{node}", command, os.environ)
+
+    def _wait(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        deadline = time.monotonic() + _START_LIMIT_S
+        while time.monotonic() < deadline:
+            for daemon in self._daemons.values():
+                daemon.require_alive()
+            try:
+                if len(admin.list_topics(timeout=1).brokers) == self.brokers:
+                    return
+            except KafkaException:
+                pass
+            time.sleep(0.2)
+        raise Transient(
+            "Kafka did not come up in time",
+            given=end_of(self._home.logs / "kafka-1.log"),
+            expected=f"{self.brokers} broker(s) within {_START_LIMIT_S:.0f} s",
+            remedy="read the broker's log; another heavy process may be using the machine",
+        )

@@ -1,0 +1,41 @@
+"""Free TCP ports of this machine."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+from recount.core.errors import Transient
+
+LOOPBACK = "127.0.0.1"
+# Below the range from which operating systems take the ports of outgoing connections: a port chosen here
+# cannot be taken by a client socket between the choice and the use.
+_RANGE = range(20_000, 32_000)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on ``port`` of the loopback address now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def free_ports(count: int) -> list[int]:
+    """``count`` different ports that are free now.
+
+    Chosen at random, so that two profiles that start at the same moment choose differently.
+    """
+    candidates = random.SystemRandom().sample(_RANGE, k=len(_RANGE))
+    free: list[int] = []
+    for port in candidates:
+        if len(free) == count:
+            break
+        if is_free(port):
+            free.append(port)
+    if len(free) < count:
+        raise Transient("too few free ports", given=count, expected=f"{count} free ports in {_RANGE}")
+    return free

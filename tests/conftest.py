@@ -1,0 +1,34 @@
+"""Fixtures every part of the tests shares: one real broker for the whole run, and names that never meet."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recount.local.home import Home
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+
+
+@pytest.fixture(scope="session")
+def project() -> Project:
+    return Project.containing(Path(__file__).parent)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[EmbeddedKafka]:
+    """One real broker for the whole run; tests keep apart by ``unique`` names."""
+    with EmbeddedKafka(home=Home(path=tmp_path_factory.mktemp("kafka")), project=project) as broker:
+        yield broker
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Makes a name (of a topic, a stream, a group) that no other test has: ``unique("orders")``."""
+    test = re.sub(r"\W+", "-", request.node.name)[:40].strip("-")
+    prefix = f"{test}-{uuid.uuid4().hex[:6]}"
+    return lambda name: f"{prefix}-{name}"

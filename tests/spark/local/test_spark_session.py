@@ -1,0 +1,32 @@
+"""The Spark of the tests has what a driver has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import SparkSession
+
+from recount.local.kafka import EmbeddedKafka
+
+
+def test_a_delta_table_is_written_and_read_back(spark: SparkSession, table: str) -> None:
+    spark.range(10).write.format("delta").save(table)
+    assert spark.read.format("delta").load(table).count() == 10
+
+
+def test_records_of_the_broker_are_read(spark: SparkSession, kafka: EmbeddedKafka, unique: Callable[[str], str]) -> None:
+    topic = unique("orders")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, num_partitions=2)])[topic].result(10)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(topic, key=b"a", value=b"1")
+    assert producer.flush(10) == 0
+    records = (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        .option("subscribe", topic)
+        .load()
+    )
+    assert [bytes(row.value) for row in records.collect()] == [b"1"]
