@@ -1,0 +1,69 @@
+"""The latest value per key of a compacted topic, kept up to date on request."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from recount.core.errors import Transient
+from recount.kafka.connection import Connection, failure
+from recount.kafka.offsets import log_ranges, partitions_of
+from recount.kafka.transaction import Partition
+
+
+class CompactedView:
+    """A small compacted topic read to its end; each ``refresh`` reads only what is new.
+
+    Committed records only; a null value removes its key. Not safe for use by several threads.
+    """
+
+    def __init__(self, connection: Connection, topic: str) -> None:
+        self._connection = connection
+        self._topic = topic
+        self._values: dict[str, bytes] = {}
+        self._read: dict[Partition, int] = {}
+        self._consumer = connection.consumer(
+            "recount.view", enable_partition_eof=True, auto_offset_reset="earliest", fetch_wait_max_ms=50
+        )
+
+    def refresh(self, timeout_s: float = 20.0) -> Mapping[str, bytes]:
+        """The value of every key at the topic's end as of this call; ``Transient`` when that takes too long."""
+        if not self._read:
+            self._read = dict.fromkeys(partitions_of(self._connection, self._topic), 0)
+            self._consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self._read])
+        ends = {key: kept.end for key, kept in log_ranges(self._connection, self._read).items()}
+        deadline = time.monotonic() + timeout_s
+        while any(self._read[key] < end for key, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise Transient(f"topic {self._topic} was not read to its end in {timeout_s} s", given=dict(self._read))
+            self._poll()
+        return self._values
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _poll(self) -> None:
+        try:
+            messages = self._consumer.consume(1_000, 0.2)
+        except KafkaException as error:
+            raise failure(f"reading {self._topic}", error) from error
+        for message in messages:
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        problem = message.error()
+        if problem is not None and problem.code() != KafkaError._PARTITION_EOF:
+            raise failure(f"reading {self._topic}", problem)
+        where, offset = (self._topic, message.partition() or 0), message.offset() or 0
+        if problem is None:
+            self._apply((message.key() or b"").decode(), message.value())
+            offset += 1
+        self._read[where] = max(offset, self._read[where])
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value

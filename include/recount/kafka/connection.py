@@ -1,0 +1,101 @@
+"""How to reach the Kafka cluster: the one place that builds confluent-kafka clients."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from recount.core.errors import RecountError, Terminal, Transient
+
+_LOG = logging.getLogger("recount.kafka")
+_QUIET: Mapping[str, Any] = {"log_level": 4, "reconnect.backoff.ms": 200, "reconnect.backoff.max.ms": 5_000}
+
+REQUEST_TIMEOUT_S = 15.0
+
+_NO_RETRY_HELPS = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+
+
+class Fenced(Terminal):
+    """Another process took over this transactional.id: this one must stop and must not retry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Bootstrap servers, plus any further client property (security, say) that all clients share."""
+
+    bootstrap_servers: str
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def admin(self) -> AdminClient:
+        return AdminClient(self._config({}), logger=_LOG)
+
+    def consumer(self, group: str, **properties: Any) -> Consumer:
+        """A consumer that reads committed records only and never commits by itself.
+
+        ``properties`` are Kafka's names with ``_`` for ``.``. Use it with ``assign``; a subscription would join the
+        group, and offsets committed from a transaction need the group to be without members.
+        """
+        defaults = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        return Consumer(self._config({**defaults, **_dotted(properties)}), logger=_LOG)
+
+    def producer(self, **properties: Any) -> Producer:
+        """An idempotent producer with acks=all that sends a key to the partition Java's producer would choose."""
+        defaults = {
+            "acks": "all",
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 5,
+            "partitioner": "murmur2_random",
+        }
+        return Producer(self._config({**defaults, **_dotted(properties)}), logger=_LOG)
+
+    def _config(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        return {**_QUIET, "bootstrap.servers": self.bootstrap_servers, **self.properties, **properties}
+
+
+def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
+    """What ``error`` means for the caller: ``Fenced``, ``Terminal`` or ``Transient``."""
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    if cause.code() in _FENCED:
+        return Fenced(
+            f"fenced while {doing}",
+            given=str(cause),
+            expected="to be the only process with this transactional.id",
+            remedy="nothing, when a newer driver runs this stream; else look for a second launch of it",
+        )
+    if cause.code() in _NO_RETRY_HELPS or (cause.fatal() and not cause.retriable()):
+        return Terminal(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
+    return Transient(f"Kafka failed {doing}", given=str(cause), remedy="retry; see that the brokers are up")
+
+
+def patiently(call: Callable[[], None], deadline: float) -> None:
+    """Repeat ``call`` while Kafka says that repeating the same call is how to go on, until ``deadline`` (monotonic)."""
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+
+
+def _dotted(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in properties.items()}

@@ -1,0 +1,61 @@
+"""Orders to a running driver: a compacted topic that every driver polls."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka import KafkaError
+
+from recount.core.errors import Terminal, Transient
+from recount.kafka.compacted import CompactedView
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.platform import CONTROL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """An order to the drivers of a stream up to and including ``lease_epoch``; a later driver ignores it."""
+
+    command: Literal["stop"]
+    lease_epoch: int
+
+
+def request_stop(connection: Connection, stream: str, lease_epoch: int, *, topic: str = CONTROL) -> None:
+    """Ask the driver with this lease epoch to finish its batch, commit and end; returns once the order is stored."""
+    order = json.dumps({"command": "stop", "lease_epoch": lease_epoch}).encode()
+    answers: list[KafkaError | None] = []
+    producer = connection.producer(linger_ms=0)
+    producer.produce(topic, value=order, key=stream, on_delivery=lambda error, _: answers.append(error))
+    if producer.flush(REQUEST_TIMEOUT_S):
+        raise Transient(f"the stop of {stream} was not stored in {REQUEST_TIMEOUT_S} s")
+    if problem := answers[0]:
+        raise failure(f"asking {stream} to stop", problem)
+
+
+class ControlChannel:
+    """A driver's ear: one consumer, held open while the driver runs."""
+
+    def __init__(self, connection: Connection, stream: str, lease_epoch: int, *, topic: str = CONTROL) -> None:
+        self._view = CompactedView(connection, topic)
+        self._stream = stream
+        self._lease_epoch = lease_epoch
+
+    def stop_requested(self) -> bool:
+        """Whether a stop for this lease epoch, or a later one, has been given."""
+        order = self._view.refresh().get(self._stream)
+        return order is not None and _command(order).lease_epoch >= self._lease_epoch
+
+    def close(self) -> None:
+        self._view.close()
+
+
+def _command(text: bytes) -> Command:
+    try:
+        said = json.loads(text)
+        if said["command"] != "stop":
+            raise ValueError(said["command"])
+        return Command(command="stop", lease_epoch=int(said["lease_epoch"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise Terminal("an unknown order on the control topic", given=text[:200], expected="a stop") from error

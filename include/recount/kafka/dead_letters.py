@@ -1,0 +1,46 @@
+"""What is written to a source's dead-letter topic: the bad record as it was, and why it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recount.kafka.transaction import KafkaRecord
+
+REASON = "recount-reason"
+ERROR = "recount-error"
+SOURCE_TOPIC = "recount-source-topic"
+SOURCE_PARTITION = "recount-source-partition"
+SOURCE_OFFSET = "recount-source-offset"
+SOURCE_TIMESTAMP = "recount-source-timestamp"
+
+_MAX_ERROR_BYTES = 2_000
+
+
+def dead_letter(
+    *,
+    destination: str,
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp_ms: int,
+    key: bytes | None,
+    value: bytes | None,
+    reason: str,
+    error: str,
+    headers: Iterable[tuple[str, bytes]] = (),
+) -> KafkaRecord:
+    """The record for ``destination``: original key, value and headers, byte for byte, then ours.
+
+    It keeps no timestamp of its own origin: an absurd one (the very reason it may be here) would make the broker's
+    retention delete it. The original timestamp is in a header, in milliseconds, decimal text as all our numbers.
+    """
+    ours = {
+        REASON: reason,
+        ERROR: error,
+        SOURCE_TOPIC: topic,
+        SOURCE_PARTITION: str(partition),
+        SOURCE_OFFSET: str(offset),
+        SOURCE_TIMESTAMP: str(timestamp_ms),
+    }
+    added = tuple((name, text.encode()[:_MAX_ERROR_BYTES]) for name, text in ours.items())
+    return KafkaRecord(topic=destination, key=key, value=value, headers=(*headers, *added))

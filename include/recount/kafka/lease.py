@@ -1,0 +1,81 @@
+"""Never two drivers for one stream: a lease with an epoch, fenced by Kafka itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Self
+
+from confluent_kafka import KafkaException, Producer
+
+from recount.core.errors import Terminal
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+from recount.kafka.platform import HISTORY, STATUS
+from recount.kafka.status import StatusBoard, StreamStatus
+
+_PUBLISH_TIMEOUT_S = 60.0
+
+
+class Lease:
+    """The right to drive one stream; whoever acquires it last has it.
+
+    ``acquire`` opens the transactional.id ``recount.<stream>.lease``, which fences the former holder, and takes the
+    epoch after the last one on the status board. Every status is published in a transaction of this lease, so a former
+    holder can neither overwrite the board nor overlook that it lost: its next ``publish`` raises ``Fenced``.
+
+    Order for a driver: acquire, open the ``OutputTransaction``s, publish, first batch. The publish in between makes
+    sure that a driver which was held up before it opened its outputs does not go on after a newer one began.
+    """
+
+    def __init__(self, producer: Producer, stream: str, epoch: int, status_topic: str, history_topic: str) -> None:
+        self.stream = stream
+        self.epoch = epoch
+        self._producer = producer
+        self._topics = (status_topic, history_topic)
+
+    @classmethod
+    def acquire(
+        cls, connection: Connection, stream: str, *, status_topic: str = STATUS, history_topic: str = HISTORY
+    ) -> Self:
+        """Take the lease; the former holder is fenced when this returns."""
+        producer = connection.producer(transactional_id=f"recount.{stream}.lease", linger_ms=0)
+        _checked(f"acquiring the lease of {stream}", lambda: producer.init_transactions(REQUEST_TIMEOUT_S))
+        board = StatusBoard(connection, status_topic)
+        try:
+            last = board.of(stream)
+        finally:
+            board.close()
+        return cls(producer, stream, last.lease_epoch + 1 if last else 1, status_topic, history_topic)
+
+    def publish(self, status: StreamStatus) -> None:
+        """Put ``status`` on the board and into the history; raises ``Fenced`` when the lease was lost."""
+        if (status.stream, status.lease_epoch) != (self.stream, self.epoch):
+            raise Terminal(
+                "a status of another lease",
+                given=(status.stream, status.lease_epoch),
+                expected=f"stream {self.stream}, lease epoch {self.epoch}",
+            )
+        _checked(f"publishing the status of {self.stream}", lambda: self._publish(status))
+
+    def release(self) -> None:
+        """Close the connection; publish a last status with state stopped or failed before."""
+        self._producer.flush(1.0)
+
+    def _publish(self, status: StreamStatus) -> None:
+        deadline = time.monotonic() + _PUBLISH_TIMEOUT_S
+        self._producer.begin_transaction()
+        try:
+            for topic in self._topics:
+                self._producer.produce(topic, value=status.to_json(), key=self.stream)
+            patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), deadline)
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                patiently(lambda: self._producer.abort_transaction(REQUEST_TIMEOUT_S), deadline + REQUEST_TIMEOUT_S)
+            raise
+
+
+def _checked(doing: str, call: Callable[[], None]) -> None:
+    try:
+        call()
+    except KafkaException as error:
+        raise failure(doing, error) from error

@@ -1,0 +1,203 @@
+"""Log ends, lag, and the explanation of offsets that no reader gets to see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
+
+from recount.core.errors import Terminal, Transient
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.transaction import Partition
+
+_READ_BATCH = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRange:
+    """The offsets a partition holds: ``start`` is the first kept one, ``end`` the next to be written or decided.
+
+    ``end`` is the last stable offset: records of a transaction that is still open are not before it.
+    """
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionLag:
+    """How far a group is behind in one partition, in offsets (transaction markers included, as in Kafka's tools)."""
+
+    committed: int | None
+    end: int
+    lag: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """Why offsets of ``[start, end)`` are not among the committed records; each field counts offsets.
+
+    ``visible + aborted + control + compacted + expired == end - start`` always holds. On a topic that is compacted, a
+    marker and a compacted record cannot be told apart, and both count as ``compacted``.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    visible: int
+    aborted: int
+    control: int
+    compacted: int
+    expired: int
+
+
+def partitions_of(connection: Connection, topic: str) -> list[Partition]:
+    """All partitions of an existing topic; ``Terminal`` when there is no such topic."""
+    try:
+        found = connection.admin().list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise failure(f"describing topic {topic}", error) from error
+    if found.error is not None:
+        if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise Terminal("topic does not exist", given=topic, remedy="run `recount topics --apply` or the topics DAG")
+        raise failure(f"describing topic {topic}", found.error)
+    return [(topic, partition) for partition in sorted(found.partitions)]
+
+
+def log_ranges(connection: Connection, partitions: Iterable[Partition]) -> dict[Partition, LogRange]:
+    """The committed log of each partition, as a read_committed reader finds it."""
+    asked = sorted(partitions)
+    starts = _list_offsets(connection, asked, OffsetSpec.earliest())
+    ends = _list_offsets(connection, asked, OffsetSpec.latest())
+    return {key: LogRange(start=starts[key], end=ends[key]) for key in asked}
+
+
+def committed_offsets(connection: Connection, group: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """The group's committed offsets, waiting for pending transactions; partitions without one are left out."""
+    asked = [TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
+    consumer = connection.consumer(group)
+    try:
+        answers = consumer.committed(asked, REQUEST_TIMEOUT_S)
+    except KafkaException as error:
+        raise failure(f"reading the offsets of group {group}", error) from error
+    finally:
+        consumer.close()
+    return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
+
+
+def lag(connection: Connection, group: str, topics: Iterable[str]) -> dict[Partition, PartitionLag]:
+    """The group's lag per partition; without a committed offset the whole kept log is the lag."""
+    partitions = [partition for topic in topics for partition in partitions_of(connection, topic)]
+    ranges = log_ranges(connection, partitions)
+    committed = committed_offsets(connection, group, partitions)
+    return {
+        key: PartitionLag(
+            committed=committed.get(key),
+            end=ranges[key].end,
+            lag=max(0, ranges[key].end - committed.get(key, ranges[key].start)),
+        )
+        for key in partitions
+    }
+
+
+def classify_gap(connection: Connection, topic: str, partition: int, start: int, end: int) -> Gap:
+    """Account for every offset of ``[start, end)``: visible, aborted, a transaction marker, compacted or expired.
+
+    Reads the range twice, read_committed and read_uncommitted, so give it the gaps of an audit, not its whole range.
+    An offset that neither reading shows is below the log's start (expired), or was compacted away where the topic is
+    compacted, or else is a transaction marker: nothing else takes up an offset where records are only ever deleted by
+    age or size.
+
+    Raises ``Terminal`` when ``end`` is beyond the committed log.
+    """
+    kept = log_ranges(connection, [(topic, partition)])[topic, partition]
+    if end > kept.end or start > end:
+        raise Terminal(
+            "offsets that are not in the committed log",
+            given=f"{topic}-{partition}@[{start}, {end})",
+            expected=f"a range that ends at or before {kept.end}",
+            remedy="was the topic deleted and created again?",
+        )
+    first = min(max(start, kept.start), end)
+    written = set(_offsets(connection, topic, partition, first, end, "read_uncommitted"))
+    visible = set(_offsets(connection, topic, partition, first, end, "read_committed"))
+    unseen = end - first - len(written)
+    compacted = _is_compacted(connection, topic)
+    return Gap(
+        topic=topic,
+        partition=partition,
+        start=start,
+        end=end,
+        visible=len(visible),
+        aborted=len(written - visible),
+        control=0 if compacted else unseen,
+        compacted=unseen if compacted else 0,
+        expired=first - start,
+    )
+
+
+def missing_ranges(seen: Iterable[int], start: int, end: int) -> list[tuple[int, int]]:
+    """The half-open ranges of ``[start, end)`` that ``seen`` (ascending offsets) leaves out.
+
+    >>> missing_ranges([0, 1, 4], 0, 6)
+    [(2, 4), (5, 6)]
+    """
+    return [(before + 1, after) for before, after in pairwise([start - 1, *seen, end]) if after - before > 1]
+
+
+def _offsets(
+    connection: Connection, topic: str, partition: int, start: int, end: int, isolation_level: str
+) -> Iterator[int]:
+    """The offsets of ``[start, end)`` that a reader of this isolation level is given, in order."""
+    if start >= end:
+        return
+    consumer = connection.consumer(
+        "recount.offsets", isolation_level=isolation_level, enable_partition_eof=True, auto_offset_reset="earliest"
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        while True:
+            for offset, is_record in _consume(consumer, topic):
+                if offset >= end:
+                    return
+                if is_record:
+                    yield offset
+                else:
+                    return
+    finally:
+        consumer.close()
+
+
+def _consume(consumer: Consumer, topic: str) -> Iterator[tuple[int, bool]]:
+    messages = consumer.consume(_READ_BATCH, REQUEST_TIMEOUT_S)
+    if not messages:
+        raise Transient(f"no answer from the brokers while reading {topic}", remedy="see that the brokers are up")
+    for message in messages:
+        error, offset = message.error(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise failure(f"reading {topic}", error)
+        yield OFFSET_INVALID if offset is None else offset, error is None
+
+
+def _list_offsets(connection: Connection, partitions: list[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+    asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+    try:
+        futures = connection.admin().list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S
+        )
+        return {(key.topic, key.partition): answer.result().offset for key, answer in futures.items()}
+    except KafkaException as error:
+        raise failure("listing offsets", error) from error
+
+
+def _is_compacted(connection: Connection, topic: str) -> bool:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        settings = connection.admin().describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
+    except KafkaException as error:
+        raise failure(f"describing topic {topic}", error) from error
+    return "compact" in settings["cleanup.policy"].value

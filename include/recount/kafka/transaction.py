@@ -1,0 +1,236 @@
+"""Output records and input offsets in one Kafka transaction, exactly once per batch.
+
+How a batch is written once, whatever dies when:
+
+* The output records and the batch's end offsets (consumer group ``recount.<stream>``) are committed by the same
+  transaction, so a reader with ``read_committed`` sees all of the records or none, and the offsets tell which.
+* ``open`` calls ``init_transactions``: the coordinator fences every older producer with the same transactional.id and
+  completes or aborts what it left behind. Only then are the committed offsets read, and by a ``read_committed``
+  consumer, whose request says ``require_stable``: while a commit is still being written the broker makes it wait.
+  So what a driver killed in mid-commit left behind is decided before anybody looks.
+* A replayed batch finds its end offsets committed and writes nothing. A zombie is fenced at its next commit.
+
+The consumer exists for its group.id only; it never subscribes. The broker accepts transactional offset commits with an
+empty member id and generation -1 as long as the group has no members, and fencing is the transactional.id's task.
+Offsets of a group without members expire ``offsets.retention.minutes`` (7 days by default) after the last commit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from recount.core.errors import Terminal, Transient
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+
+Partition = tuple[str, int]
+Offsets = Mapping[Partition, int]
+Batch = int | str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KafkaRecord:
+    """One record to write. ``timestamp_ms`` None is the time of writing; ``partition`` None follows from the key."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """A committed offset and the stream and batch that committed it, when its metadata says so."""
+
+    offset: int
+    stream: str | None = None
+    batch: Batch | None = None
+
+
+class OffsetsDisagree(Terminal):
+    """The committed offsets are neither where this batch starts nor where it ends."""
+
+
+class OutputTransaction:
+    """The transactional producer of one output slot of one stream.
+
+    Not safe for use by several threads. ``transaction_timeout_ms`` bounds how long a killed driver's open transaction
+    can hold up readers before the broker aborts it (a restart aborts it at once).
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        slot: str = "0",
+        *,
+        group: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+    ) -> None:
+        self.stream = stream
+        self.group = group or f"recount.{stream}"
+        self.transactional_id = f"recount.{stream}.{slot}"
+        self._connection = connection
+        self._timeout_ms = transaction_timeout_ms
+        self._delivery_error: KafkaError | None = None
+        self._consumer = connection.consumer(self.group)
+        self._producer = self._open()
+
+    def _open(self) -> Producer:
+        producer = self._connection.producer(
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self._timeout_ms,
+            delivery_report_only_error=True,
+            on_delivery=self._delivered,
+            queue_buffering_max_messages=200_000,
+        )
+        deadline = time.monotonic() + self._timeout_ms / 1_000
+        while True:
+            try:
+                producer.init_transactions(REQUEST_TIMEOUT_S)
+                return producer
+            except KafkaException as error:
+                problem = failure(f"opening transactional.id {self.transactional_id}", error)
+                if isinstance(problem, Terminal) or time.monotonic() > deadline:
+                    raise problem from error
+
+    def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
+        """The group's committed offsets, pending commits decided; partitions without one are left out."""
+        asked = [TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
+        try:
+            answers = self._consumer.committed(asked, REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            raise failure(f"reading the offsets of group {self.group}", error) from error
+        found = {}
+        for answer in answers:
+            if answer.error:
+                raise failure(f"reading the offsets of group {self.group}", answer.error)
+            if answer.offset >= 0:
+                found[answer.topic, answer.partition] = _committed(answer.offset, answer.metadata)
+        return found
+
+    def commit_once(
+        self,
+        records: Iterable[KafkaRecord],
+        *,
+        start_offsets: Offsets,
+        end_offsets: Offsets,
+        batch: Batch,
+        retry_for_s: float = 120.0,
+    ) -> Literal["committed", "replayed"]:
+        """Write ``records`` and commit ``end_offsets`` (the next offsets to read) in one transaction, or skip a replay.
+
+        ``records`` is iterated again when an attempt is aborted: give a list, or an object whose ``__iter__`` starts
+        over. A partition without a committed offset counts as standing at its start offset. An empty offset range is
+        told apart by the batch in the commit's metadata.
+
+        Raises ``OffsetsDisagree`` when the group stands elsewhere, ``Fenced`` when a newer producer took over,
+        ``Terminal`` when no retry can help (a record too large, no permission), ``Transient`` when ``retry_for_s`` is
+        over. After an error the outcome may be open: close this object, open a new one and call again with the same
+        batch; what is committed decides.
+        """
+        if iter(records) is records:
+            raise Terminal(
+                "an iterator can be read once only", given=type(records), expected="a list", remedy="pass list(records)"
+            )
+        deadline = time.monotonic() + retry_for_s
+        while not self._replayed(start_offsets, end_offsets, batch):
+            problem = self._attempt(records, end_offsets, batch, deadline)
+            if problem is None:
+                return "committed"
+            if time.monotonic() > deadline:
+                raise problem
+            time.sleep(0.2)
+        return "replayed"
+
+    def close(self) -> None:
+        """Release the connections; whatever is uncommitted is never committed."""
+        self._producer.purge()
+        self._producer.flush(0)
+        self._consumer.close()
+
+    def _replayed(self, start: Offsets, end: Offsets, batch: Batch) -> bool:
+        committed = self.committed(end)
+        if committed and all(key in committed and committed[key].offset == end[key] for key in end):
+            if any(start.get(key) != end[key] for key in end):
+                return True
+            return all(commit.batch == batch for commit in committed.values())
+        astray = {key: commit.offset for key, commit in committed.items() if commit.offset != start.get(key)}
+        if astray:
+            raise OffsetsDisagree(
+                f"group {self.group} does not stand where batch {batch} starts or ends",
+                given=astray,
+                expected=f"start {dict(start)} or end {dict(end)}",
+                remedy="was the checkpoint deleted, or the group's offsets reset? bring both to the same batch",
+            )
+        return False
+
+    def _attempt(self, records: Iterable[KafkaRecord], end: Offsets, batch: Batch, deadline: float) -> Transient | None:
+        """One try: None when committed, the reason when it was aborted and may be tried again."""
+        self._delivery_error = None
+        try:
+            self._producer.begin_transaction()
+            for record in records:
+                self._produce(record, deadline)
+            self._commit(end, batch, deadline)
+            return None
+        except KafkaException as error:
+            problem = failure(f"committing batch {batch} of {self.stream}", self._delivery_error or error)
+            if not error.args[0].fatal():
+                self._abort(deadline)
+            if isinstance(problem, Transient):
+                return problem
+            raise problem from error
+        except BaseException:
+            self._abort(deadline)
+            raise
+
+    def _produce(self, record: KafkaRecord, deadline: float) -> None:
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic,
+                    value=record.value,
+                    key=record.key,
+                    partition=-1 if record.partition is None else record.partition,
+                    timestamp=record.timestamp_ms or 0,
+                    headers=list(record.headers),
+                )
+                return
+            except BufferError:
+                if time.monotonic() > deadline:
+                    raise Transient(f"the brokers did not take the records of {self.stream} in time") from None
+                self._producer.poll(0.1)
+
+    def _commit(self, end: Offsets, batch: Batch, deadline: float) -> None:
+        metadata = json.dumps({"stream": self.stream, "batch": batch}, separators=(",", ":"))
+        offsets = [TopicPartition(topic, partition, offset, metadata) for (topic, partition), offset in end.items()]
+        group = self._consumer.consumer_group_metadata()
+        patiently(lambda: self._producer.send_offsets_to_transaction(offsets, group, REQUEST_TIMEOUT_S), deadline)
+        patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), deadline)
+
+    def _abort(self, deadline: float) -> None:
+        self._producer.purge()
+        try:
+            patiently(lambda: self._producer.abort_transaction(REQUEST_TIMEOUT_S), deadline + REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            raise failure(f"aborting a transaction of {self.stream}", error) from error
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            self._delivery_error = self._delivery_error or error
+
+
+def _committed(offset: int, metadata: str | None) -> Committed:
+    try:
+        said = json.loads(metadata or "")
+        return Committed(offset=offset, stream=said["stream"], batch=said["batch"])
+    except (ValueError, KeyError, TypeError):
+        return Committed(offset=offset)
