@@ -1,0 +1,57 @@
+"""The Spark session of every job: Delta and Kafka jars, UTC, and settings that small tables need."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from recount.core.errors import Terminal
+from recount.core.settings import Settings
+
+_CONFIGURATION = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.stats.collect": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.pyspark.python": sys.executable,
+}
+"""Delta's default of 50 snapshot partitions doubles the time of a commit on a small table."""
+
+
+def session_configuration(jars: str) -> dict[str, str]:
+    """Spark's settings for a job whose jars lie in the folder ``jars``; raises ``Terminal`` where there are none."""
+    found = sorted(str(path) for path in Path(jars).glob("*.jar"))
+    if not found:
+        raise Terminal(
+            "no Spark jars", given=jars, expected="a folder with the Delta and Kafka jars", remedy="run `make setup`"
+        )
+    return {**_CONFIGURATION, "spark.jars": ",".join(found)}
+
+
+def spark_session(settings: Settings, app_name: str) -> SparkSession:
+    """The session of a job; master and memory come from spark-submit, or are local[2] and 2 GiB without it."""
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in session_configuration(settings.jars).items():
+        builder = builder.config(key, value)
+    if "spark.master" not in _submitted():
+        builder = builder.master("local[2]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def _submitted() -> set[str]:
+    """The settings that spark-submit gave to the driver's JVM; empty when Python itself starts the JVM."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return set()
+    SparkContext._ensure_initialized()
+    return {key for key, _ in SparkConf().getAll()}

@@ -1,0 +1,84 @@
+"""Expressions compiled to Polars, with the meaning of ``recount.core.expressions.evaluate``."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import polars as pl
+
+from recount.core.expressions import Call, Column, Expression, Literal
+from recount.core.schema import FieldType
+
+_INFIX: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "and": operator.and_,
+    "or": operator.or_,
+}
+_SCALARS: dict[str, pl.DataType] = {
+    "string": pl.String(),
+    "long": pl.Int64(),
+    "double": pl.Float64(),
+    "boolean": pl.Boolean(),
+}
+
+
+def polars_type(field_type: FieldType) -> pl.DataType:
+    """The Polars type that carries ``field_type``."""
+    if field_type.kind == "decimal":
+        return pl.Decimal(field_type.precision, field_type.scale)
+    if field_type.element is not None:
+        return pl.List(polars_type(field_type.element))
+    return _SCALARS[field_type.kind]
+
+
+def compiled(tree: Expression) -> pl.Expr:
+    """``tree`` as a Polars expression over columns of the same names."""
+    match tree:
+        case Column(name):
+            return pl.col(name)
+        case Literal(value):
+            return _literal(value)
+        case Call("coalesce", options):
+            return pl.coalesce([compiled(option) for option in options])
+        case Call("when", (condition, then, otherwise)):
+            return pl.when(compiled(condition)).then(compiled(then)).otherwise(compiled(otherwise))
+        case Call(name, arguments):
+            return _apply(name, [compiled(argument) for argument in arguments])
+    raise AssertionError(tree)
+
+
+def _literal(value: Any) -> pl.Expr:
+    if isinstance(value, Decimal):
+        return pl.lit(value, pl.Decimal(38, max(0, -int(value.as_tuple().exponent))))
+    return pl.lit(value)
+
+
+def _apply(name: str, values: list[pl.Expr]) -> pl.Expr:
+    match name:
+        case "is_null":
+            return values[0].is_null()
+        case "not":
+            return ~values[0]
+        case "upper":
+            return values[0].str.to_uppercase()
+        case "lower":
+            return values[0].str.to_lowercase()
+        case "contains":
+            return pl.when(values[1].is_not_null()).then(values[0].list.contains(values[1]))
+        case "/":
+            dividend, divisor = (value.cast(pl.Float64) for value in values)
+            return pl.when(divisor != 0).then(dividend / divisor)
+        case _:
+            return reduce(_INFIX[name], values)
