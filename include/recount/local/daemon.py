@@ -71,17 +71,19 @@ class Daemon:
                 remedy=f"read {self.log}",
             )
 
-    def stop(self, home: Home, patience_s: float = 20) -> None:
-        """End the process and all of its session: asked first, killed after ``patience_s`` seconds.
 
-        What a member of the session started in a session of its own (a detached stream driver) is left alone.
-        """
-        members = [process for process in _marked(home) if _session(process) == self.pid]
-        leader = [process for process in members if process.pid == self.pid]
-        # The leader first: it knows how to end its children in order.
-        end(leader, patience_s)
-        end([process for process in members if process.is_running()], patience_s=2)
-        (home.run / f"{self.name}.json").unlink(missing_ok=True)
+def stop(home: Home, daemons: Iterable[Daemon], patience_s: float = 20) -> None:
+    """End ``daemons`` at the same time, each with all of its session: asked first, killed after ``patience_s``.
+
+    What a member of a session started in a session of its own (a detached stream driver) is left alone.
+    """
+    sessions = {daemon.pid: daemon for daemon in daemons}
+    members = [process for process in _marked(home) if _session(process) in sessions]
+    # The leaders first: they know how to end their children in order.
+    end([process for process in members if process.pid in sessions], patience_s)
+    end([process for process in members if process.is_running()], patience_s=2)
+    for daemon in sessions.values():
+        (home.run / f"{daemon.name}.json").unlink(missing_ok=True)
 
 
 def recorded(home: Home) -> Iterator[Daemon]:

@@ -13,7 +13,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from recount.core.errors import Terminal, Transient, require
-from recount.local.daemon import Daemon, end_of
+from recount.local import daemon
+from recount.local.daemon import Daemon
 from recount.local.home import Home
 from recount.local.ports import LOOPBACK, free_ports
 from recount.local.project import Project
@@ -67,14 +68,17 @@ class EmbeddedKafka:
         self._wait()
 
     def stop(self) -> None:
-        """Stop all brokers in order; their data stays."""
-        for node in self._nodes:
-            self.stop_broker(node)
+        """Stop all brokers; their data stays.
+
+        All at once and with little patience: the last brokers of a quorum have nobody left to hand over to, and
+        what was acknowledged is on every replica.
+        """
+        daemon.stop(self._home, self._daemons.values(), patience_s=5)
+        self._daemons.clear()
 
     def stop_broker(self, node: int, *, patience_s: float = 20) -> None:
-        """Stop one broker; ``patience_s=0`` is a crash (kill -9 at once)."""
-        if daemon := self._daemons.pop(node, None):
-            daemon.stop(self._home, patience_s)
+        """Stop one broker, which hands its partitions over; ``patience_s=0`` is a crash (kill -9 at once)."""
+        daemon.stop(self._home, [self._daemons.pop(node)], patience_s)
 
     def runs(self, node: int) -> bool:
         return node in self._daemons and self._daemons[node].alive
@@ -129,6 +133,7 @@ class EmbeddedKafka:
             "transaction.state.log.num.partitions": 4,
             "share.coordinator.state.topic.replication.factor": self.brokers,
             "share.coordinator.state.topic.min.isr": in_sync,
+            "broker.session.timeout.ms": 6000,
             "group.initial.rebalance.delay.ms": 0,
             # Old event times are not a reason to delete: retention is what a topic declares.
             "log.retention.ms": -1,
@@ -176,8 +181,8 @@ class EmbeddedKafka:
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         deadline = time.monotonic() + _START_LIMIT_S
         while time.monotonic() < deadline:
-            for daemon in self._daemons.values():
-                daemon.require_alive()
+            for broker in self._daemons.values():
+                broker.require_alive()
             try:
                 if len(admin.list_topics(timeout=1).brokers) == self.brokers:
                     return
@@ -186,7 +191,7 @@ class EmbeddedKafka:
             time.sleep(0.2)
         raise Transient(
             "Kafka did not come up in time",
-            given=end_of(self._home.logs / "kafka-1.log"),
+            given=daemon.end_of(self._home.logs / "kafka-1.log"),
             expected=f"{self.brokers} broker(s) within {_START_LIMIT_S:.0f} s",
             remedy="read the broker's log; another heavy process may be using the machine",
         )
