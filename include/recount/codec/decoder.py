@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ import pyarrow.compute  # noqa: F401  (pa.compute)
 
 from recount.core.schema import BadRecord, FieldType, RecordSchema
 
-_PYTHON_TYPES: dict[str, Any] = {"string": str, "long": int, "double": float, "decimal": float, "boolean": bool}
+_SCALARS: dict[str, Any] = {"string": str, "long": int, "double": float, "decimal": float, "boolean": bool}
 _ARROW_TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
 
 
@@ -90,9 +91,7 @@ class ValueDecoder:
             faults[index] = Fault(index, bad.reason, bad.detail)
             return self._absent
 
-    def _column(
-        self, name: str, rows: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]
-    ) -> pa.Array:
+    def _column(self, name: str, rows: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]) -> pa.Array:
         field_type = self._schema.fields[name]
         cells = [getattr(row, name) for row in rows]
         if field_type.kind == "decimal":
@@ -112,8 +111,8 @@ class ValueDecoder:
         unscaled = np.rint(numbers * factor)
         missing = np.isnan(numbers)
         exact = (unscaled / factor == numbers) & (np.abs(numbers * factor) < 10.0**field_type.precision)
-        for index in np.flatnonzero(~(exact | missing)):
-            self._by_reference(int(index), values[index] or b"", faults)
+        for index in np.flatnonzero(~(exact | missing)).tolist():
+            self._by_reference(index, values[index] or b"", faults)
         return _decimal_array(np.where(exact, unscaled, 0).astype(np.int64), exact, field_type)
 
     def _refuse(
@@ -139,15 +138,15 @@ def _decimal_array(unscaled: np.ndarray, valid: np.ndarray, field_type: FieldTyp
     return pa.Array.from_buffers(arrow_type(field_type), len(unscaled), [validity, pa.py_buffer(words.tobytes())])
 
 
+def _python_type(field_type: FieldType) -> Any:
+    return GenericAlias(list, (_python_type(field_type.element),)) if field_type.element else _SCALARS[field_type.kind]
+
+
 @lru_cache(maxsize=64)
 def _struct(fields: tuple[tuple[str, FieldType], ...], required: frozenset[str]) -> type[msgspec.Struct]:
     members: list[Any] = []
     for name, field_type in fields:
-        python_type = (
-            list[_PYTHON_TYPES[field_type.element.kind]]  # type: ignore[misc]
-            if field_type.element
-            else _PYTHON_TYPES[field_type.kind]
-        )
+        python_type = _python_type(field_type)
         members.append((name, python_type) if name in required else (name, python_type | None, None))
     return msgspec.defstruct("Value", members, gc=False, kw_only=True)
 

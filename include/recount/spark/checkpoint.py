@@ -1,0 +1,102 @@
+"""Spark's own checkpoint, read: which offsets a batch spans and the time that was recorded for it.
+
+Spark writes ``offsets/<batch>`` before it runs the batch and plans a replay from it, so range and time are the same in
+every try. Files are read through Hadoop's file system, wherever the checkpoint lies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from recount.core.errors import Terminal
+
+Partition = tuple[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchRange:
+    """What batch ``batch`` reads: offsets ``start`` <= o < ``end`` per partition, at ``timestamp_ms``."""
+
+    batch: int
+    timestamp_ms: int
+    start: Mapping[Partition, int]
+    end: Mapping[Partition, int]
+
+
+class Checkpoint:
+    """The checkpoint of one query with one Kafka source."""
+
+    def __init__(self, session: SparkSession, location: str) -> None:
+        self._location = location
+        jvm: Any = session._jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._to_text = jvm.org.apache.commons.io.IOUtils.toString
+        configuration = session._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        self._files = self._path(location).getFileSystem(configuration)
+
+    @property
+    def identity(self) -> str:
+        """The query id, the same over restarts and another one for another checkpoint; known once the query started."""
+        text = self._read("metadata")
+        if text is None:
+            raise Terminal("no checkpoint", given=self._location, expected="a started query's checkpoint")
+        return str(json.loads(text)["id"])
+
+    def exists(self) -> bool:
+        """Whether a query has ever written its first offsets here."""
+        return bool(self._files.exists(self._path(f"{self._location}/offsets/0")))
+
+    def range_of(self, batch: int) -> BatchRange:
+        """The offsets and the recorded time of ``batch``, which must be running or among the last 100."""
+        timestamp_ms, end = self._planned(batch)
+        if batch:
+            _, start = self._planned(batch - 1)
+        else:
+            start = _offsets(self._lines("sources/0/0")[-1])
+        return BatchRange(batch=batch, timestamp_ms=timestamp_ms, start=_with_new(start, end), end=end)
+
+    def _planned(self, batch: int) -> tuple[int, dict[Partition, int]]:
+        _version, metadata, *sources = self._lines(f"offsets/{batch}")
+        if len(sources) != 1:
+            raise Terminal("a checkpoint of another query", given=self._location, expected="one Kafka source")
+        return int(json.loads(metadata)["batchTimestampMs"]), _offsets(sources[0])
+
+    def _lines(self, name: str) -> list[str]:
+        text = self._read(name)
+        if text is None:
+            raise Terminal(
+                "a file of the checkpoint is missing",
+                given=f"{self._location}/{name}",
+                expected="the checkpoint as Spark wrote it",
+                remedy="give the stream a new, empty checkpoint: it goes on from the batch ledger",
+            )
+        return text.strip().split("\n")
+
+    def _read(self, name: str) -> str | None:
+        path = self._path(f"{self._location}/{name}")
+        if not self._files.exists(path):
+            return None
+        stream = self._files.open(path)
+        try:
+            return str(self._to_text(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+
+def _offsets(text: str) -> dict[Partition, int]:
+    topics: dict[str, dict[str, int]] = json.loads(text[text.index("{") :])
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in topics.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _with_new(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> dict[Partition, int]:
+    """A partition that was added since the last batch is read from its first record."""
+    return {partition: start.get(partition, 0) for partition in end}

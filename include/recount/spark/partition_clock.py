@@ -1,0 +1,66 @@
+"""Stream times, idleness and the frontier: how far event time has come after a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from recount.core.ledger import BatchProof, PartitionProof
+from recount.spark.checkpoint import BatchRange, Partition
+from recount.spark.stage import COUNTS, STREAM_TIME
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionClock:
+    """The partitions as they stood after the last committed batch."""
+
+    partitions: Mapping[Partition, PartitionProof]
+    frontier_ms: int | None
+
+    @classmethod
+    def after(cls, proof: BatchProof | None) -> PartitionClock:
+        """The clock that the batch after ``proof`` starts from; None is the stream's beginning."""
+        if proof is None:
+            return cls(partitions={}, frontier_ms=None)
+        known = {(partition.topic, partition.partition): partition for partition in proof.partitions}
+        return cls(partitions=known, frontier_ms=proof.frontier_ms)
+
+    @property
+    def stream_times(self) -> dict[Partition, int | None]:
+        """The stream time of each partition."""
+        return {partition: proof.stream_time_ms for partition, proof in self.partitions.items()}
+
+    def advanced(self, span: BatchRange, totals: pl.DataFrame, idle_after_ms: int) -> PartitionClock:
+        """The clock after the batch ``span`` whose tasks reported ``totals``.
+
+        A partition is idle when no batch has read a record of it for ``idle_after_ms`` of recorded time: Spark plans
+        at least one record of every partition that has any, so one without has been read to its end. The frontier
+        never falls back: a partition that speaks again revises what was emitted.
+        """
+        reported = {(row["topic"], row["partition"]): row for row in totals.iter_rows(named=True)}
+        partitions = {}
+        for partition in sorted(span.end):
+            before = self.partitions.get(partition)
+            row = reported.get(partition)
+            last_read_ms = span.timestamp_ms if row or before is None else before.last_read_ms
+            assert last_read_ms is not None
+            partitions[partition] = PartitionProof(
+                topic=partition[0],
+                partition=partition[1],
+                start=span.start[partition],
+                end=span.end[partition],
+                stream_time_ms=row[STREAM_TIME] if row else before.stream_time_ms if before else None,
+                last_read_ms=last_read_ms,
+                idle=not row and span.timestamp_ms - last_read_ms >= idle_after_ms,
+                **({name: row[name] for name in COUNTS} if row else {}),
+            )
+        return PartitionClock(partitions=partitions, frontier_ms=self._frontier(partitions))
+
+    def _frontier(self, partitions: Mapping[Partition, PartitionProof]) -> int | None:
+        awake = [proof.stream_time_ms for proof in partitions.values() if not proof.idle]
+        if not awake or None in awake:
+            return self.frontier_ms
+        reached = min(time for time in awake if time is not None)
+        return reached if self.frontier_ms is None else max(self.frontier_ms, reached)

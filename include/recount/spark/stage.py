@@ -1,0 +1,247 @@
+"""The map stage: what one task does with the records of one partition, in offset order, without a shuffle.
+
+Decode, set bad records aside, keep the running maximum of event time (stream time), assign windows, judge lateness
+by the stream time at the record's own offset, and reduce to mergeable partials. Four small tables leave the task, as
+Arrow IPC: partials, late records, rejected records, and the partition's totals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from recount.codec.decoder import ValueDecoder
+from recount.core.errors import Terminal
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
+from recount.spark.partials import TIMESTAMP, Partials
+from recount.spark.plan import AggregationPlan
+from recount.spark.polars_expressions import compiled
+
+Partition = tuple[str, int]
+
+INPUT_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+OUTPUT_SCHEMA = "name string, ipc binary"
+_ARROW_OUTPUT = pa.schema([("name", pa.string()), ("ipc", pa.binary())])
+
+STREAM_TIME = "stream_time_ms"
+_PLACE: dict[str, pl.DataType] = {"topic": pl.String(), "partition": pl.Int32(), "offset": pl.Int64()}
+LATE_SCHEMA: dict[str, pl.DataType] = {
+    **_PLACE,
+    TIMESTAMP: pl.Int64(),
+    STREAM_TIME: pl.Int64(),
+    "key": pl.String(),
+    WINDOW_START: pl.Int64(),
+    WINDOW_END: pl.Int64(),
+    "margin_ms": pl.Int64(),
+}
+REJECTED_SCHEMA: dict[str, pl.DataType] = {
+    **_PLACE,
+    TIMESTAMP: pl.Int64(),
+    "reason": pl.String(),
+    "detail": pl.String(),
+    "record_key": pl.Binary(),
+    "record_value": pl.Binary(),
+}
+COUNTS = ("records", "counted", "late", "filtered", "null_key", "dead_lettered")
+TOTALS_SCHEMA: dict[str, pl.DataType] = {
+    "topic": pl.String(),
+    "partition": pl.Int32(),
+    STREAM_TIME: pl.Int64(),
+    **{name: pl.Int64() for name in COUNTS},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapStage:
+    """One batch's map stage, shipped to every task.
+
+    ``stream_times`` are the partitions' stream times before this batch; ``latest_ms`` is the last event time that is
+    not absurd: the batch's recorded time plus ``max_future``.
+    """
+
+    plan: AggregationPlan
+    stream_times: Mapping[Partition, int | None]
+    latest_ms: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The task: Arrow batches of one partition in, the four tables out."""
+        partition_pass: PartitionPass | None = None
+        for batch in batches:
+            if batch.num_rows:
+                partition_pass = partition_pass or PartitionPass(self, _partition(batch))
+                partition_pass.feed(batch)
+        if partition_pass:
+            tables = partition_pass.tables()
+            yield pa.record_batch([list(tables), [_to_ipc(table) for table in tables.values()]], schema=_ARROW_OUTPUT)
+
+
+class PartitionPass:
+    """The ordered pass over one partition's records of one batch."""
+
+    def __init__(self, stage: MapStage, partition: Partition) -> None:
+        plan = stage.plan
+        assert plan.source.topic.value is not None
+        self._plan = plan
+        self._partition = partition
+        self._latest_ms = stage.latest_ms
+        self._decoder = ValueDecoder(plan.source.topic.value, plan.columns)
+        self._partials = Partials.of(plan.aggregate)
+        self._stream_time_ms = stage.stream_times.get(partition)
+        self._counts = dict.fromkeys(COUNTS, 0)
+        self._tables: dict[str, list[pl.DataFrame]] = {"partials": [], "late": [], "rejected": []}
+
+    def feed(self, batch: pa.RecordBatch) -> None:
+        """Take the next records; raises ``Terminal`` when they are not of this pass's partition."""
+        records = self._decoded(batch)
+        good = self._without_rejected(records)
+        if good.is_empty():
+            return
+        timed = self._timed(self._stepped(good))
+        windowed = _assigned(timed, self._plan.aggregate.windows.size_ms, self._plan.aggregate.windows.advance_ms)
+        closes_ms = pl.col(WINDOW_END) + self._plan.aggregate.windows.grace_ms
+        late = windowed.filter(closes_ms <= pl.col(STREAM_TIME))
+        on_time = windowed.filter(closes_ms > pl.col(STREAM_TIME))
+        counted = on_time["offset"].n_unique()
+        self._counts["counted"] += counted
+        self._counts["late"] += timed.height - counted
+        if not on_time.is_empty():
+            self._tables["partials"].append(self._partials.from_records(on_time))
+        if not late.is_empty():
+            self._tables["late"].append(
+                late.with_columns(
+                    pl.col(self._partials.key).cast(pl.String).alias("key"),
+                    (pl.col(STREAM_TIME) - closes_ms).alias("margin_ms"),
+                ).select(list(LATE_SCHEMA))
+            )
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """The four tables of this partition and batch."""
+        topic, partition = self._partition
+        totals = {"topic": topic, "partition": partition, STREAM_TIME: self._stream_time_ms, **self._counts}
+        partials = pl.concat([self._partials.empty(), *self._tables["partials"]])
+        return {
+            "partials": self._partials.merge(partials),
+            "late": pl.concat([pl.DataFrame(schema=LATE_SCHEMA), *self._tables["late"]]),
+            "rejected": pl.concat([pl.DataFrame(schema=REJECTED_SCHEMA), *self._tables["rejected"]]),
+            "totals": pl.DataFrame([totals], schema=TOTALS_SCHEMA),
+        }
+
+    def _decoded(self, batch: pa.RecordBatch) -> pl.DataFrame:
+        """The batch with its declared fields, event time, and ``reason``/``detail`` where the record is bad."""
+        if _partition(batch) != self._partition:
+            raise Terminal(
+                "records of two partitions in one task", given=_partition(batch), expected=str(self._partition)
+            )
+        decoded = self._decoder.decode(batch.column("value").to_pylist())
+        frame = pl.from_arrow(batch)
+        assert isinstance(frame, pl.DataFrame)
+        frame = frame.rename({"key": "record_key", "value": "record_value"}).with_columns(
+            pl.from_arrow(pa.table(decoded.columns)).get_columns() if decoded.columns else []  # type: ignore[union-attr]
+        )
+        if self._plan.uses_record_key:
+            frame = frame.with_columns(pl.col("record_key").cast(pl.String, strict=False).alias(KEY))
+        if self._plan.source.topic.event_time:
+            frame = frame.with_columns(pl.col(self._plan.source.topic.event_time).alias(TIMESTAMP))
+        return self._judged(frame, {fault.index: (fault.reason, fault.detail) for fault in decoded.faults})
+
+    def _judged(self, frame: pl.DataFrame, faults: Mapping[int, tuple[str, str]]) -> pl.DataFrame:
+        said = {
+            "index": list(faults),
+            "reason": [r for r, _ in faults.values()],
+            "detail": [d for _, d in faults.values()],
+        }
+        worded = pl.DataFrame(said, schema={"index": pl.UInt32(), "reason": pl.String(), "detail": pl.String()})
+        frame = frame.with_row_index().join(worded, on="index", how="left", maintain_order="left").drop("index")
+        for bad, name, text in self._tests():
+            hit = pl.col("reason").is_null() & bad
+            frame = frame.with_columns(
+                pl.when(hit).then(pl.lit(name)).otherwise(pl.col("reason")).alias("reason"),
+                pl.when(hit).then(text).otherwise(pl.col("detail")).alias("detail"),
+            )
+        return frame
+
+    def _tests(self) -> Iterator[tuple[pl.Expr, str, pl.Expr]]:
+        """What else makes a record bad: the test, the reason, the detail; the first that holds counts."""
+        time = pl.col(TIMESTAMP)
+        if self._plan.uses_record_key:
+            yield pl.col("record_key").is_null(), "null-key", pl.lit("the record has no key")
+            yield pl.col(KEY).is_null(), "undecodable", pl.lit("the key is not UTF-8")
+        yield time.is_null(), "schema", pl.lit(f"event time {self._plan.source.topic.event_time} is missing")
+        yield time < 0, "negative-timestamp", pl.format("event time {} ms", time)
+        yield (
+            time > self._latest_ms,
+            "future-timestamp",
+            pl.format(f"event time {{}} ms is after {self._latest_ms} ms", time),
+        )
+
+    def _without_rejected(self, records: pl.DataFrame) -> pl.DataFrame:
+        self._counts["records"] += records.height
+        rejected = records.filter(pl.col("reason").is_not_null())
+        self._counts["dead_lettered"] += rejected.height
+        if rejected.is_empty():
+            return records
+        self._tables["rejected"].append(rejected.select(list(REJECTED_SCHEMA)).cast(REJECTED_SCHEMA))  # type: ignore[arg-type]
+        return records.filter(pl.col("reason").is_null())
+
+    def _stepped(self, records: pl.DataFrame) -> pl.DataFrame:
+        """The stateless steps; a filter marks what does not pass, for filtered records still advance stream time."""
+        records = records.with_columns(pl.lit(True).alias("__passes"))
+        for step in self._plan.steps:
+            match step:
+                case Filter(predicate=predicate):
+                    passes = pl.col("__passes") & compiled(predicate).fill_null(False)
+                    records = records.with_columns(passes.alias("__passes"))
+                case WithFields(added=added):
+                    records = records.with_columns([compiled(tree).alias(name) for name, tree in added.items()])
+                case SelectKey(key=key, by=by):
+                    records = records.with_columns(compiled(by).alias(key))
+        return records
+
+    def _timed(self, records: pl.DataFrame) -> pl.DataFrame:
+        """The records to aggregate, each with the stream time at its own offset."""
+        keyless = pl.col("__passes") & pl.col(self._partials.key).is_null()
+        running = pl.when(~keyless).then(pl.col(TIMESTAMP)).cum_max().forward_fill()
+        records = records.with_columns(
+            pl.max_horizontal(running, pl.lit(self._stream_time_ms, pl.Int64)).alias(STREAM_TIME)
+        )
+        self._stream_time_ms = records[STREAM_TIME][-1]
+        passing = records.filter(pl.col("__passes"))
+        timed = passing.filter(pl.col(self._partials.key).is_not_null())
+        self._counts["filtered"] += records.height - passing.height
+        self._counts["null_key"] += passing.height - timed.height
+        return timed
+
+
+def _assigned(records: pl.DataFrame, size_ms: int, advance_ms: int) -> pl.DataFrame:
+    """One row per record and window that holds it (``TimeWindows.starts``)."""
+    newest = pl.col(TIMESTAMP) - pl.col(TIMESTAMP) % advance_ms
+    if advance_ms == size_ms:
+        placed = records.with_columns(newest.alias(WINDOW_START))
+    else:
+        oldest = (pl.col(TIMESTAMP) - size_ms + advance_ms).clip(lower_bound=0) // advance_ms * advance_ms
+        starts = pl.int_ranges(oldest, newest + 1, advance_ms)
+        placed = records.with_columns(starts.alias(WINDOW_START)).explode(WINDOW_START)
+    return placed.with_columns((pl.col(WINDOW_START) + size_ms).alias(WINDOW_END))
+
+
+def _partition(batch: pa.RecordBatch) -> Partition:
+    return batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
+
+
+def _to_ipc(table: pl.DataFrame) -> bytes:
+    written: Any = table.write_ipc_stream(None)
+    return bytes(written.getvalue())
+
+
+def from_ipc(payload: bytes) -> pl.DataFrame:
+    """The table that a task sent."""
+    return pl.read_ipc_stream(payload)
+
+
+def map_function(stage: MapStage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """``stage`` as the plain function that ``mapInArrow`` wants."""
+    return lambda batches: stage(batches)
