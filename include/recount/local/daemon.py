@@ -8,6 +8,7 @@ anybody else is ever killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -56,6 +57,18 @@ class Daemon:
         daemon = cls(name=name, pid=process.pid, started=psutil.Process(process.pid).create_time(), log=str(log))
         (home.run / f"{name}.json").write_text(json.dumps(asdict(daemon)))
         return daemon
+
+    def wait(self, home: Home, limit_s: float) -> None:
+        """Wait for a process that ends by itself; ``Terminal`` with the end of the log unless it ends well in time."""
+        try:
+            code = psutil.Process(self.pid).wait(limit_s)
+        except psutil.TimeoutExpired:
+            stop(home, [self])
+            code = None
+        (home.run / f"{self.name}.json").unlink(missing_ok=True)
+        if code != 0:
+            what = f"{self.name} took longer than {limit_s:.0f} s" if code is None else f"{self.name} failed"
+            raise Terminal(what, given=end_of(Path(self.log)), remedy=f"read {self.log}")
 
     @property
     def alive(self) -> bool:
@@ -137,10 +150,8 @@ def end(processes: Iterable[psutil.Process], patience_s: float) -> None:
 
 def _send(process: psutil.Process, number: signal.Signals) -> None:
     # psutil itself compares start times before it sends, so a reused pid is safe here as well.
-    try:
+    with contextlib.suppress(psutil.NoSuchProcess):
         process.send_signal(number)
-    except psutil.NoSuchProcess:
-        pass
 
 
 def _marked(home: Home) -> Iterator[psutil.Process]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 import uuid
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from recount.core.errors import Terminal, Transient, require
+from recount.core.errors import Transient, require
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
@@ -156,17 +155,11 @@ class EmbeddedKafka:
         formatting = []
         for node in nodes:
             self._folder(node).mkdir(parents=True, exist_ok=True)
-            properties = self._write_properties(node)
-            command = self._java(
-                "kafka.tools.StorageTool", "format", "--cluster-id", identity.read_text(), "--config", properties
-            )
-            formatting.append(
-                subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # noqa: S607
-            )
+            arguments = ("format", "--cluster-id", identity.read_text(), "--config", self._write_properties(node))
+            command = self._java("kafka.tools.StorageTool", *arguments)
+            formatting.append(Daemon.start(self._home, f"kafka-{node}-format", command, os.environ))
         for process in formatting:
-            output, _ = process.communicate(timeout=_START_LIMIT_S)
-            if process.returncode:
-                raise Terminal("the storage of the broker could not be formatted", given=output[-2000:])
+            process.wait(self._home, _START_LIMIT_S)
 
     def _write_properties(self, node: int) -> Path:
         properties = self._folder(node) / "server.properties"

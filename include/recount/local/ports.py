@@ -13,6 +13,11 @@ LOOPBACK = "127.0.0.1"
 _RANGE = range(20_000, 32_000)
 
 
+def loopback() -> str:
+    """The name Airflow's processes know each other by (``hostname_callable``): nothing leaves this machine."""
+    return LOOPBACK
+
+
 def is_free(port: int) -> bool:
     """Whether a server could listen on ``port`` of the loopback address now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:

@@ -49,5 +49,7 @@ class Project:
     @staticmethod
     def _fetched(folder: Path) -> Path:
         if not any(folder.glob("*.jar")):
-            raise Terminal("jars are missing", given=str(folder), expected="a folder with jars", remedy="run: make setup")
+            raise Terminal(
+                "jars are missing", given=str(folder), expected="a folder with jars", remedy="run: make setup"
+            )
         return folder

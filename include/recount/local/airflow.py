@@ -1,0 +1,218 @@
+"""A real Airflow: every component its own process, authentication on, everything in the home.
+
+The components run apart (not as ``airflow standalone``), so that one that ends takes no other with it, each has a
+log of its own, and a restart can be waited for. The metadata database is SQLite in WAL mode: it needs nothing
+installed, and carries the handful of writers of one machine. Production takes PostgreSQL, see docker-compose.yml.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from recount.core.errors import Transient
+from recount.local import daemon
+from recount.local.daemon import Daemon
+from recount.local.home import Home
+from recount.local.ports import LOOPBACK, free_ports
+from recount.local.project import Project
+
+_COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+# The components that write heartbeats; the api-server shows them, and so reports itself.
+_REPORTING = ("scheduler", "dag_processor", "triggerer")
+_START_LIMIT_S = 180.0
+
+
+class EmbeddedAirflow:
+    """Airflow on the loopback address, with the DAGs of ``dags``.
+
+    ``environment`` reaches every DAG and task. The one user is ``admin`` with a password that is made here, once per
+    home; there is no default one. A context manager: started on entry, stopped on exit.
+    """
+
+    username = "admin"
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        project: Project,
+        environment: Mapping[str, str],
+        dags: Path | None = None,
+        spark_master: str = "local[*]",
+    ) -> None:
+        self._home = home
+        self._dags = dags or project.dags
+        self._given = dict(environment)
+        self._spark_master = spark_master
+        self._port, self._log_port = free_ports(2)
+        self._daemons: list[Daemon] = []
+        self._token = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self._port}"
+
+    @property
+    def password(self) -> str:
+        return self._kept("passwords.json", lambda: {self.username: secrets.token_urlsafe(12)})[self.username]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The whole environment of its processes: with it, the ``airflow`` command speaks to this Airflow."""
+        # Settings of another Airflow of the same user must not leak in.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+        keys = self._kept("keys.json", _new_keys)
+        return inherited | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+            "PYSPARK_PYTHON": sys.executable,
+            "GX_ANALYTICS_ENABLED": "false",
+            "AIRFLOW_HOME": str(self._home.airflow),
+            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": self._spark_master}),
+            "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt"],
+            "AIRFLOW__API__BASE_URL": self.url,
+            "AIRFLOW__API__HOST": LOOPBACK,
+            "AIRFLOW__API__PORT": str(self._port),
+            "AIRFLOW__API__SECRET_KEY": keys["session"],
+            "AIRFLOW__CORE__DAGS_FOLDER": str(self._dags),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__FERNET_KEY": keys["fernet"],
+            "AIRFLOW__CORE__HOSTNAME_CALLABLE": "recount.local.ports.loopback",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__PARALLELISM": "8",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._home.airflow / "passwords.json"),
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.username}:ADMIN",
+            # A busy machine of two cores must not look like a broken one.
+            "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "60",
+            "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._home.airflow / 'airflow.db'}?timeout=60",
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._home.logs / "airflow"),
+            "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",
+            "AIRFLOW__LOGGING__DAG_PROCESSOR_CHILD_PROCESS_LOG_DIRECTORY": str(self._home.logs / "airflow" / "dags"),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(self._log_port),
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(self._log_port),
+            # After a crash, tasks and triggers of the former processes are taken over within a minute.
+            "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "15",
+            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+            **self._given,
+        }
+
+    def start(self) -> None:
+        """Start all components; returns when each has said that it is healthy.
+
+        Raises ``Terminal`` with the end of the log when one ends instead, ``Transient`` after three minutes.
+        """
+        self._home.create()
+        environment = self.environment
+        _ = self.password
+        airflow = Path(sys.executable).with_name("airflow")
+        self._migrate(airflow, environment)
+        before = time.time()
+        for component in _COMPONENTS:
+            # Their own log servers would listen on every address of the machine; one on the loopback does.
+            quiet = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
+            command = [airflow, component, *quiet]
+            self._daemons.append(Daemon.start(self._home, f"airflow-{component}", command, environment))
+        serve_logs = ["uvicorn", "--factory", "airflow.utils.serve_logs.log_server:get_app"]
+        command = [sys.executable, "-m", *serve_logs, "--host", LOOPBACK, "--port", str(self._log_port)]
+        self._daemons.append(Daemon.start(self._home, "airflow-logs", command, environment))
+        self._wait(before)
+
+    def stop(self) -> None:
+        """Stop all components and running tasks. Stream drivers go on: they are not Airflow's."""
+        daemon.stop(self._home, self._daemons, patience_s=20)
+        self._daemons.clear()
+
+    def restart(self) -> None:
+        """Stop and start on the same port, with the same user and history."""
+        self.stop()
+        self.start()
+
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Call the public REST API (``request("GET", "/api/v2/dags")``) and return the decoded answer.
+
+        Raises ``httpx.HTTPStatusError`` for an answer that is an error.
+        """
+        if not self._token:
+            login = {"username": self.username, "password": self.password}
+            answer = httpx.post(f"{self.url}/auth/token", json=login, timeout=60)
+            answer.raise_for_status()
+            self._token = answer.json()["access_token"]
+        headers = {"Authorization": f"Bearer {self._token}"}
+        answer = httpx.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=60)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _migrate(self, airflow: Path, environment: Mapping[str, str]) -> None:
+        """Make or upgrade the database, once per Airflow version."""
+        done = self._home.airflow / f"migrated-{version('apache-airflow')}"
+        if not done.exists():
+            migration = Daemon.start(self._home, "airflow-migration", [airflow, "db", "migrate"], environment)
+            migration.wait(self._home, _START_LIMIT_S)
+            done.touch()
+
+    def _wait(self, since_s: float) -> None:
+        """Until every component has reported itself healthy after ``since_s`` (what reported before is gone)."""
+        deadline = time.monotonic() + _START_LIMIT_S
+        while time.monotonic() < deadline:
+            for component in self._daemons:
+                component.require_alive()
+            if self._heartbeats_since(since_s):
+                return
+            time.sleep(0.5)
+        raise Transient(
+            "Airflow did not come up in time",
+            expected=f"all components healthy within {_START_LIMIT_S:.0f} s",
+            remedy=f"read airflow-*.log in {self._home.logs}; another heavy process may be using the machine",
+        )
+
+    def _heartbeats_since(self, since_s: float) -> bool:
+        try:
+            health = httpx.get(f"{self.url}/api/v2/monitor/health", timeout=10).json()
+        except (httpx.TransportError, json.JSONDecodeError):
+            return False
+        beats = [health.get(name, {}).get(f"latest_{name}_heartbeat") for name in _REPORTING]
+        return all(beat and datetime.fromisoformat(beat).timestamp() >= since_s for beat in beats)
+
+    def _kept(self, name: str, make: Callable[[], dict[str, str]]) -> dict[str, str]:
+        """The secrets of this home in the file ``name``, made at the first call, readable by their owner only."""
+        file = self._home.airflow / name
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(make()))
+        kept: dict[str, str] = json.loads(file.read_text())
+        return kept
+
+
+def _new_keys() -> dict[str, str]:
+    return {
+        "fernet": urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+        "jwt": secrets.token_urlsafe(48),
+        "session": secrets.token_urlsafe(48),
+    }
