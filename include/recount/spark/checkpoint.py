@@ -36,7 +36,7 @@ class Checkpoint:
         jvm: Any = session._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self._to_text = jvm.org.apache.commons.io.IOUtils.toString
-        configuration = session._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+        configuration = session._jsc.hadoopConfiguration()
         self._files = self._path(location).getFileSystem(configuration)
 
     @property

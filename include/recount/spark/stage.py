@@ -78,6 +78,15 @@ class MapStage:
             tables = partition_pass.tables()
             yield pa.record_batch([list(tables), [_to_ipc(table) for table in tables.values()]], schema=_ARROW_OUTPUT)
 
+    def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
+        """The four tables without rows, to which those of the tasks are added."""
+        return {
+            "partials": [Partials.of(self.plan.aggregate).empty()],
+            "late": [pl.DataFrame(schema=LATE_SCHEMA)],
+            "rejected": [pl.DataFrame(schema=REJECTED_SCHEMA)],
+            "totals": [pl.DataFrame(schema=TOTALS_SCHEMA)],
+        }
+
 
 class PartitionPass:
     """The ordered pass over one partition's records of one batch."""
@@ -92,7 +101,7 @@ class PartitionPass:
         self._partials = Partials.of(plan.aggregate)
         self._stream_time_ms = stage.stream_times.get(partition)
         self._counts = dict.fromkeys(COUNTS, 0)
-        self._tables: dict[str, list[pl.DataFrame]] = {"partials": [], "late": [], "rejected": []}
+        self._tables = stage.empty_tables()
 
     def feed(self, batch: pa.RecordBatch) -> None:
         """Take the next records; raises ``Terminal`` when they are not of this pass's partition."""
@@ -122,11 +131,10 @@ class PartitionPass:
         """The four tables of this partition and batch."""
         topic, partition = self._partition
         totals = {"topic": topic, "partition": partition, STREAM_TIME: self._stream_time_ms, **self._counts}
-        partials = pl.concat([self._partials.empty(), *self._tables["partials"]])
+        tables = {name: pl.concat(parts) for name, parts in self._tables.items()}
         return {
-            "partials": self._partials.merge(partials),
-            "late": pl.concat([pl.DataFrame(schema=LATE_SCHEMA), *self._tables["late"]]),
-            "rejected": pl.concat([pl.DataFrame(schema=REJECTED_SCHEMA), *self._tables["rejected"]]),
+            **tables,
+            "partials": self._partials.merge(tables["partials"]),
             "totals": pl.DataFrame([totals], schema=TOTALS_SCHEMA),
         }
 

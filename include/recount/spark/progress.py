@@ -1,0 +1,74 @@
+"""Spark's query progress as a queue of plain values, one per batch."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchProgress:
+    """One batch as Spark saw it. ``lag`` counts the records on the broker that were not read when it was planned."""
+
+    batch: int
+    records: int
+    records_per_second: float
+    duration_ms: int
+    lag: int
+
+
+class ProgressListener(StreamingQueryListener):
+    """Collects the progress of the query named ``stream``; Spark calls it from a thread of its own."""
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._queue: queue.SimpleQueue[BatchProgress] = queue.SimpleQueue()
+
+    def take(self, timeout_s: float) -> Iterator[BatchProgress]:
+        """What has come since the last call; waits up to ``timeout_s`` seconds for the first."""
+        try:
+            yield self._queue.get(timeout=timeout_s)
+            while True:
+                yield self._queue.get_nowait()
+        except queue.Empty:
+            return
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing to say yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """A batch was committed."""
+        progress = event.progress
+        if progress.name != self._stream or not progress.sources:
+            return
+        source = progress.sources[0]
+        self._queue.put(
+            BatchProgress(
+                batch=progress.batchId,
+                records=progress.numInputRows,
+                records_per_second=progress.processedRowsPerSecond,
+                duration_ms=progress.durationMs.get("triggerExecution", 0),
+                lag=_total(source.latestOffset) - _total(source.endOffset),
+            )
+        )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """No new records: the heartbeat says that the stream lives."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """The runner waits for the query itself."""
+
+
+def _total(offsets: str | None) -> int:
+    topics: dict[str, dict[str, int]] = json.loads(offsets) if offsets else {}
+    return sum(offset for partitions in topics.values() for offset in partitions.values())

@@ -1,0 +1,218 @@
+"""A stream from lease to last batch: acquire, recover, run, report, stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from recount.core.errors import Terminal
+from recount.core.settings import Settings
+from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.control import ControlChannel
+from recount.kafka.lease import Lease
+from recount.kafka.status import StreamStatus
+from recount.kafka.transaction import OutputTransaction
+from recount.spark.batch import BatchProcessor, Observer
+from recount.spark.checkpoint import Checkpoint
+from recount.spark.plan import plan_of
+from recount.spark.progress import BatchProgress, ProgressListener
+from recount.spark.source import kafka_source
+from recount.spark.stream_tables import StreamTables
+
+_LOG = logging.getLogger(__name__)
+_HEARTBEAT_S = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How a stream is run, not what it means: none of these changes an output.
+
+    ``available_now`` ends once everything that was there at the start is processed; otherwise a batch starts every
+    ``trigger_interval_ms`` (0: as soon as the last one is done) until a stop is asked for.
+    """
+
+    max_offsets: int = 1_000_000
+    trigger_interval_ms: int = 0
+    available_now: bool = False
+
+
+class StreamRunner:
+    """Drives one topology as one stream; ``run`` returns when the stream has stopped and raises when it failed."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        settings: Settings,
+        topology: Topology,
+        options: RunOptions,
+        observer: Observer = lambda step, batch: None,
+    ) -> None:
+        self._session = session
+        self._settings = settings
+        self._topology = topology
+        self._options = options
+        self._observer = observer
+        self._connection = Connection(bootstrap_servers=settings.bootstrap_servers)
+        self._between_batches = threading.Lock()
+
+    def run(self) -> None:
+        """Acquire the lease and run; the last status says ``stopped`` or ``failed``."""
+        lease = Lease.acquire(self._connection, self._topology.name)
+        status = self._first_status(lease.epoch)
+        lease.publish(status)
+        _LOG.info("stream %s, lease epoch %d", self._topology.name, lease.epoch)
+        transaction = OutputTransaction(self._connection, self._topology.name)
+        control = ControlChannel(self._connection, self._topology.name, lease.epoch)
+        listener = ProgressListener(self._topology.name)
+        self._session.streams.addListener(listener)
+        try:
+            processor, query = self._start(transaction, lease.epoch)
+            status = self._watch(query, processor, lease, control, listener, replace(status, state="running"))
+            lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
+        except BaseException as error:
+            _LOG.exception("stream %s failed", self._topology.name)
+            lease.publish(replace(status, state="failed", heartbeat_ms=_now_ms(), error=str(error)[:2_000]))
+            raise
+        finally:
+            self._session.streams.removeListener(listener)
+            control.close()
+            transaction.close()
+            lease.release()
+
+    def _start(self, transaction: OutputTransaction, lease_epoch: int) -> tuple[BatchProcessor, StreamingQuery]:
+        plan = plan_of(self._topology)
+        tables = StreamTables(self._session, plan, self._settings.data)
+        tables.create()
+        location = str(PurePosixPath(self._settings.checkpoints) / self._topology.name)
+        checkpoint = Checkpoint(self._session, location)
+        generation, start = self._generation(tables, checkpoint)
+        processor = BatchProcessor(
+            plan=plan,
+            tables=tables,
+            checkpoint=checkpoint,
+            transaction=transaction,
+            generation=generation,
+            lease_epoch=lease_epoch,
+            observer=self._observer,
+        )
+
+        def process(records: DataFrame, batch: int) -> None:
+            with self._between_batches:
+                processor(records, batch)
+
+        source = kafka_source(
+            self._session,
+            self._settings.bootstrap_servers,
+            plan.source.topic.name,
+            start=start,
+            max_offsets=self._options.max_offsets,
+        )
+        writer = source.writeStream.queryName(self._topology.name).option("checkpointLocation", location)
+        if self._options.available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
+        return processor, writer.foreachBatch(process).start()
+
+    def _generation(
+        self, tables: StreamTables, checkpoint: Checkpoint
+    ) -> tuple[int, dict[tuple[str, int], int] | None]:
+        """The checkpoint's place in the stream's history, and where a new one starts: at the end of the ledger."""
+        last = tables.history.last_before()
+        if last is None:
+            return 0, None
+        if not checkpoint.exists():
+            return last.generation + 1, {(part.topic, part.partition): part.end for part in last.partitions}
+        if checkpoint.identity == last.checkpoint_id:
+            return last.generation, None
+        if any(proof.checkpoint_id == checkpoint.identity for proof in tables.history.newest_first()):
+            raise Terminal(
+                "the checkpoint is older than the batch ledger",
+                given=checkpoint.identity,
+                expected=f"the checkpoint {last.checkpoint_id} of the last batch, or an empty folder",
+                remedy="remove the checkpoint folder: the stream goes on from the ledger",
+            )
+        return last.generation + 1, None
+
+    def _watch(
+        self,
+        query: StreamingQuery,
+        processor: BatchProcessor,
+        lease: Lease,
+        control: ControlChannel,
+        listener: ProgressListener,
+        status: StreamStatus,
+    ) -> StreamStatus:
+        """Report until the query ends; a requested stop waits for the batch at hand. Returns the last status."""
+        heartbeat_due = 0.0
+        while query.isActive:
+            if control.stop_requested():
+                _LOG.info("stop requested")
+                lease.publish(replace(status, state="stopping", heartbeat_ms=_now_ms()))
+                with self._between_batches:
+                    query.stop()
+                break
+            for progress in listener.take(timeout_s=0.5):
+                status = _progressed(status, progress, processor)
+                heartbeat_due = 0.0
+            if time.monotonic() >= heartbeat_due:
+                status = replace(status, heartbeat_ms=_now_ms())
+                lease.publish(status)
+                heartbeat_due = time.monotonic() + _HEARTBEAT_S
+        query.awaitTermination()
+        for progress in listener.take(timeout_s=2.0):
+            status = _progressed(status, progress, processor)
+        return status
+
+    def _first_status(self, lease_epoch: int) -> StreamStatus:
+        now_ms = _now_ms()
+        return StreamStatus(
+            stream=self._topology.name,
+            driver_id=str(uuid.uuid4()),
+            lease_epoch=lease_epoch,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            state="starting",
+            started_at_ms=now_ms,
+            heartbeat_ms=now_ms,
+            application_id=self._session.sparkContext.applicationId,
+        )
+
+
+def _progressed(status: StreamStatus, progress: BatchProgress, processor: BatchProcessor) -> StreamStatus:
+    """``status`` after a batch, from Spark's progress and the batch's own proof."""
+    status = replace(
+        status,
+        batch=progress.batch,
+        lag=progress.lag,
+        records_total=status.records_total + progress.records,
+        records_per_second=progress.records_per_second,
+        batch_duration_ms=progress.duration_ms,
+    )
+    last = processor.last
+    if last is None or last.proof.batch != progress.batch:
+        return status
+    times = [part.stream_time_ms for part in last.proof.partitions if part.stream_time_ms is not None]
+    return replace(
+        status,
+        last_progress_ms=_now_ms(),
+        late_records=status.late_records + sum(part.late for part in last.proof.partitions),
+        dead_letters=status.dead_letters + sum(part.dead_lettered for part in last.proof.partitions),
+        frontier_ms=last.proof.frontier_ms,
+        stream_time_ms=max(times, default=None),
+        commit_duration_ms=last.kafka_ms + last.delta_ms,
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
