@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from recount.core.errors import Transient
-from recount.kafka.connection import Connection, failure
-from recount.kafka.offsets import log_ranges, partitions_of
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.offsets import partitions_of
 from recount.kafka.transaction import Partition
 
 
@@ -25,7 +25,7 @@ class CompactedView:
         self._values: dict[str, bytes] = {}
         self._read: dict[Partition, int] = {}
         self._consumer = connection.consumer(
-            "recount.view", enable_partition_eof=True, auto_offset_reset="earliest", fetch_wait_max_ms=50
+            "recount.view", {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50}
         )
 
     def refresh(self, timeout_s: float = 20.0) -> Mapping[str, bytes]:
@@ -33,7 +33,7 @@ class CompactedView:
         if not self._read:
             self._read = dict.fromkeys(partitions_of(self._connection, self._topic), 0)
             self._consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in self._read])
-        ends = {key: kept.end for key, kept in log_ranges(self._connection, self._read).items()}
+        ends = {key: self._end(key) for key in self._read}
         deadline = time.monotonic() + timeout_s
         while any(self._read[key] < end for key, end in ends.items()):
             if time.monotonic() > deadline:
@@ -44,9 +44,18 @@ class CompactedView:
     def close(self) -> None:
         self._consumer.close()
 
+    def _end(self, partition: Partition) -> int:
+        """The last stable offset: a read_committed consumer is not told of what lies behind it."""
+        try:
+            _, end = self._consumer.get_watermark_offsets(TopicPartition(*partition), REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            raise failure(f"reading {self._topic}", error) from error
+        return int(end)
+
     def _poll(self) -> None:
         try:
-            messages = self._consumer.consume(1_000, 0.2)
+            first = self._consumer.poll(0.2)
+            messages = [first, *self._consumer.consume(1_000, 0)] if first else []
         except KafkaException as error:
             raise failure(f"reading {self._topic}", error) from error
         for message in messages:

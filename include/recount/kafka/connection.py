@@ -16,6 +16,8 @@ from recount.core.errors import RecountError, Terminal, Transient
 _LOG = logging.getLogger("recount.kafka")
 _QUIET: Mapping[str, Any] = {"log_level": 4, "reconnect.backoff.ms": 200, "reconnect.backoff.max.ms": 5_000}
 
+_NONE: Mapping[str, Any] = {}
+
 REQUEST_TIMEOUT_S = 15.0
 
 _NO_RETRY_HELPS = frozenset(
@@ -48,16 +50,16 @@ class Connection:
     def admin(self) -> AdminClient:
         return AdminClient(self._config({}), logger=_LOG)
 
-    def consumer(self, group: str, **properties: Any) -> Consumer:
+    def consumer(self, group: str, properties: Mapping[str, Any] = _NONE) -> Consumer:
         """A consumer that reads committed records only and never commits by itself.
 
-        ``properties`` are Kafka's names with ``_`` for ``.``. Use it with ``assign``; a subscription would join the
+        Use it with ``assign``; a subscription would join the
         group, and offsets committed from a transaction need the group to be without members.
         """
         defaults = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
-        return Consumer(self._config({**defaults, **_dotted(properties)}), logger=_LOG)
+        return Consumer(self._config({**defaults, **properties}), logger=_LOG)
 
-    def producer(self, **properties: Any) -> Producer:
+    def producer(self, properties: Mapping[str, Any] = _NONE) -> Producer:
         """An idempotent producer with acks=all that sends a key to the partition Java's producer would choose."""
         defaults = {
             "acks": "all",
@@ -66,7 +68,7 @@ class Connection:
             "linger.ms": 5,
             "partitioner": "murmur2_random",
         }
-        return Producer(self._config({**defaults, **_dotted(properties)}), logger=_LOG)
+        return Producer(self._config({**defaults, **properties}), logger=_LOG)
 
     def _config(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         return {**_QUIET, "bootstrap.servers": self.bootstrap_servers, **self.properties, **properties}
@@ -95,7 +97,3 @@ def patiently(call: Callable[[], None], deadline: float) -> None:
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
-
-
-def _dotted(properties: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.replace("_", "."): value for name, value in properties.items()}

@@ -26,7 +26,7 @@ def request_stop(connection: Connection, stream: str, lease_epoch: int, *, topic
     """Ask the driver with this lease epoch to finish its batch, commit and end; returns once the order is stored."""
     order = json.dumps({"command": "stop", "lease_epoch": lease_epoch}).encode()
     answers: list[KafkaError | None] = []
-    producer = connection.producer(linger_ms=0)
+    producer = connection.producer({"linger.ms": 0})
     producer.produce(topic, value=order, key=stream, on_delivery=lambda error, _: answers.append(error))
     if producer.flush(REQUEST_TIMEOUT_S):
         raise Transient(f"the stop of {stream} was not stored in {REQUEST_TIMEOUT_S} s")

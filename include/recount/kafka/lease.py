@@ -38,7 +38,7 @@ class Lease:
         cls, connection: Connection, stream: str, *, status_topic: str = STATUS, history_topic: str = HISTORY
     ) -> Self:
         """Take the lease; the former holder is fenced when this returns."""
-        producer = connection.producer(transactional_id=f"recount.{stream}.lease", linger_ms=0)
+        producer = connection.producer({"transactional.id": f"recount.{stream}.lease", "linger.ms": 0})
         _checked(f"acquiring the lease of {stream}", lambda: producer.init_transactions(REQUEST_TIMEOUT_S))
         board = StatusBoard(connection, status_topic)
         try:

@@ -156,7 +156,8 @@ def _offsets(
     if start >= end:
         return
     consumer = connection.consumer(
-        "recount.offsets", isolation_level=isolation_level, enable_partition_eof=True, auto_offset_reset="earliest"
+        "recount.offsets",
+        {"isolation.level": isolation_level, "enable.partition.eof": True, "auto.offset.reset": "earliest"},
     )
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
@@ -173,10 +174,10 @@ def _offsets(
 
 
 def _consume(consumer: Consumer, topic: str) -> Iterator[tuple[int, bool]]:
-    messages = consumer.consume(_READ_BATCH, REQUEST_TIMEOUT_S)
-    if not messages:
+    first = consumer.poll(REQUEST_TIMEOUT_S)
+    if first is None:
         raise Transient(f"no answer from the brokers while reading {topic}", remedy="see that the brokers are up")
-    for message in messages:
+    for message in (first, *consumer.consume(_READ_BATCH, 0)):
         error, offset = message.error(), message.offset()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise failure(f"reading {topic}", error)
@@ -185,8 +186,9 @@ def _consume(consumer: Consumer, topic: str) -> Iterator[tuple[int, bool]]:
 
 def _list_offsets(connection: Connection, partitions: list[Partition], spec: OffsetSpec) -> dict[Partition, int]:
     asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+    admin = connection.admin()  # a client that is collected leaves its futures waiting for ever
     try:
-        futures = connection.admin().list_offsets(
+        futures = admin.list_offsets(
             asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S
         )
         return {(key.topic, key.partition): answer.result().offset for key, answer in futures.items()}
@@ -196,8 +198,9 @@ def _list_offsets(connection: Connection, partitions: list[Partition], spec: Off
 
 def _is_compacted(connection: Connection, topic: str) -> bool:
     resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = connection.admin()
     try:
-        settings = connection.admin().describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
+        settings = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
     except KafkaException as error:
         raise failure(f"describing topic {topic}", error) from error
     return "compact" in settings["cleanup.policy"].value

@@ -114,7 +114,7 @@ def _fitted(topic: Topic, profile: Profile, brokers: int) -> tuple[Topic, str]:
         raise WeakReplication(
             f"topic {topic.name} can lose acknowledged records",
             given=f"replication factor {topic.replication_factor}, min.insync.replicas {topic.min_insync_replicas}",
-            expected=f"replication factor >= {LEAST_REPLICATION_FACTOR}, min.insync.replicas >= {LEAST_IN_SYNC_REPLICAS}",
+            expected=f"at least {LEAST_REPLICATION_FACTOR} and {LEAST_IN_SYNC_REPLICAS}",
             remedy="raise them in the declaration; only RECOUNT_PROFILE=embedded takes less",
         )
     return topic, ""

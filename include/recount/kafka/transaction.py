@@ -85,11 +85,13 @@ class OutputTransaction:
 
     def _open(self) -> Producer:
         producer = self._connection.producer(
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=self._timeout_ms,
-            delivery_report_only_error=True,
-            on_delivery=self._delivered,
-            queue_buffering_max_messages=200_000,
+            {
+                "transactional.id": self.transactional_id,
+                "transaction.timeout.ms": self._timeout_ms,
+                "queue.buffering.max.messages": 200_000,
+                "delivery.report.only.error": True,
+                "on_delivery": self._delivered,
+            }
         )
         deadline = time.monotonic() + self._timeout_ms / 1_000
         while True:
