@@ -1,0 +1,125 @@
+"""From raw bytes to declared fields, and what makes a record bad: the first reason that holds counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from recount.codec.decoder import ValueDecoder
+from recount.core.nodes import KEY
+from recount.core.schema import RecordSchema
+from recount.recompute.columns import spark_type
+from recount.recompute.flow import Flow
+from recount.recompute.log import runs
+
+NO_LIMIT_MS = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The latest event time that is not absurd, per offset: ``latest_ms[i]`` from offset ``starts[i]`` on.
+
+    It follows from the recorded time of the batch that read the offset: the one input that is not in the log.
+    """
+
+    starts: Sequence[int]
+    latest_ms: Sequence[int]
+
+    def at(self, offsets: np.ndarray) -> np.ndarray:
+        """The limit of each of ``offsets``; there is none below the first start."""
+        index = np.searchsorted(np.asarray(self.starts), offsets, side="right")
+        return np.asarray([NO_LIMIT_MS, *self.latest_ms])[index]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodePass:
+    """One task's pass over its records: their fields, key, event time, and ``reason``, ``detail`` of bad ones."""
+
+    flow: Flow
+    limits: Mapping[int, Limits]
+
+    @property
+    def schema(self) -> T.StructType:
+        """What leaves the pass."""
+        columns = {
+            "partition": T.IntegerType(),
+            "offset": T.LongType(),
+            "timestamp_ms": T.LongType(),
+            KEY: T.StringType(),
+            "reason": T.StringType(),
+            "detail": T.StringType(),
+            **{name: spark_type(self._value.fields[name]) for name in self.flow.columns_read},
+        }
+        return T.StructType([T.StructField(name, kind) for name, kind in columns.items()])
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of whole partitions in offset order, in and out."""
+        decoder = ValueDecoder(self._value, self.flow.columns_read)
+        last: dict[int, int] = {}
+        for batch in batches:
+            for partition, records in runs(batch, last):
+                yield self._decoded(decoder, self.limits.get(partition), records)
+
+    @property
+    def _value(self) -> RecordSchema:
+        assert self.flow.source.topic.value is not None
+        return self.flow.source.topic.value
+
+    def _decoded(self, decoder: ValueDecoder, limits: Limits | None, records: pa.RecordBatch) -> pa.RecordBatch:
+        decoded = decoder.decode(records.column("value").to_pylist())
+        event_time = self.flow.source.topic.event_time
+        times = decoded.columns[event_time] if event_time else records.column("timestamp_ms")
+        raw_keys = records.column("key")
+        keys = _texts(raw_keys)
+        faults = {fault.index: (fault.reason, fault.detail) for fault in decoded.faults}
+
+        def reject(bad: np.ndarray, reason: str, detail: str) -> None:
+            for index in np.flatnonzero(bad).tolist():
+                faults.setdefault(index, (reason, detail))
+
+        if self.flow.needs_record_key:
+            reject(_nulls(raw_keys), "null-key", "the record has no key")
+            reject(_nulls(keys), "undecodable", "the key is not UTF-8")
+        milliseconds = times.fill_null(0).to_numpy(zero_copy_only=False)
+        reject(_nulls(times), "schema", f"event time {event_time} is missing")
+        reject(milliseconds < 0, "negative-timestamp", "event time is before the epoch")
+        if limits:
+            latest_ms = limits.at(records.column("offset").to_numpy())
+            reject(milliseconds > latest_ms, "future-timestamp", "event time is too far in the future")
+        said = [faults.get(index, (None, None)) for index in range(records.num_rows)] if faults else []
+        reasons, details = ([text[part] for text in said] or [None] * records.num_rows for part in (0, 1))
+        return pa.record_batch(
+            [
+                records.column("partition"),
+                records.column("offset"),
+                times,
+                keys,
+                pa.array(reasons, pa.string()),
+                pa.array(details, pa.string()),
+                *(decoded.columns[name] for name in self.flow.columns_read),
+            ],
+            names=[field.name for field in self.schema],
+        )
+
+
+def _texts(keys: pa.Array) -> pa.Array:
+    """Keys as text, null where they are not UTF-8."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text(key) for key in keys.to_pylist()], pa.string())
+
+
+def _text(key: bytes | None) -> str | None:
+    try:
+        return None if key is None else key.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _nulls(values: pa.Array) -> np.ndarray:
+    return np.asarray(values.is_null().to_numpy(zero_copy_only=False), dtype=bool)

@@ -1,0 +1,92 @@
+"""What is recomputed: the straight path from a source through stateless steps to a windowed aggregation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recount.core.errors import Terminal
+from recount.core.expressions import Expression, columns_of
+from recount.core.nodes import KEY, Filter, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.core.schema import FieldType
+from recount.core.topology import Topology
+from recount.core.windows import TimeWindows
+
+Step = Filter | WithFields | SelectKey
+
+
+class NotRecomputable(Terminal):
+    """A topology with an operator that the recompute does not know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """One source, its stateless steps in order, the aggregation and its sink."""
+
+    topology: Topology
+    source: Source
+    steps: tuple[Step, ...]
+    aggregate: WindowedAggregate
+    sink: Sink
+
+    @classmethod
+    def of(cls, topology: Topology) -> Flow:
+        """The flow of ``topology``; raises ``NotRecomputable`` naming the operator that stands in the way."""
+        if len(topology.sinks) != 1:
+            raise _not_recomputable(topology, f"{len(topology.sinks)} sinks")
+        sink = topology.sinks[0]
+        path = []
+        node = sink.input
+        while isinstance(node, Filter | WithFields | SelectKey | WindowedAggregate):
+            path.append(node)
+            node = node.input
+        if not path or not isinstance(path[0], WindowedAggregate) or not isinstance(path[0].windows, TimeWindows):
+            raise _not_recomputable(topology, str(sink.input))
+        steps = [step for step in reversed(path[1:]) if not isinstance(step, WindowedAggregate)]
+        if not isinstance(node, Source) or len(steps) != len(path) - 1:
+            raise _not_recomputable(topology, str(node))
+        return cls(topology=topology, source=node, steps=tuple(steps), aggregate=path[0], sink=sink)
+
+    @property
+    def key(self) -> str:
+        """The column of the grouping key."""
+        return self.aggregate.key
+
+    @property
+    def key_type(self) -> FieldType:
+        """The type of the grouping key."""
+        return self.aggregate.fields[self.key]
+
+    @property
+    def needs_record_key(self) -> bool:
+        """Whether records are grouped by the key they came with, so that one without a key is a bad record."""
+        return self.key == KEY
+
+    @property
+    def columns_read(self) -> list[str]:
+        """The declared fields that any expression of the flow or the event time reads, in declared order."""
+        read = {self.source.topic.event_time}
+        for tree in self._expressions():
+            read |= columns_of(tree)
+        assert self.source.topic.value is not None
+        return [name for name in self.source.topic.value.fields if name in read]
+
+    def _expressions(self) -> list[Expression]:
+        trees = [aggregate.of for aggregate in self.aggregate.aggregates.values() if aggregate.of is not None]
+        for step in self.steps:
+            match step:
+                case Filter(predicate=predicate):
+                    trees.append(predicate)
+                case WithFields(added=added):
+                    trees.extend(added.values())
+                case SelectKey(by=by):
+                    trees.append(by)
+        return trees
+
+
+def _not_recomputable(topology: Topology, given: str) -> NotRecomputable:
+    return NotRecomputable(
+        f"{topology.name} cannot be recomputed",
+        given=given,
+        expected="a source, filter, with_fields or select_key steps, one aggregation over time windows, one sink",
+        remedy="split the topology, or audit the parts that have this shape",
+    )
