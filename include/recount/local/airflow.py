@@ -65,8 +65,17 @@ class EmbeddedAirflow:
         return f"http://{LOOPBACK}:{self._port}"
 
     @property
+    def password_file(self) -> Path:
+        return self._home.airflow / "passwords.json"
+
+    @property
+    def has_password(self) -> bool:
+        """Whether an earlier start in this home has made (and shown) the password."""
+        return self.password_file.exists()
+
+    @property
     def password(self) -> str:
-        return self._kept("passwords.json", lambda: {self.username: secrets.token_urlsafe(12)})[self.username]
+        return self._kept(self.password_file.name, lambda: {self.username: secrets.token_urlsafe(12)})[self.username]
 
     @property
     def environment(self) -> dict[str, str]:
@@ -91,8 +100,8 @@ class EmbeddedAirflow:
             "AIRFLOW__CORE__FERNET_KEY": keys["fernet"],
             "AIRFLOW__CORE__HOSTNAME_CALLABLE": "recount.local.ports.loopback",
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__PARALLELISM": "8",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self._home.airflow / "passwords.json"),
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.password_file),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.username}:ADMIN",
             # A busy machine of two cores must not look like a broken one.
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "60",
@@ -125,7 +134,7 @@ class EmbeddedAirflow:
         for component in _COMPONENTS:
             # Their own log servers would listen on every address of the machine; one on the loopback does.
             quiet = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
-            command = [airflow, component, *quiet]
+            command: list[str | Path] = [airflow, component, *quiet]
             self._daemons.append(Daemon.start(self._home, f"airflow-{component}", command, environment))
         serve_logs = ["uvicorn", "--factory", "airflow.utils.serve_logs.log_server:get_app"]
         command = [sys.executable, "-m", *serve_logs, "--host", LOOPBACK, "--port", str(self._log_port)]

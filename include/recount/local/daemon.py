@@ -22,7 +22,7 @@ import psutil
 from recount.core.errors import Terminal
 from recount.local.home import Home
 
-_MARK = "RECOUNT_DAEMON_OF"
+_MARK = "EMBEDDED_IN_RECOUNT_HOME"  # not RECOUNT_*: those are settings, and every one of them must be known
 # A start time read at two moments may differ by a clock tick.
 _TICK_S = 1.0
 
@@ -115,12 +115,14 @@ def drivers(home: Home) -> Iterator[Daemon]:
 
 def sweep(home: Home, patience_s: float = 20) -> int:
     """End every process that belongs to ``home``, recorded or not; returns how many there were."""
+    # Drivers first: they finish their batch as long as Kafka is there.
     running_drivers = [psutil.Process(driver.pid) for driver in drivers(home) if driver.alive]
-    survivors = {process.pid: process for process in (*_marked(home), *running_drivers)}
-    end(list(survivors.values()), patience_s)
+    found = {process.pid for process in (*running_drivers, *_marked(home))}
+    end(running_drivers, patience_s)
+    end(_marked(home), patience_s)
     for record in (*home.run.glob("*.json"), *home.drivers.glob("*.json")):
         record.unlink(missing_ok=True)
-    return len(survivors)
+    return len(found)
 
 
 def end_of(log: Path, lines: int = 15) -> str:

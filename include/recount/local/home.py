@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from recount.core.errors import Transient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +67,26 @@ class Home:
     def reports(self) -> Path:
         """Certificates and Data Docs."""
         return self.path / "reports"
+
+    @property
+    def profile(self) -> Path:
+        """What the running profile offers (addresses, environment), for commands that come later."""
+        return self.path / "profile.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the home for one command that starts or stops processes; ``Transient`` when another one holds it."""
+        self.create()
+        with (self.path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Transient(
+                    "another command starts or stops this profile now",
+                    given=str(self.path),
+                    remedy="wait for it, or use a home of your own: RECOUNT_HOME=/another/folder",
+                ) from None
+            yield
 
     def create(self) -> None:
         """Make the folders; existing ones keep what they hold. Readable by their owner only."""

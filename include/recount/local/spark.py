@@ -21,12 +21,14 @@ _START_LIMIT_S = 60.0
 
 
 class EmbeddedSpark:
-    """A master and a worker on the loopback address. A context manager: started on entry, stopped on exit."""
+    """A master and a worker on the loopback address. A context manager: started on entry, stopped on exit.
 
-    def __init__(self, *, home: Home, cores: int = 2, memory: str = "4g") -> None:
+    The worker offers more cores than a small machine has, and an application gets two of them: three applications
+    (two streams and an audit, say) run side by side, where the first would otherwise take all.
+    """
+
+    def __init__(self, *, home: Home) -> None:
         self._home = home
-        self._cores = cores
-        self._memory = memory
         self._port, self._page_port, self._worker_port, self._worker_page_port = free_ports(4)
         self._daemons: list[Daemon] = []
 
@@ -47,7 +49,7 @@ class EmbeddedSpark:
         work.mkdir(parents=True, exist_ok=True)
         self._launch("master", "--port", str(self._port), "--webui-port", str(self._page_port))
         self._wait(self._port, "spark-master")
-        size = ("--cores", str(self._cores), "--memory", self._memory, "--work-dir", str(work))
+        size = ("--cores", "6", "--memory", "4g", "--work-dir", str(work))
         ports = ("--port", str(self._worker_port), "--webui-port", str(self._worker_page_port))
         self._launch("worker", *size, *ports, self.master)
         self._wait(self._worker_page_port, "spark-worker")
@@ -70,7 +72,7 @@ class EmbeddedSpark:
 
     def _launch(self, role: str, *arguments: str) -> None:
         spark_home = Path(pyspark.__file__).parent
-        command = [
+        command: list[str | Path] = [
             spark_home / "bin" / "spark-class",
             f"org.apache.spark.deploy.{role}.{role.capitalize()}",
             "--host",
@@ -81,6 +83,7 @@ class EmbeddedSpark:
             **os.environ,
             "SPARK_HOME": str(spark_home),
             "SPARK_DAEMON_MEMORY": "384m",
+            "SPARK_MASTER_OPTS": "-Dspark.deploy.defaultCores=2",
             "SPARK_LOCAL_DIRS": str(self._home.spark / "scratch"),
             "PYSPARK_PYTHON": sys.executable,
         }

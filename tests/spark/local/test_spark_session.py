@@ -16,7 +16,9 @@ def test_a_delta_table_is_written_and_read_back(spark: SparkSession, table: str)
     assert spark.read.format("delta").load(table).count() == 10
 
 
-def test_records_of_the_broker_are_read(spark: SparkSession, kafka: EmbeddedKafka, unique: Callable[[str], str]) -> None:
+def test_records_of_the_broker_are_read(
+    spark: SparkSession, kafka: EmbeddedKafka, unique: Callable[[str], str]
+) -> None:
     topic = unique("orders")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.create_topics([NewTopic(topic, num_partitions=2)])[topic].result(10)

@@ -1,0 +1,85 @@
+"""The ``recount`` command. Each room brings its own commands; a room is imported only when one of them is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from recount.core.errors import RecountError, Transient
+from recount.local.home import Home
+from recount.local.project import Project
+from recount.local.running import Running
+
+_COMMANDS = {
+    "up": ("recount.local.commands:up", "Start the embedded profile: Kafka, Airflow, Spark."),
+    "status": ("recount.local.commands:status", "Show what runs, where, and where its logs are."),
+    "down": ("recount.local.commands:down", "Stop everything the embedded profile started."),
+    "demo": ("recount.local.demo:demo", "Run the whole chain on a generated order flow, and say what held."),
+    "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
+    "describe": ("recount.core.commands:describe", "Print a topology."),
+    "conformance": ("recount.core.commands:conformance", "Run the conformance cases against the interpreter."),
+    "estimate": ("recount.core.commands:estimate", "Estimate state size, recovery time and overhead."),
+    "stream": ("recount.spark.commands:stream", "Run one stream in this process."),
+    "audit": ("recount.audit.commands:audit", "Recompute an interval from the raw log and judge the output."),
+    "verify": ("recount.audit.commands:verify", "Check a certificate offline."),
+    "explain": ("recount.audit.commands:explain", "Say why an output differs, down to topic-partition@offset."),
+    "backfill": ("recount.backfill.commands:backfill", "Repair windows that an audit found incomplete."),
+}
+_EXIT_TERMINAL = 1
+_EXIT_TRANSIENT = 75  # EX_TEMPFAIL: the same call may succeed later
+
+app = typer.Typer(
+    name="recount",
+    help="Streams you can audit.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _attach(name: str, target: str, help_line: str) -> None:
+    """Add a command that imports ``target`` (``module:function``) when called and hands all its arguments on."""
+
+    @app.command(
+        name,
+        help=help_line,
+        add_help_option=False,
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+    def run(context: typer.Context) -> None:
+        try:
+            _join_running_profile()
+            room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            room.command(name)(_load(target))
+            room(args=context.args, prog_name=f"recount {name}")
+        except RecountError as error:
+            print(f"recount {name}: {error}", file=sys.stderr)
+            raise typer.Exit(_EXIT_TRANSIENT if isinstance(error, Transient) else _EXIT_TERMINAL) from None
+
+
+def _load(target: str) -> Callable[..., Any]:
+    module, _, function = target.partition(":")
+    loaded: Callable[..., Any] = getattr(import_module(module), function)
+    return loaded
+
+
+def _join_running_profile() -> None:
+    """Take the settings of the embedded profile that runs in this checkout, unless the environment has its own."""
+    if "RECOUNT_PROFILE" in os.environ:
+        return
+    try:
+        running = Running.read(Home.of(Project.containing(Path.cwd()).root))
+    except RecountError:
+        return
+    if running:
+        os.environ.update(running.settings)
+
+
+for _name, (_target, _help_line) in _COMMANDS.items():
+    _attach(_name, _target, _help_line)

@@ -1,0 +1,101 @@
+"""``recount up``, ``recount status``, ``recount down``: the embedded profile from the command line."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import psutil
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from recount.local import daemon
+from recount.local.daemon import Daemon
+from recount.local.home import Home
+from recount.local.profile import Profile, end_profile
+from recount.local.project import Project
+from recount.local.running import Running
+
+_console = Console(highlight=False, soft_wrap=True)
+
+
+def up(
+    brokers: Annotated[int, typer.Option(help="1, or 3 for a replicated cluster with min.insync.replicas 2")] = 1,
+    spark: Annotated[
+        Literal["local", "cluster"], typer.Option(help="Spark in each driver, or a standalone master and worker")
+    ] = "local",
+    airflow: Annotated[bool, typer.Option(help="start Airflow as well")] = True,
+) -> None:
+    """Start the embedded profile and leave it running."""
+    project = Project.containing(Path.cwd())
+    home = Home.of(project.root)
+    with home.locked():
+        if Running.read(home) and all(process.alive for process in daemon.recorded(home)):
+            _console.print("already up (another shape needs `recount down` first)")
+        else:
+            _start(Profile(home=home, project=project, brokers=brokers, spark=spark, airflow=airflow))
+    status()
+
+
+def _start(profile: Profile) -> None:
+    # A SIGTERM shall clean up as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    new = profile.airflow is not None and not profile.airflow.has_password
+    profile.start(report=_console.print)
+    if profile.airflow and new:
+        _console.print(
+            f"\nAirflow user [bold]{profile.airflow.username}[/], password [bold]{profile.airflow.password}[/]"
+            f"  (shown once; kept in {profile.airflow.password_file})\n"
+        )
+
+
+def status() -> None:
+    """Show what runs, where, and where its logs are. Exit code 1 when something that should run does not."""
+    home = Home.of(Project.containing(Path.cwd()).root)
+    running = Running.read(home)
+    processes = [*daemon.recorded(home), *daemon.drivers(home)]
+    if running is None and not processes:
+        _console.print("nothing runs; start with: make up (or recount up)")
+        raise typer.Exit(1)
+    if running:
+        _console.print(f"Kafka    {running.bootstrap_servers}")
+        _console.print(
+            f"Spark    {running.spark_master}" + (f"  page {running.spark_url}" if running.spark_url else "")
+        )
+        _console.print(f"Airflow  {running.airflow_url or 'not started'}")
+    _console.print(_table(processes))
+    if running is None or not all(process.alive for process in processes):
+        raise typer.Exit(1)
+
+
+def down(
+    delete: Annotated[bool, typer.Option("--delete", help="also delete topics, tables, history and logs")] = False,
+) -> None:
+    """Stop everything the embedded profile started, stream drivers too."""
+    home = Home.of(Project.containing(Path.cwd()).root)
+    with home.locked():
+        ended = end_profile(home)
+    _console.print(f"stopped {ended} process(es)" if ended else "nothing was running")
+    if delete:
+        home.delete()
+        _console.print(f"deleted {home.path}")
+
+
+def _table(processes: list[Daemon]) -> Table:
+    table = Table("process", "state", "pid", "since (UTC)", "memory", "log", box=None)
+    for process in processes:
+        since = datetime.fromtimestamp(process.started, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        state, memory = ("up", f"{_memory_mib(process)} MiB") if process.alive else ("[red]ended[/]", "")
+        table.add_row(process.name, state, str(process.pid), since, memory, process.log)
+    return table
+
+
+def _memory_mib(process: Daemon) -> int:
+    try:
+        return int(psutil.Process(process.pid).memory_info().rss) >> 20
+    except psutil.NoSuchProcess:
+        return 0

@@ -1,0 +1,110 @@
+"""The embedded profile: Kafka, Spark and Airflow of one home, started and stopped together."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Literal, Self
+
+from recount.core.settings import Settings
+from recount.local import daemon
+from recount.local.airflow import EmbeddedAirflow
+from recount.local.home import Home
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+from recount.local.running import Running
+from recount.local.spark import EmbeddedSpark
+
+
+def end_profile(home: Home) -> int:
+    """End every process of ``home``, whoever started it, drivers too; returns how many there were."""
+    home.profile.unlink(missing_ok=True)
+    return daemon.sweep(home)
+
+
+class Profile:
+    """Everything Recount needs, on this machine, in one folder. A context manager: started on entry, stopped on exit.
+
+    Stopping ends every process of the home, stream drivers too; topics, tables and Airflow's history stay.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: Home,
+        project: Project,
+        brokers: int = 1,
+        spark: Literal["local", "cluster"] = "local",
+        airflow: bool = True,
+    ) -> None:
+        self.home = home
+        self.kafka = EmbeddedKafka(home=home, project=project, brokers=brokers)
+        self.spark = EmbeddedSpark(home=home) if spark == "cluster" else None
+        self.settings = Settings(
+            profile="embedded",
+            bootstrap_servers=self.kafka.bootstrap_servers,
+            data=str(home.tables),
+            checkpoints=str(home.checkpoints),
+            reports=str(home.reports),
+            logs=str(home.logs),
+            run=str(home.run),
+            jars=str(project.spark_jars),
+            topologies=os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
+        )
+        self.airflow = (
+            EmbeddedAirflow(home=home, project=project, environment=self.environment, spark_master=self.spark_master)
+            if airflow
+            else None
+        )
+
+    @property
+    def spark_master(self) -> str:
+        return self.spark.master if self.spark else "local[*]"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The ``RECOUNT_`` variables of every task, driver and command."""
+        return {**self.settings.to_environment(), "RECOUNT_HOME": str(self.home.path)}
+
+    def start(self, report: Callable[[str], None] = lambda _: None) -> None:
+        """Start everything, after ending what a crash of an earlier profile of this home left behind.
+
+        ``report`` is told each step. On any failure, or when interrupted, nothing is left running.
+        """
+        try:
+            if survivors := end_profile(self.home):
+                report(f"ended {survivors} process(es) that an earlier profile left behind")
+            report(f"starting Kafka ({self.kafka.brokers} broker(s))")
+            self.kafka.start()
+            if self.spark:
+                report("starting Spark (master and worker)")
+                self.spark.start()
+            if self.airflow:
+                report("starting Airflow")
+                self.airflow.start()
+            self.home.profile.write_text(json.dumps(asdict(self._running())))
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every process of the home."""
+        end_profile(self.home)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _running(self) -> Running:
+        return Running(
+            bootstrap_servers=self.kafka.bootstrap_servers,
+            spark_master=self.spark_master,
+            spark_url=self.spark.url if self.spark else None,
+            airflow_url=self.airflow.url if self.airflow else None,
+            settings=self.environment,
+        )
