@@ -1,0 +1,59 @@
+"""A connection to the real broker, topics of one's own, and what an ordinary reader sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from recount.core.topics import Topic
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import partitions_of
+from recount.kafka.platform import platform_topics
+from recount.kafka.topics import apply, plan
+from recount.local.kafka import EmbeddedKafka
+
+MakeTopic = Callable[..., str]
+Read = Callable[[str], list[Message]]
+
+
+@pytest.fixture(scope="session")
+def connection(kafka: EmbeddedKafka) -> Connection:
+    connection = Connection(bootstrap_servers=kafka.bootstrap_servers)
+    admin = connection.admin()
+    apply(admin, plan(admin, platform_topics(), "embedded"))
+    return connection
+
+
+@pytest.fixture
+def make_topic(connection: Connection, unique: Callable[[str], str]) -> MakeTopic:
+    """Creates a topic like ``make_topic("orders", partitions=2)`` and returns its full name."""
+
+    def make(name: str, partitions: int = 1, **declared: object) -> str:
+        topic = Topic(name=unique(name), key="key", partitions=partitions, **declared)  # type: ignore[arg-type]
+        admin = connection.admin()
+        apply(admin, plan(admin, [topic], "embedded"))
+        return topic.name
+
+    return make
+
+
+@pytest.fixture
+def read(connection: Connection) -> Read:
+    """All committed records of a topic, partition by partition, in offset order."""
+
+    def read_all(topic: str) -> list[Message]:
+        consumer = connection.consumer("reader", {"enable.partition.eof": True, "auto.offset.reset": "earliest"})
+        records: list[Message] = []
+        for _, partition in partitions_of(connection, topic):
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            while (message := consumer.poll(10)) is not None:
+                if (error := message.error()) is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF
+                    break
+                records.append(message)
+        consumer.close()
+        return records
+
+    return read_all

@@ -1,0 +1,45 @@
+"""The status message: what goes in comes out, and what cannot be understood is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recount.kafka.status import StreamStatus, UnreadableStatus
+
+STATUS = StreamStatus(
+    stream="revenue-by-region",
+    driver_id="d1",
+    lease_epoch=4,
+    host="localhost",
+    pid=17,
+    state="running",
+    started_at_ms=1_000,
+    heartbeat_ms=2_000,
+    batch=3,
+    frontier_ms=1_690_000_020_000,
+    error="é",
+)
+
+
+def test_a_status_survives_the_topic() -> None:
+    assert StreamStatus.from_json(STATUS.to_json()) == STATUS
+
+
+def test_fields_of_a_newer_driver_are_ignored() -> None:
+    message = {**json.loads(STATUS.to_json()), "mood": "good"}
+    assert StreamStatus.from_json(json.dumps(message).encode()) == STATUS
+
+
+@pytest.mark.parametrize("change", [{"version": 2}, {"state": "asleep"}, {"version": None}])
+def test_another_version_or_state_is_refused(change: dict[str, object]) -> None:
+    message = {**json.loads(STATUS.to_json()), **change}
+    with pytest.raises(UnreadableStatus):
+        StreamStatus.from_json(json.dumps(message).encode())
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff", b'{"version":1,"state":"running"}'])
+def test_what_is_no_status_is_refused(text: bytes) -> None:
+    with pytest.raises(UnreadableStatus):
+        StreamStatus.from_json(text)
