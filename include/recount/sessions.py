@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
 
+_LOOPBACK = "127.0.0.1"
 _CONFIGURATION = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -22,7 +23,6 @@ _CONFIGURATION = {
     "spark.databricks.delta.stats.collect": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
-    "spark.pyspark.python": sys.executable,
 }
 """Delta's default of 50 snapshot partitions doubles the time of a commit on a small table."""
 
@@ -39,11 +39,13 @@ def session_configuration(jars: str) -> dict[str, str]:
 
 def spark_session(settings: Settings, app_name: str) -> SparkSession:
     """The session of a job; master and memory come from spark-submit, or are local[2] and 2 GiB without it."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     for key, value in session_configuration(settings.jars).items():
         builder = builder.config(key, value)
     if "spark.master" not in _submitted():
         builder = builder.master("local[2]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session

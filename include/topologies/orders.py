@@ -1,6 +1,7 @@
-"""Orders: revenue by region (S14)."""
+"""Orders: revenue by region (S14), and the archive of the raw log."""
 
 from recount.core.aggregates import count, total
+from recount.core.archive import Archive
 from recount.core.expressions import coalesce, col
 from recount.core.schema import BOOLEAN, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
@@ -22,6 +23,8 @@ orders = Topic(
         required=("order_id", "amount"),
     ),
 )
+
+orders_archive = Archive(topic=orders)
 
 windowed_revenue = Topic(name="windowed-revenue", key="region")
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute  # noqa: F401  (pa.compute)
+import pyarrow.compute
 
 from recount.core.schema import BadRecord, FieldType, RecordSchema
 
@@ -56,7 +56,7 @@ class ValueDecoder:
         self._schema = schema
         self._columns = list(schema.fields if columns is None else columns)
         self._decode = msgspec.json.Decoder(_struct(tuple(schema.fields.items()), schema.required)).decode
-        self._absent = {name: None for name in schema.fields}
+        self._absent = dict.fromkeys(schema.fields)
         self._row = _plain_row(tuple(schema.fields))
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:

@@ -1,28 +1,42 @@
-"""All declarations of a deployment: the ``Topology`` and ``Topic`` objects that its topology modules name."""
+"""All declarations of a deployment: the ``Topology``, ``Archive`` and ``Topic`` objects that its topology modules name."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TypeVar
 
+from recount.core.archive import Archive
 from recount.core.errors import Terminal, require
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
 DEFAULT_MODULES = "topologies"
-Declared = TypeVar("Declared", Topic, Topology)
+Stream = Topology | Archive
+Declared = TypeVar("Declared", Topic, Topology, Archive)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declarations:
-    """Topologies and topics by name."""
+    """Topologies, archives and topics by name."""
 
     topologies: Mapping[str, Topology]
     topics: Mapping[str, Topic]
+    archives: Mapping[str, Archive] = field(default_factory=dict)
+
+    @property
+    def streams(self) -> Mapping[str, Stream]:
+        """All that runs as a stream: topologies and archives."""
+        return {**self.topologies, **self.archives}
+
+    def stream(self, name: str) -> Stream:
+        """The topology or archive called ``name``; raises ``Terminal`` naming those there are."""
+        if name in self.archives:
+            return self.archives[name]
+        return self.topology(name)
 
     def topology(self, name: str) -> Topology:
         """The topology called ``name``; raises ``Terminal`` naming those there are."""
@@ -30,7 +44,7 @@ class Declarations:
             raise Terminal(
                 "no such stream",
                 given=name,
-                expected=f"one of {sorted(self.topologies)}",
+                expected=f"one of {sorted(self.streams)}",
                 remedy="declare a Topology in a module of RECOUNT_TOPOLOGIES",
             )
         return self.topologies[name]
@@ -43,16 +57,20 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
     """
     topologies: dict[str, Topology] = {}
     topics: dict[str, Topic] = {}
+    archives: dict[str, Archive] = {}
     for module in _modules(modules):
         for declaration in vars(module).values():
             if isinstance(declaration, Topology):
                 _add(topologies, declaration, "topology")
+            elif isinstance(declaration, Archive):
+                _add(archives, declaration, "archive")
+                _add(topics, declaration.topic, "topic")
             elif isinstance(declaration, Topic):
                 _add(topics, declaration, "topic")
     for topology in topologies.values():
         for topic in [*(source.topic for source in topology.sources), *(sink.topic for sink in topology.sinks)]:
             _add(topics, topic, "topic")
-    return Declarations(topologies=topologies, topics=topics)
+    return Declarations(topologies=topologies, topics=topics, archives=archives)
 
 
 def _modules(names: str) -> Iterator[ModuleType]:

@@ -13,76 +13,70 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator
+from itertools import pairwise
 
 import polars as pl
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from recount.core.ledger import BatchProof
 from recount.core.output import output_record
+from recount.core.topology import Topology
 from recount.kafka.dead_letters import dead_letter
-from recount.kafka.transaction import KafkaRecord, OutputTransaction
-from recount.spark.checkpoint import BatchRange, Checkpoint
+from recount.kafka.transaction import KafkaRecord
+from recount.spark.checkpoint import BatchRange
 from recount.spark.open_windows import REVISION, OpenWindows
 from recount.spark.partials import TIMESTAMP
 from recount.spark.partition_clock import PartitionClock
-from recount.spark.plan import AggregationPlan
+from recount.spark.plan import AggregationPlan, plan_of
 from recount.spark.stage import INPUT_COLUMNS, OUTPUT_SCHEMA, MapStage, from_ipc, map_function
 from recount.spark.stream_tables import BatchRows, StreamTables
+from recount.spark.work import Attempt, BatchResult, Step
 
 _LOG = logging.getLogger(__name__)
 
-Step = Literal["mapped", "kafka committed", "delta committed"]
-Observer = Callable[[Step, int], None]
-"""Called as a batch completes a step: how the chaos tests kill a driver at a chosen point."""
 
+class AggregationWork:
+    """The work of one topology below ``root``."""
 
-@dataclass(frozen=True, kw_only=True)
-class BatchResult:
-    """What a committed batch amounts to, for the status."""
+    with_headers = False
 
-    proof: BatchProof
-    map_ms: int
-    kafka_ms: int
-    delta_ms: int
+    def __init__(self, session: SparkSession, topology: Topology, root: str) -> None:
+        self.plan = plan_of(topology)
+        self.tables = StreamTables(session, self.plan, root)
+        self.name = topology.name
+        self.topic = self.plan.source.topic.name
+        self.history = self.tables.history
+
+    def create(self) -> None:
+        """Create the tables that do not exist."""
+        self.tables.create()
+
+    def processor(self, attempt: Attempt) -> BatchProcessor:
+        """The processor of one run."""
+        return BatchProcessor(self.plan, self.tables, attempt)
 
 
 class BatchProcessor:
     """What ``foreachBatch`` calls. Holds the state after the last batch; built anew after any failure."""
 
-    def __init__(
-        self,
-        *,
-        plan: AggregationPlan,
-        tables: StreamTables,
-        checkpoint: Checkpoint,
-        transaction: OutputTransaction,
-        generation: int,
-        lease_epoch: int,
-        observer: Observer = lambda step, batch: None,
-    ) -> None:
+    def __init__(self, plan: AggregationPlan, tables: StreamTables, attempt: Attempt) -> None:
         self._plan = plan
         self._tables = tables
-        self._checkpoint = checkpoint
-        self._transaction = transaction
-        self._generation = generation
-        self._lease_epoch = lease_epoch
-        self._observer = observer
+        self._attempt = attempt
         self._clock: PartitionClock | None = None
-        self._windows = OpenWindows.none(plan.aggregate)
+        self._windows = OpenWindows.none(plan.aggregate, plan.windows.grace_ms)
         self.last: BatchResult | None = None
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch``; an error leaves nothing half-done that a replay would not complete."""
         clock = self._clock or self._recovered(batch)
-        span = self._checkpoint.range_of(batch)
+        span = self._attempt.checkpoint.range_of(batch)
         marks = [time.monotonic()]
 
         def mark(step: Step) -> None:
             marks.append(time.monotonic())
-            self._observer(step, batch)
+            self._attempt.observer(step, batch)
 
         mapped = self._mapped(records, span, clock)
         after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)
@@ -90,22 +84,22 @@ class BatchProcessor:
             mapped["partials"],
             clock.frontier_ms,
             after.frontier_ms,
-            lambda wanted: self._tables.emitted_before((self._generation, batch), wanted),
+            lambda wanted: self._tables.emitted_before((self._attempt.generation, batch), wanted),
         )
         proof = self._proof(span, after, emitted)
         mark("mapped")
-        written = self._transaction.commit_once(
+        written = self._attempt.transaction.commit_once(
             [*self._output(emitted), *self._dead_letters(mapped["rejected"])],
             start_offsets=span.start,
             end_offsets=span.end,
-            batch=f"{self._generation}/{batch}",
+            batch=f"{self._attempt.generation}/{batch}",
         )
         mark("kafka committed")
         rows = BatchRows(partials=mapped["partials"], late=mapped["late"], rejected=mapped["rejected"], emitted=emitted)
         self._tables.append(rows, proof)
         mark("delta committed")
         self._clock, self._windows = after, windows
-        map_ms, kafka_ms, delta_ms = (round((b - a) * 1_000) for a, b in zip(marks, marks[1:], strict=False))
+        map_ms, kafka_ms, delta_ms = (round((b - a) * 1_000) for a, b in pairwise(marks))
         self.last = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms)
         _LOG.info(
             "batch %d %s: %d records, %d late, %d rejected, %d emitted; map %d ms, kafka %d ms, delta %d ms",
@@ -122,7 +116,7 @@ class BatchProcessor:
 
     def _recovered(self, batch: int) -> PartitionClock:
         """The clock and the open windows as they stood before ``batch``, from the ledger and the state table."""
-        order = (self._generation, batch)
+        order = (self._attempt.generation, batch)
         clock = PartitionClock.after(self._tables.history.last_before(order))
         if clock.partitions:
             self._windows = self._tables.open_windows(order, clock.frontier_ms)
@@ -145,10 +139,10 @@ class BatchProcessor:
     def _proof(self, span: BatchRange, after: PartitionClock, emitted: pl.DataFrame) -> BatchProof:
         return BatchProof(
             stream=self._plan.topology.name,
-            generation=self._generation,
+            generation=self._attempt.generation,
             batch=span.batch,
-            checkpoint_id=self._checkpoint.identity,
-            lease_epoch=self._lease_epoch,
+            checkpoint_id=self._attempt.checkpoint.identity,
+            lease_epoch=self._attempt.lease_epoch,
             batch_timestamp_ms=span.timestamp_ms,
             partitions=tuple(after.partitions.values()),
             frontier_ms=after.frontier_ms,

@@ -7,11 +7,16 @@ import os
 from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 
-from recount.core.registry import declared
+from recount.core.archive import Archive
+from recount.core.registry import Stream, declared
 from recount.core.settings import Settings
 from recount.sessions import spark_session
+from recount.spark.archive import ArchiveWork
+from recount.spark.batch import AggregationWork
 from recount.spark.runner import RunOptions, StreamRunner
+from recount.spark.work import Work
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -24,16 +29,26 @@ def stream(
 ) -> None:
     """Run a stream in this process until it is told to stop."""
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     settings = Settings.from_environment(os.environ)
-    topology = declared(settings.topologies).topology(name)
+    declaration = declared(settings.topologies).stream(name)
     session = spark_session(settings, f"recount stream {name}")
     options = RunOptions(max_offsets=max_offsets, trigger_interval_ms=trigger_interval_ms, available_now=available_now)
     try:
-        StreamRunner(session, settings, topology, options).run()
+        StreamRunner(session, settings, work_of(session, declaration, settings.data), options).run()
     finally:
         session.stop()
 
 
+def work_of(session: SparkSession, declaration: Stream, root: str) -> Work:
+    """What the engine runs for ``declaration``, with its tables below ``root``."""
+    if isinstance(declaration, Archive):
+        return ArchiveWork(session, declaration, root)
+    return AggregationWork(session, declaration, root)
+
+
 def stream_job() -> None:
     """The command line of spark_jobs/stream.py."""
-    typer.run(stream)
+    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    app.command()(stream)
+    app()

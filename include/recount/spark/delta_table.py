@@ -9,7 +9,7 @@ import polars as pl
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-_PROPERTIES = {
+LEDGER_PROPERTIES = {
     "delta.logRetentionDuration": "interval 3650 days",
     "delta.enableExpiredLogCleanup": "false",
 }
@@ -34,7 +34,7 @@ class AppendOnlyTable:
         builder = DeltaTable.createIfNotExists(self.session).location(self.path)
         for name, kind in self.schema.items():
             builder = builder.addColumn(name, _sql_type(kind))
-        for name, value in _PROPERTIES.items():
+        for name, value in LEDGER_PROPERTIES.items():
             builder = builder.property(name, value)
         builder.partitionedBy(*self.partitioned_by).execute()
 

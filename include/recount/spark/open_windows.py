@@ -22,12 +22,15 @@ class OpenWindows:
     """One row per key and window that is not closed: the merged partial and the last revision that was emitted."""
 
     node: WindowedAggregate
+    grace_ms: int
     rows: pl.DataFrame
 
     @classmethod
-    def none(cls, node: WindowedAggregate) -> OpenWindows:
+    def none(cls, node: WindowedAggregate, grace_ms: int) -> OpenWindows:
         """No open windows."""
-        return cls(node, Partials.of(node).empty().with_columns(pl.lit(NOT_EMITTED, pl.Int32).alias(REVISION)))
+        return cls(
+            node, grace_ms, Partials.of(node).empty().with_columns(pl.lit(NOT_EMITTED, pl.Int32).alias(REVISION))
+        )
 
     def advanced(
         self, partials: pl.DataFrame, before_ms: int | None, after_ms: int | None, reload: Reload
@@ -48,7 +51,7 @@ class OpenWindows:
         )
         emitted = pl.concat([revised, due]).with_columns(pl.col(REVISION) + 1)
         still_open = merged.update(emitted, on=self._group, how="left").filter(~self._closed(after_ms))
-        return OpenWindows(self.node, still_open), emitted.sort(self._group)
+        return OpenWindows(self.node, self.grace_ms, still_open), emitted.sort(self._group)
 
     @property
     def _group(self) -> list[str]:
@@ -68,4 +71,4 @@ class OpenWindows:
     def _closed(self, frontier_ms: int | None) -> pl.Expr:
         if frontier_ms is None:
             return pl.lit(False)
-        return pl.col(WINDOW_END) <= frontier_ms - self.node.windows.grace_ms
+        return pl.col(WINDOW_END) <= frontier_ms - self.grace_ms

@@ -13,6 +13,9 @@ from recount.core.windows import TimeWindows
 Step = Filter | WithFields | SelectKey
 
 
+AGGREGATES = ("count", "sum", "min", "max")
+
+
 class NotExpressible(Terminal):
     """A topology that the Spark engine does not run."""
 
@@ -25,6 +28,7 @@ class AggregationPlan:
     source: Source
     steps: tuple[Step, ...]
     aggregate: WindowedAggregate
+    windows: TimeWindows
     sink: Sink
 
     @property
@@ -50,8 +54,11 @@ def plan_of(topology: Topology) -> AggregationPlan:
         raise _refusal(topology, f"{len(topology.sinks)} sinks", "one sink")
     [sink] = topology.sinks
     aggregate = sink.input
-    if not isinstance(aggregate, WindowedAggregate) or not isinstance(aggregate.windows, TimeWindows):
+    windows = aggregate.windows if isinstance(aggregate, WindowedAggregate) else None
+    if not isinstance(aggregate, WindowedAggregate) or not isinstance(windows, TimeWindows):
         raise _refusal(topology, str(aggregate), "an aggregation over tumbling or hopping windows before the sink")
+    if aggregate.emission.kind not in ("final", "each batch"):
+        raise _refusal(topology, f"emit {aggregate.emission.kind}", "emission final or each batch")
     steps: list[Step] = []
     node: Node = aggregate.input
     while isinstance(node, Filter | WithFields | SelectKey):
@@ -59,7 +66,12 @@ def plan_of(topology: Topology) -> AggregationPlan:
         node = node.input
     if not isinstance(node, Source):
         raise _refusal(topology, str(node), "filter, with_fields or select_key between the source and the window")
-    return AggregationPlan(topology=topology, source=node, steps=tuple(steps), aggregate=aggregate, sink=sink)
+    unknown = [str(each) for each in aggregate.aggregates.values() if each.kind not in AGGREGATES]
+    if unknown:
+        raise _refusal(topology, ", ".join(unknown), f"aggregates among {', '.join(AGGREGATES)}")
+    return AggregationPlan(
+        topology=topology, source=node, steps=tuple(steps), aggregate=aggregate, windows=windows, sink=sink
+    )
 
 
 def _refusal(topology: Topology, given: str, expected: str) -> NotExpressible:

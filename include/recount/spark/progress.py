@@ -43,10 +43,10 @@ class ProgressListener(StreamingQueryListener):
         except queue.Empty:
             return
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  (Spark's name)
         """Nothing to say yet."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  (Spark's name)
         """A batch was committed."""
         progress = event.progress
         if progress.name != self._stream or not progress.sources:
@@ -62,10 +62,10 @@ class ProgressListener(StreamingQueryListener):
             )
         )
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  (Spark's name)
         """No new records: the heartbeat says that the stream lives."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  (Spark's name)
         """The runner waits for the query itself."""
 
 

@@ -9,25 +9,21 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
-from recount.core.topology import Topology
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel
 from recount.kafka.lease import Lease
 from recount.kafka.status import StreamStatus
 from recount.kafka.transaction import OutputTransaction
-from recount.spark.batch import BatchProcessor, Observer
-from recount.spark.checkpoint import Checkpoint
-from recount.spark.plan import plan_of
+from recount.spark.checkpoint import Checkpoint, Partition
 from recount.spark.progress import BatchProgress, ProgressListener
 from recount.spark.source import kafka_source
-from recount.spark.stream_tables import StreamTables
+from recount.spark.work import Attempt, Observer, Processor, Work, unobserved
 
 _LOG = logging.getLogger(__name__)
 _HEARTBEAT_S = 2.0
@@ -47,19 +43,19 @@ class RunOptions:
 
 
 class StreamRunner:
-    """Drives one topology as one stream; ``run`` returns when the stream has stopped and raises when it failed."""
+    """Drives the work of one stream; ``run`` returns when the stream has stopped and raises when it failed."""
 
     def __init__(
         self,
         session: SparkSession,
         settings: Settings,
-        topology: Topology,
+        work: Work,
         options: RunOptions,
-        observer: Observer = lambda step, batch: None,
+        observer: Observer = unobserved,
     ) -> None:
         self._session = session
         self._settings = settings
-        self._topology = topology
+        self._work = work
         self._options = options
         self._observer = observer
         self._connection = Connection(bootstrap_servers=settings.bootstrap_servers)
@@ -67,20 +63,20 @@ class StreamRunner:
 
     def run(self) -> None:
         """Acquire the lease and run; the last status says ``stopped`` or ``failed``."""
-        lease = Lease.acquire(self._connection, self._topology.name)
+        lease = Lease.acquire(self._connection, self._work.name)
         status = self._first_status(lease.epoch)
         lease.publish(status)
-        _LOG.info("stream %s, lease epoch %d", self._topology.name, lease.epoch)
-        transaction = OutputTransaction(self._connection, self._topology.name)
-        control = ControlChannel(self._connection, self._topology.name, lease.epoch)
-        listener = ProgressListener(self._topology.name)
+        _LOG.info("stream %s, lease epoch %d", self._work.name, lease.epoch)
+        transaction = OutputTransaction(self._connection, self._work.name)
+        control = ControlChannel(self._connection, self._work.name, lease.epoch)
+        listener = ProgressListener(self._work.name)
         self._session.streams.addListener(listener)
         try:
             processor, query = self._start(transaction, lease.epoch)
             status = self._watch(query, processor, lease, control, listener, replace(status, state="running"))
             lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
         except BaseException as error:
-            _LOG.exception("stream %s failed", self._topology.name)
+            _LOG.exception("stream %s failed", self._work.name)
             lease.publish(replace(status, state="failed", heartbeat_ms=_now_ms(), error=str(error)[:2_000]))
             raise
         finally:
@@ -89,21 +85,19 @@ class StreamRunner:
             transaction.close()
             lease.release()
 
-    def _start(self, transaction: OutputTransaction, lease_epoch: int) -> tuple[BatchProcessor, StreamingQuery]:
-        plan = plan_of(self._topology)
-        tables = StreamTables(self._session, plan, self._settings.data)
-        tables.create()
-        location = str(PurePosixPath(self._settings.checkpoints) / self._topology.name)
+    def _start(self, transaction: OutputTransaction, lease_epoch: int) -> tuple[Processor, StreamingQuery]:
+        self._work.create()
+        location = f"{self._settings.checkpoints}/{self._work.name}"
         checkpoint = Checkpoint(self._session, location)
-        generation, start = self._generation(tables, checkpoint)
-        processor = BatchProcessor(
-            plan=plan,
-            tables=tables,
-            checkpoint=checkpoint,
-            transaction=transaction,
-            generation=generation,
-            lease_epoch=lease_epoch,
-            observer=self._observer,
+        generation, start = self._generation(checkpoint)
+        processor = self._work.processor(
+            Attempt(
+                checkpoint=checkpoint,
+                transaction=transaction,
+                generation=generation,
+                lease_epoch=lease_epoch,
+                observer=self._observer,
+            )
         )
 
         def process(records: DataFrame, batch: int) -> None:
@@ -113,29 +107,28 @@ class StreamRunner:
         source = kafka_source(
             self._session,
             self._settings.bootstrap_servers,
-            plan.source.topic.name,
+            self._work.topic,
             start=start,
             max_offsets=self._options.max_offsets,
+            headers=self._work.with_headers,
         )
-        writer = source.writeStream.queryName(self._topology.name).option("checkpointLocation", location)
+        writer = source.writeStream.queryName(self._work.name).option("checkpointLocation", location)
         if self._options.available_now:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
         return processor, writer.foreachBatch(process).start()
 
-    def _generation(
-        self, tables: StreamTables, checkpoint: Checkpoint
-    ) -> tuple[int, dict[tuple[str, int], int] | None]:
+    def _generation(self, checkpoint: Checkpoint) -> tuple[int, dict[Partition, int] | None]:
         """The checkpoint's place in the stream's history, and where a new one starts: at the end of the ledger."""
-        last = tables.history.last_before()
+        last = self._work.history.last_before()
         if last is None:
             return 0, None
         if not checkpoint.exists():
             return last.generation + 1, {(part.topic, part.partition): part.end for part in last.partitions}
         if checkpoint.identity == last.checkpoint_id:
             return last.generation, None
-        if any(proof.checkpoint_id == checkpoint.identity for proof in tables.history.newest_first()):
+        if any(proof.checkpoint_id == checkpoint.identity for proof in self._work.history.newest_first()):
             raise Terminal(
                 "the checkpoint is older than the batch ledger",
                 given=checkpoint.identity,
@@ -147,7 +140,7 @@ class StreamRunner:
     def _watch(
         self,
         query: StreamingQuery,
-        processor: BatchProcessor,
+        processor: Processor,
         lease: Lease,
         control: ControlChannel,
         listener: ProgressListener,
@@ -177,7 +170,7 @@ class StreamRunner:
     def _first_status(self, lease_epoch: int) -> StreamStatus:
         now_ms = _now_ms()
         return StreamStatus(
-            stream=self._topology.name,
+            stream=self._work.name,
             driver_id=str(uuid.uuid4()),
             lease_epoch=lease_epoch,
             host=socket.gethostname(),
@@ -189,7 +182,7 @@ class StreamRunner:
         )
 
 
-def _progressed(status: StreamStatus, progress: BatchProgress, processor: BatchProcessor) -> StreamStatus:
+def _progressed(status: StreamStatus, progress: BatchProgress, processor: Processor) -> StreamStatus:
     """``status`` after a batch, from Spark's progress and the batch's own proof."""
     status = replace(
         status,

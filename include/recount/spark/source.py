@@ -27,8 +27,9 @@ def kafka_source(
     *,
     start: Mapping[Partition, int] | None,
     max_offsets: int,
+    headers: bool = False,
 ) -> DataFrame:
-    """A streaming frame of ``topic`` with the columns of ``stage.INPUT_COLUMNS``.
+    """A streaming frame of ``topic``: topic, partition, offset, timestamp_ms, key, value and, if asked for, headers.
 
     ``start`` gives the first offsets of a new checkpoint (None: the beginning of the log); an existing checkpoint
     goes on where it stands. One task reads one partition, in offset order. Lost offsets fail the query.
@@ -40,11 +41,13 @@ def kafka_source(
         .option("startingOffsets", "earliest" if start is None else _as_json(start))
         .option("maxOffsetsPerTrigger", max_offsets)
         .option("failOnDataLoss", "true")
+        .option("includeHeaders", headers)
         .options(**_FETCH)
         .load()
     )
+    timestamp_ms = F.unix_millis("timestamp").alias("timestamp_ms")
     return source.select(
-        "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value"
+        "topic", "partition", "offset", timestamp_ms, "key", "value", *(["headers"] if headers else [])
     )
 
 

@@ -110,8 +110,8 @@ class PartitionPass:
         if good.is_empty():
             return
         timed = self._timed(self._stepped(good))
-        windowed = _assigned(timed, self._plan.aggregate.windows.size_ms, self._plan.aggregate.windows.advance_ms)
-        closes_ms = pl.col(WINDOW_END) + self._plan.aggregate.windows.grace_ms
+        windowed = _assigned(timed, self._plan.windows.size_ms, self._plan.windows.advance_ms)
+        closes_ms = pl.col(WINDOW_END) + self._plan.windows.grace_ms
         late = windowed.filter(closes_ms <= pl.col(STREAM_TIME))
         on_time = windowed.filter(closes_ms > pl.col(STREAM_TIME))
         counted = on_time["offset"].n_unique()

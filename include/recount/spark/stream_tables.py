@@ -40,6 +40,7 @@ class StreamTables:
     """The tables that the stream of ``plan`` writes below ``root``, and nobody else."""
 
     def __init__(self, session: SparkSession, plan: AggregationPlan, root: str) -> None:
+        self._session = session
         self._plan = plan
         self._partials = Partials.of(plan.aggregate)
         places, name = Tables(root), plan.topology.name
@@ -73,7 +74,7 @@ class StreamTables:
 
         others = [(self.late, rows.late), (self.rejected, rows.rejected), (self.output, rows.emitted)]
         with ThreadPoolExecutor(max_workers=len(others) + 1) as pool:
-            target = inheritable_thread_target(append)
+            target = inheritable_thread_target(self._session)(append)
             done = [pool.submit(target, self.state, rows.partials, proof.to_json())]
             done += [pool.submit(target, table, frame) for table, frame in others if not frame.is_empty()]
         for future in done:
@@ -81,9 +82,9 @@ class StreamTables:
 
     def open_windows(self, before: Order, frontier_ms: int | None) -> OpenWindows:
         """The windows that were open before the batch ``before``, when the frontier was ``frontier_ms``."""
-        bound_ms = None if frontier_ms is None else frontier_ms - self._plan.aggregate.windows.grace_ms
+        bound_ms = None if frontier_ms is None else frontier_ms - self._plan.windows.grace_ms
         still_open = F.lit(True) if bound_ms is None else F.col(WINDOW_END) > bound_ms
-        return OpenWindows(self._plan.aggregate, self._rows(before, still_open))
+        return OpenWindows(self._plan.aggregate, self._plan.windows.grace_ms, self._rows(before, still_open))
 
     def emitted_before(self, before: Order, wanted: pl.DataFrame) -> pl.DataFrame:
         """The rows of the keys and windows of ``wanted`` as they stood before the batch ``before``."""
