@@ -1,4 +1,4 @@
-"""Fixtures every part of the tests shares: one real broker for the whole run, and names that never meet."""
+"""Fixtures the parts of the tests share: one real broker for the whole run, a real Airflow, names that never meet."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from recount.local.airflow import EmbeddedAirflow
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
+from recount.local.profile import embedded_settings, end_profile
 from recount.local.project import Project
 
 
@@ -24,6 +26,20 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterato
     """One real broker for the whole run; tests keep apart by ``unique`` names."""
     with EmbeddedKafka(home=Home(path=tmp_path_factory.mktemp("kafka")), project=project) as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def airflow(
+    tmp_path_factory: pytest.TempPathFactory, project: Project, kafka: EmbeddedKafka
+) -> Iterator[EmbeddedAirflow]:
+    """A real Airflow with the project's DAGs, a home of its own and the broker of the run, for one test module."""
+    home = Home(path=tmp_path_factory.mktemp("airflow"))
+    settings = embedded_settings(home, project, kafka.bootstrap_servers)
+    try:
+        with EmbeddedAirflow(home=home, project=project, environment=settings.to_environment()) as started:
+            yield started
+    finally:
+        end_profile(home)
 
 
 @pytest.fixture

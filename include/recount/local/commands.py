@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import psutil
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from recount.local import daemon
 from recount.local.daemon import Daemon
@@ -67,7 +66,8 @@ def status() -> None:
             f"Spark    {running.spark_master}" + (f"  page {running.spark_url}" if running.spark_url else "")
         )
         _console.print(f"Airflow  {running.airflow_url or 'not started'}")
-    _console.print(_table(processes))
+    for process in processes:
+        _console.print(_line(process))
     if running is None or not all(process.alive for process in processes):
         raise typer.Exit(1)
 
@@ -85,13 +85,10 @@ def down(
         _console.print(f"deleted {home.path}")
 
 
-def _table(processes: list[Daemon]) -> Table:
-    table = Table("process", "state", "pid", "since (UTC)", "memory", "log", box=None)
-    for process in processes:
-        since = datetime.fromtimestamp(process.started, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        state, memory = ("up", f"{_memory_mib(process)} MiB") if process.alive else ("[red]ended[/]", "")
-        table.add_row(process.name, state, str(process.pid), since, memory, process.log)
-    return table
+def _line(process: Daemon) -> str:
+    since = datetime.fromtimestamp(process.started, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    state = f"up     {_memory_mib(process):5} MiB" if process.alive else "ENDED           "
+    return f"{process.name:22} {state}  pid {process.pid:<8} since {since} UTC  {process.log}"
 
 
 def _memory_mib(process: Daemon) -> int:

@@ -18,6 +18,21 @@ from recount.local.running import Running
 from recount.local.spark import EmbeddedSpark
 
 
+def embedded_settings(home: Home, project: Project, bootstrap_servers: str) -> Settings:
+    """Settings that keep everything in ``home``."""
+    return Settings(
+        profile="embedded",
+        bootstrap_servers=bootstrap_servers,
+        data=str(home.tables),
+        checkpoints=str(home.checkpoints),
+        reports=str(home.reports),
+        logs=str(home.logs),
+        run=str(home.run),
+        jars=str(project.spark_jars),
+        topologies=os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
+    )
+
+
 def end_profile(home: Home) -> int:
     """End every process of ``home``, whoever started it, drivers too; returns how many there were."""
     home.profile.unlink(missing_ok=True)
@@ -42,17 +57,7 @@ class Profile:
         self.home = home
         self.kafka = EmbeddedKafka(home=home, project=project, brokers=brokers)
         self.spark = EmbeddedSpark(home=home) if spark == "cluster" else None
-        self.settings = Settings(
-            profile="embedded",
-            bootstrap_servers=self.kafka.bootstrap_servers,
-            data=str(home.tables),
-            checkpoints=str(home.checkpoints),
-            reports=str(home.reports),
-            logs=str(home.logs),
-            run=str(home.run),
-            jars=str(project.spark_jars),
-            topologies=os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
-        )
+        self.settings = embedded_settings(home, project, self.kafka.bootstrap_servers)
         self.airflow = (
             EmbeddedAirflow(home=home, project=project, environment=self.environment, spark_master=self.spark_master)
             if airflow
