@@ -16,6 +16,7 @@ _REGION_NAMES = list(_REGIONS)
 _REGION_WEIGHTS = list(accumulate(_REGIONS.values()))
 _STATUSES = ("new", "paid", "shipped")
 _CUSTOMERS = 40_000
+_VIPS = 800
 _PRODUCTS = 500
 _MEDIAN_AMOUNT = 38.0
 _AMOUNT_SPREAD = 0.9
@@ -42,7 +43,7 @@ class OrderFlow:
     """``records`` orders over ``span_ms`` of event time that end at ``end_ms``, in the order they are produced.
 
     Every partition is out of order by up to ``jitter_ms``; the last one is ``lag_ms`` behind the others. One in
-    ``late_every`` records comes later than ``window_ms + grace_ms`` behind its partition's stream time, and so is
+    ``late_every`` records of the second half comes later than ``window_ms + grace_ms`` behind its partition's stream time, and so is
     late whatever window it falls in; none of the others is, as long as ``jitter_ms <= grace_ms``. One in ``bad_every``
     cannot be processed. The same seed gives the same flow.
     """
@@ -55,8 +56,8 @@ class OrderFlow:
     jitter_ms: int = milliseconds("45 s")
     window_ms: int = milliseconds("5 min")
     grace_ms: int = milliseconds("60 s")
-    late_every: int = 2_000
-    bad_every: int = 10_000
+    late_every: int = 2_003
+    bad_every: int = 9_973
     seed: int = 20
 
     @property
@@ -77,19 +78,20 @@ class OrderFlow:
             partition = index % self.partitions
             behind_ms = self.lag_ms if partition == self.partitions - 1 else 0
             now_ms = start_ms + index * self.span_ms // self.records - behind_ms
+            bad = self._is_bad(index)
             if self._is_late(index):
                 lateness_ms = self.window_ms + self.grace_ms + chance.randrange(milliseconds("15 min"))
                 timestamp_ms = newest_ms[partition] - lateness_ms
             else:
                 timestamp_ms = now_ms - int(self.jitter_ms * chance.random() ** 3)
-                newest_ms[partition] = max(newest_ms[partition], timestamp_ms)
-            bad = self._is_bad(index)
+                newest_ms[partition] = newest_ms[partition] if bad else max(newest_ms[partition], timestamp_ms)
             value = _BAD_VALUES[index // self.bad_every % len(_BAD_VALUES)] if bad else _order(index, chance)
             yield Order(partition=partition, key=b"o-%d" % index, value=value, timestamp_ms=timestamp_ms)
 
     def _is_late(self, index: int) -> bool:
         """Late ones come in the second half only, so that the windows they missed lie in the flow."""
-        return index % self.late_every == self.late_every - 1 and index >= self.records // 2
+        planted = index % self.late_every == self.late_every - 1 and index >= self.records // 2
+        return planted and not self._is_bad(index)
 
     def _is_bad(self, index: int) -> bool:
         return index % self.bad_every == self.bad_every // 2
@@ -116,7 +118,8 @@ def _order(index: int, chance: random.Random) -> bytes:
     customer = int(_CUSTOMERS * chance.random())
     product = int(_PRODUCTS * chance.random() ** 3)
     place = f'"region":"{region}",' if region else ""
+    vip = "true" if customer < _VIPS else "false"
     return (
         f'{{"order_id":"o-{index}","customer_id":"c-{customer}","user_id":"u-{customer}","product":"p-{product}",'
-        f'{place}"amount":{amount:.2f},"status":"{_STATUSES[index % 3]}","vip":{"true" if customer < 800 else "false"}}}'
+        f'{place}"amount":{amount:.2f},"status":"{_STATUSES[index % 3]}","vip":{vip}}}'
     ).encode()
