@@ -43,9 +43,9 @@ class OrderFlow:
     """``records`` orders over ``span_ms`` of event time that end at ``end_ms``, in the order they are produced.
 
     Every partition is out of order by up to ``jitter_ms``; the last one is ``lag_ms`` behind the others. One in
-    ``late_every`` records of the second half comes later than ``window_ms + grace_ms`` behind its partition's stream time, and so is
-    late whatever window it falls in; none of the others is, as long as ``jitter_ms <= grace_ms``. One in ``bad_every``
-    cannot be processed. The same seed gives the same flow.
+    ``late_every`` records of the second half is more than ``window_ms + grace_ms`` behind its partition's stream time,
+    and so is late whatever window it falls in; none of the others is, as long as ``jitter_ms <= grace_ms``. One in
+    ``bad_every`` cannot be processed. The same seed gives the same flow.
     """
 
     end_ms: int
