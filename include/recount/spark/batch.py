@@ -19,6 +19,7 @@ from itertools import pairwise
 import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 
+from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.output import output_record
 from recount.core.topology import Topology
@@ -79,6 +80,7 @@ class BatchProcessor:
             self._attempt.observer(step, batch)
 
         mapped = self._mapped(records, span, clock)
+        self._refuse_bad_records(mapped["rejected"])
         after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)
         windows, emitted = self._windows.advanced(
             mapped["partials"],
@@ -135,6 +137,18 @@ class BatchProcessor:
         for row in sent:
             tables[row.name].append(from_ipc(row.ipc))
         return {name: pl.concat(parts) for name, parts in tables.items()}
+
+    def _refuse_bad_records(self, rejected: pl.DataFrame) -> None:
+        """Under the policy ``fail``, a bad record stops the stream before anything of its batch is committed."""
+        if self._plan.topology.on_bad_record == "dead-letter" or rejected.is_empty():
+            return
+        first = rejected.sort("topic", "partition", "offset").row(0, named=True)
+        raise Terminal(
+            f"{rejected.height} bad record(s), and {self._plan.topology.name} is declared to fail on them",
+            given=f"{first['topic']}-{first['partition']}@{first['offset']}: {first['reason']}, {first['detail']}",
+            expected="records as the topic's schema declares them",
+            remedy='mend the producer and skip the record, or declare on_bad_record="dead-letter"',
+        )
 
     def _proof(self, span: BatchRange, after: PartitionClock, emitted: pl.DataFrame) -> BatchProof:
         return BatchProof(

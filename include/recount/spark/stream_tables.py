@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END
 from recount.core.tables import Tables
+from recount.spark.compaction import Compaction
 from recount.spark.delta_table import AppendOnlyTable, to_polars
 from recount.spark.history import History
 from recount.spark.open_windows import NOT_EMITTED, REVISION, OpenWindows
@@ -53,6 +54,7 @@ class StreamTables:
         self.rejected = table(places.rejected(name), _REJECTED)
         self.output = table(places.output(plan.sink.table), {**self._partials.schema, REVISION: pl.Int32()})
         self.history = History(session, places.state(name))
+        self._compaction = Compaction(session, [self.state, self.late, self.rejected, self.output])
 
     def create(self) -> None:
         """Create the tables that do not exist."""
@@ -79,6 +81,7 @@ class StreamTables:
             done += [pool.submit(target, table, frame) for table, frame in others if not frame.is_empty()]
         for future in done:
             future.result()
+        self._compaction.batch_appended()
 
     def open_windows(self, before: Order, frontier_ms: int | None) -> OpenWindows:
         """The windows that were open before the batch ``before``, when the frontier was ``frontier_ms``."""
