@@ -21,6 +21,7 @@ from recount.core.schema import BadRecord, FieldType, RecordSchema
 
 _SCALARS: dict[str, Any] = {"string": str, "long": int, "double": float, "decimal": float, "boolean": bool}
 _ARROW_TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
+_REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,11 @@ class ValueDecoder:
         """All ``values`` as columns. A null value is a tombstone: nulls and no fault."""
         faults: dict[int, Fault] = {}
         try:
+            # msgspec passes over what is not declared without looking at its text; a newline ends no character
+            b"\n".join(values).decode()  # type: ignore[arg-type]  # a None raises
             decode = self._decode
-            rows = [decode(value) for value in values]  # type: ignore[arg-type]  # a None raises
-        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+            rows = [decode(value) for value in values]  # type: ignore[arg-type]
+        except (*_REFUSED, TypeError):
             rows = [self._careful(index, value, faults) for index, value in enumerate(values)]
         columns = {name: self._column(name, rows, values, faults) for name in self._schema.fields}
         if faults:
@@ -80,8 +83,9 @@ class ValueDecoder:
         if value is None:
             return self._row(**self._absent)
         try:
+            value.decode()
             return self._decode(value)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except _REFUSED:
             return self._row(**self._by_reference(index, value, faults))
 
     def _by_reference(self, index: int, value: bytes, faults: dict[int, Fault]) -> Mapping[str, Any]:
@@ -96,7 +100,13 @@ class ValueDecoder:
         cells = [getattr(row, name) for row in rows]
         if field_type.kind == "decimal":
             return self._decimals(field_type, cells, values, faults)
-        if name not in self._columns and field_type.kind != "long":
+        element = field_type.element or field_type
+        if element.kind == "decimal":
+            cells = [
+                None if cell is None else self._by_reference(index, values[index] or b"", faults)[name]
+                for index, cell in enumerate(cells)
+            ]
+        elif name not in self._columns and element.kind != "long":
             return pa.nulls(len(cells), arrow_type(field_type))
         try:
             return pa.array(cells, arrow_type(field_type))
@@ -108,9 +118,11 @@ class ValueDecoder:
     ) -> pa.Array:
         numbers = np.array(cells, dtype=np.float64)
         factor = 10.0**field_type.scale
-        unscaled = np.rint(numbers * factor)
         missing = np.isnan(numbers)
-        exact = (unscaled / factor == numbers) & (np.abs(numbers * factor) < 10.0**field_type.precision)
+        with np.errstate(over="ignore"):  # what overflows is not exact
+            scaled = numbers * factor
+        unscaled = np.rint(scaled)
+        exact = (unscaled / factor == numbers) & (np.abs(scaled) < 10.0**field_type.precision)
         for index in np.flatnonzero(~(exact | missing)).tolist():
             self._by_reference(index, values[index] or b"", faults)
         return _decimal_array(np.where(exact, unscaled, 0).astype(np.int64), exact, field_type)

@@ -14,6 +14,7 @@ Rules, the same in the interpreter, the stream and the recompute:
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -103,7 +104,7 @@ class RecordSchema:
     def decode(self, value: bytes) -> dict[str, Any]:
         """The declared fields of ``value`` (all of them, null where missing); raises ``BadRecord``."""
         try:
-            document = json.loads(value.decode("utf-8"), parse_constant=_refuse_constant)
+            document = json.loads(value.decode("utf-8"), parse_int=_integer, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise BadRecord("undecodable", str(error)) from error
         if not isinstance(document, dict):
@@ -119,6 +120,11 @@ class RecordSchema:
                 yield name, None
             else:
                 yield name, _typed(name, field_type, given)
+
+
+def _integer(digits: str) -> int | float:
+    """An integer literal of any length; one beyond every type we declare is infinite (Python refuses 4,300 digits)."""
+    return int(digits) if len(digits) <= 400 else math.copysign(math.inf, int(digits[:2]))
 
 
 def _refuse_constant(name: str) -> None:
