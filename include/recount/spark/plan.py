@@ -50,8 +50,8 @@ class AggregationPlan:
 
 def plan_of(topology: Topology) -> AggregationPlan:
     """The plan of ``topology``; raises ``NotExpressible`` naming the operator that the engine does not run."""
-    if len(topology.sinks) != 1:
-        raise _refusal(topology, f"{len(topology.sinks)} sinks", "one sink")
+    if len(topology.sinks) != 1 or topology.actions:
+        raise _refusal(topology, f"{len(topology.sinks)} sinks, {len(topology.actions)} actions", "one sink, no action")
     [sink] = topology.sinks
     aggregate = sink.input
     windows = aggregate.windows if isinstance(aggregate, WindowedAggregate) else None
@@ -66,7 +66,7 @@ def plan_of(topology: Topology) -> AggregationPlan:
         node = node.input
     if not isinstance(node, Source):
         raise _refusal(topology, str(node), "filter, with_fields or select_key between the source and the window")
-    unknown = [str(each) for each in aggregate.aggregates.values() if each.kind not in AGGREGATES]
+    unknown = [str(each) for each in aggregate.aggregates.values() if each.kind not in AGGREGATES or each.where is not None]
     if unknown:
         raise _refusal(topology, ", ".join(unknown), f"aggregates among {', '.join(AGGREGATES)}")
     return AggregationPlan(
