@@ -24,14 +24,32 @@ class Command:
 
 def request_stop(connection: Connection, stream: str, lease_epoch: int, *, topic: str = CONTROL) -> None:
     """Ask the driver with this lease epoch to finish its batch, commit and end; returns once the order is stored."""
-    order = json.dumps({"command": "stop", "lease_epoch": lease_epoch}).encode()
+    _send(connection, topic, stream, json.dumps({"command": "stop", "lease_epoch": lease_epoch}).encode())
+
+
+def withdraw_stop(connection: Connection, stream: str, *, topic: str = CONTROL) -> None:
+    """Take back whatever order stands for ``stream``."""
+    _send(connection, topic, stream, None)
+
+
+def standing_stop(connection: Connection, stream: str, *, topic: str = CONTROL) -> int | None:
+    """The lease epoch up to which drivers of ``stream`` are to stop; None when no order stands."""
+    view = CompactedView(connection, topic)
+    try:
+        order = view.refresh().get(stream)
+        return None if order is None else _command(order).lease_epoch
+    finally:
+        view.close()
+
+
+def _send(connection: Connection, topic: str, stream: str, order: bytes | None) -> None:
     answers: list[KafkaError | None] = []
     producer = connection.producer({"linger.ms": 0})
     producer.produce(topic, value=order, key=stream, on_delivery=lambda error, _: answers.append(error))
     if producer.flush(REQUEST_TIMEOUT_S):
-        raise Transient(f"the stop of {stream} was not stored in {REQUEST_TIMEOUT_S} s")
+        raise Transient(f"the order to {stream} was not stored in {REQUEST_TIMEOUT_S} s")
     if problem := answers[0]:
-        raise failure(f"asking {stream} to stop", problem)
+        raise failure(f"giving an order to {stream}", problem)
 
 
 class ControlChannel:

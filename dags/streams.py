@@ -1,0 +1,50 @@
+"""One DAG per declared stream, which keeps it running; and one that gives the order to stop or to start."""
+
+import os
+from pathlib import Path
+
+from airflow.sdk import DAG, Param, task
+
+from recount.airflow.naming import stream_dag
+from recount.airflow.streams import HoldOperator, StreamOperator
+from recount.core.registry import DEFAULT_MODULES, declared
+
+JOB = Path(__file__).parents[1] / "spark_jobs" / "stream.py"
+STREAMS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).streams
+
+for name, stream in STREAMS.items():
+    with DAG(
+        dag_id=stream_dag(name),
+        description=f"Keeps the stream {name} running",
+        schedule="@continuous",
+        max_active_runs=1,
+        catchup=False,
+        tags=["recount", "stream"],
+        doc_md=StreamOperator.__doc__,
+    ):
+        HoldOperator(task_id="hold", stream=name, retries=3) >> StreamOperator(
+            task_id="run", stream=name, application=JOB, limits=stream.health
+        )
+
+with DAG(
+    dag_id="stream_orders",
+    description="Stops a stream after its batch, or starts it again",
+    schedule=None,
+    tags=["recount", "stream"],
+    params={
+        "stream": Param(next(iter(STREAMS), ""), type="string", enum=list(STREAMS), description="The stream"),
+        "order": Param("stop", type="string", enum=["stop", "start"], description="What it is to do"),
+    },
+    doc_md=__doc__,
+):
+
+    @task(retries=3)
+    def give_order(stream: str, order: str) -> None:
+        """A stop stands until it is withdrawn by a start."""
+        from recount.airflow import orders
+        from recount.airflow.failures import airflow_failures
+
+        with airflow_failures():
+            {"stop": orders.stop, "start": orders.start}[order](stream)
+
+    give_order("{{ params.stream }}", "{{ params.order }}")

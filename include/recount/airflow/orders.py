@@ -1,0 +1,71 @@
+"""Stop and start, as Airflow gives these orders and sees them obeyed."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from recount.airflow.drivers import DriverProcess, record_of
+from recount.core.settings import Settings
+from recount.kafka.connection import Connection
+from recount.kafka.control import request_stop, standing_stop, withdraw_stop
+from recount.kafka.status import StatusBoard, StreamStatus
+
+
+def last_status(connection: Connection, stream: str) -> StreamStatus | None:
+    """The stream's last status, None before the first."""
+    board = StatusBoard(connection)
+    try:
+        return board.of(stream)
+    finally:
+        board.close()
+
+
+def is_held(stream: str) -> bool:
+    """Whether an order to stop stands for the stream's last driver: then none is launched until it is withdrawn."""
+    connection, _ = _here()
+    order = standing_stop(connection, stream)
+    status = last_status(connection, stream)
+    return order is not None and (status is None or order >= status.lease_epoch)
+
+
+def stop(stream: str, least_epoch: int = 1) -> None:
+    """Order the stream's driver, and one that is just starting with ``least_epoch``, to end after its batch."""
+    connection, _ = _here()
+    status = last_status(connection, stream)
+    request_stop(connection, stream, max(least_epoch, status.lease_epoch if status else 1))
+
+
+def start(stream: str) -> None:
+    """Withdraw an order to stop: the stream's DAG launches it again."""
+    connection, _ = _here()
+    withdraw_stop(connection, stream)
+
+
+def stop_and_wait(stream: str, least_epoch: int, patience_s: float) -> bool:
+    """``stop``, then wait until the driver ended; False when it had not within ``patience_s``."""
+    stop(stream, least_epoch)
+    return wait_for_end(stream, patience_s)
+
+
+def wait_for_end(stream: str, patience_s: float) -> bool:
+    """Whether the driver said that it ended, or its process is gone, within ``patience_s``."""
+    connection, settings = _here()
+    board = StatusBoard(connection)
+    deadline = time.monotonic() + patience_s
+    try:
+        while time.monotonic() < deadline:
+            status = board.of(stream)
+            driver = DriverProcess.find(record_of(settings.run, stream))
+            said_so = status is None or status.is_over
+            if said_so if driver is None else not driver.is_alive:
+                return True
+            time.sleep(0.5)
+        return False
+    finally:
+        board.close()
+
+
+def _here() -> tuple[Connection, Settings]:
+    settings = Settings.from_environment(os.environ)
+    return Connection(bootstrap_servers=settings.bootstrap_servers), settings

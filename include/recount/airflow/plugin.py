@@ -1,0 +1,26 @@
+"""What Recount adds to Airflow's web interface: its pages, an entry in the navigation, links on tasks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from recount.airflow.links import CertificateLink, DataDocsLink, StreamLink
+from recount.airflow.naming import PAGES
+
+
+async def pages(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """The pages, imported at the first request: every Airflow process loads plugins, only the api-server serves."""
+    from recount.airflow.pages import app
+
+    await app(scope, receive, send)
+
+
+class RecountPlugin(AirflowPlugin):
+    name = "recount"
+    fastapi_apps = [{"app": pages, "url_prefix": PAGES, "name": "recount"}]
+    external_views = [
+        {"name": "Recount", "href": f"{PAGES}/", "url_route": "recount", "destination": "nav", "category": "browse"}
+    ]
+    operator_extra_links = [StreamLink(), CertificateLink(), DataDocsLink()]

@@ -1,0 +1,191 @@
+"""Keeps one stream running: adopt or launch its driver, wait deferred, relaunch with backoff, give up in the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from recount.airflow.drivers import DriverProcess, log_of, record_of
+from recount.airflow.failures import airflow_failures
+from recount.airflow.health import ailments
+from recount.airflow.links import StreamLink
+from recount.airflow.naming import stream_page
+from recount.airflow.orders import is_held, last_status, stop, wait_for_end
+from recount.airflow.submission import DEFAULT_CONNECTION, Submission
+from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealthTrigger, limits_of
+from recount.core.settings import Settings
+from recount.core.topology import Health
+from recount.kafka.connection import Connection
+
+_RELAUNCHES_FORGOTTEN_AFTER_MS = 600_000
+_MOST_BACKOFF_MS = 300_000
+
+
+class HoldOperator(BaseOperator):
+    """Done at once, unless an order to stop stands for the stream: then it waits, deferred, for the order's withdrawal.
+
+    Marking the waiting task a success starts the stream all the same.
+    """
+
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+
+    def execute(self, context: Context) -> None:
+        with airflow_failures():
+            held = is_held(self.stream)
+        if held:
+            self.log.info("stream %s is stopped by order; start it with the DAG stream_orders", self.stream)
+            self.defer(trigger=ReleaseTrigger(stream=self.stream), method_name="released")
+
+    def released(self, context: Context, event: dict[str, Any]) -> None:
+        self.log.info("the order to stop was withdrawn")
+
+
+class StreamOperator(BaseOperator):
+    """Runs ``stream`` for as long as the task lives; its driver is a process of its own, independent of Airflow's.
+
+    A healthy driver is adopted, so a restart of Airflow, or of this task, leaves the stream untouched. A driver that
+    ended or is unhealthy is ended for certain, then launched again after a backoff that doubles from ``backoff_s`` to 5
+    minutes. The new driver's lease fences the old one, should it still live somewhere. After ``relaunches`` in a row
+    the task fails, and an order to stop keeps the next run from launching it: a human must look.
+
+    Success means: the stream was stopped by order. Acting on the task in the UI (mark failed, mark success, clear)
+    stops the stream; clear starts it again.
+    """
+
+    operator_extra_links = (StreamLink(),)
+
+    def __init__(
+        self,
+        *,
+        stream: str,
+        application: Path,
+        limits: Health,
+        connection: str = DEFAULT_CONNECTION,
+        driver_memory: str = "2g",
+        relaunches: int = 5,
+        backoff_s: int = 5,
+        start_timeout_s: int = 180,
+        stop_timeout_s: int = 60,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.application = str(application)
+        self.limits = limits_of(limits)
+        self.connection = connection
+        self.driver_memory = driver_memory
+        self.relaunches = relaunches
+        self.backoff_s = backoff_s
+        self.start_timeout_s = start_timeout_s
+        self.stop_timeout_s = stop_timeout_s
+
+    def execute(self, context: Context) -> None:
+        with airflow_failures():
+            adopted = self._adopted()
+            after_epoch, launched_at_ms = adopted or self._launch()
+        context["ti"].xcom_push(key=StreamLink().xcom_key, value=stream_page(self.stream))
+        self._wait(after_epoch, launched_at_ms, relaunched=0)
+
+    def found(self, context: Context, event: dict[str, Any], relaunched: int) -> None:
+        """The watch ended with a ``Finding``."""
+        if event["outcome"] == "stopped":
+            self.log.info("stopped by order")
+            return
+        reasons = "; ".join([event["outcome"], *event["reasons"]])
+        self.log.warning("stream %s: %s", self.stream, reasons)
+        if event["healthy_ms"] >= _RELAUNCHES_FORGOTTEN_AFTER_MS:
+            relaunched = 0
+        with airflow_failures():
+            self._end_driver()
+            if relaunched >= self.relaunches:
+                stop(self.stream)
+                raise AirflowFailException(f"{self.stream}: gave up after {relaunched} relaunches; at last: {reasons}")
+        backoff_ms = min(_MOST_BACKOFF_MS, 1_000 * self.backoff_s * 2**relaunched)
+        self.log.info("relaunch %d of %d in %d ms", relaunched + 1, self.relaunches, backoff_ms)
+        self.defer(
+            trigger=BackoffTrigger(stream=self.stream, until_ms=_now_ms() + backoff_ms),
+            method_name="relaunch",
+            kwargs={"relaunched": relaunched + 1},
+        )
+
+    def relaunch(self, context: Context, event: dict[str, Any], relaunched: int) -> None:
+        """The backoff is over."""
+        with airflow_failures():
+            after_epoch, launched_at_ms = self._launch()
+        self._wait(after_epoch, launched_at_ms, relaunched)
+
+    def on_kill(self) -> None:
+        """A user acted on the task while it was launching."""
+        stop(self.stream)
+
+    def _adopted(self) -> tuple[int, int] | None:
+        """What to watch when a driver is at work or just starting; None when one has to be launched."""
+        settings = Settings.from_environment(os.environ)
+        driver = DriverProcess.find(record_of(settings.run, self.stream))
+        is_dead = driver is not None and not driver.is_alive
+        status = last_status(Connection(bootstrap_servers=settings.bootstrap_servers), self.stream)
+        if is_held(self.stream):
+            self.log.info("the last driver was told to stop: waiting for its end")
+            wait_for_end(self.stream, self.stop_timeout_s)
+            return None
+        if status is not None and not is_dead and not status.is_over:
+            reasons = ailments(status, Health(**self.limits), _now_ms())
+            if not reasons:
+                self.log.info("adopting driver %s, lease epoch %d", status.driver_id, status.lease_epoch)
+                return status.lease_epoch - 1, _now_ms()
+            self.log.warning("not adopting driver %s: %s", status.driver_id, "; ".join(reasons))
+        started_ms = int(driver.started * 1_000) if driver is not None else 0
+        if driver is not None and not is_dead and (status is None or status.heartbeat_ms < started_ms):
+            self.log.info("adopting the driver with pid %d, which is starting", driver.pid)
+            return status.lease_epoch if status else 0, started_ms
+        return None
+
+    def _launch(self) -> tuple[int, int]:
+        """Launch a driver; returns the last lease epoch before it and the time."""
+        settings = Settings.from_environment(os.environ)
+        self._end_driver()
+        status = last_status(Connection(bootstrap_servers=settings.bootstrap_servers), self.stream)
+        submission = Submission(
+            application=Path(self.application),
+            arguments=["--stream", self.stream],
+            name=f"recount stream {self.stream}",
+            settings=settings,
+            connection=self.connection,
+            driver_memory=self.driver_memory,
+        )
+        launched_at_ms = _now_ms()
+        log = log_of(settings.logs, self.stream)
+        driver = submission.launch(record=record_of(settings.run, self.stream), log=log)
+        self.log.info("launched %s, log %s", f"pid {driver.pid}" if driver else "on the cluster", log)
+        return status.lease_epoch if status else 0, launched_at_ms
+
+    def _end_driver(self) -> None:
+        settings = Settings.from_environment(os.environ)
+        driver = DriverProcess.find(record_of(settings.run, self.stream))
+        if driver is not None and driver.is_alive:
+            self.log.info("ending the driver with pid %d", driver.pid)
+            driver.end()
+
+    def _wait(self, after_epoch: int, launched_at_ms: int, relaunched: int) -> None:
+        self.defer(
+            trigger=StreamHealthTrigger(
+                stream=self.stream,
+                limits=self.limits,
+                after_epoch=after_epoch,
+                launched_at_ms=launched_at_ms,
+                start_timeout_ms=1_000 * self.start_timeout_s,
+            ),
+            method_name="found",
+            kwargs={"relaunched": relaunched},
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

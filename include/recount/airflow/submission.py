@@ -1,0 +1,80 @@
+"""spark-submit as the connection ``spark_default`` says: master, deploy mode, queue, binary."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from recount.airflow.drivers import DriverProcess
+from recount.core.errors import Terminal
+from recount.core.settings import Settings
+
+DEFAULT_CONNECTION = "spark_default"
+_SUBMIT_AND_LEAVE = {
+    "spark.yarn.submit.waitAppCompletion": "false",
+    "spark.kubernetes.submission.waitAppCompletion": "false",
+}
+
+
+class Submission:
+    """One job of spark_jobs/, ready to be submitted.
+
+    The jars of ``settings`` are on the driver's and the executors' class path, and the job finds the settings in its
+    environment; in standalone cluster mode Spark cannot hand an environment on, and the workers' must hold it.
+    """
+
+    def __init__(
+        self,
+        *,
+        application: Path,
+        arguments: Sequence[str],
+        name: str,
+        settings: Settings,
+        connection: str = DEFAULT_CONNECTION,
+        driver_memory: str = "1g",
+    ) -> None:
+        jars = sorted(str(jar) for jar in Path(settings.jars).glob("*.jar"))
+        if not jars:
+            raise Terminal("no Spark jars", given=settings.jars, expected="a folder of jars", remedy="run: make setup")
+        self._application = str(application)
+        self._hook = SparkSubmitHook(
+            conn_id=connection,
+            name=name,
+            application_args=list(arguments),
+            jars=",".join(jars),
+            driver_memory=driver_memory,
+        )
+        self._resolved = self._hook._resolve_connection()
+        if self.is_cluster:
+            self._hook._conf.update(_SUBMIT_AND_LEAVE)
+            if not self._resolved["master"].startswith("spark://"):
+                self._hook._env_vars = settings.to_environment()
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether the driver runs on the cluster (deploy mode cluster) instead of beside Airflow."""
+        return bool(self._resolved["deploy_mode"] == "cluster")
+
+    def run(self) -> None:
+        """Submit and wait for the end, the job's output in the task's log; raises when the job fails."""
+        self._hook.submit(self._application)
+
+    def launch(self, *, record: Path, log: Path) -> DriverProcess | None:
+        """Submit and leave it running: a process of this machine, or None when it runs on the cluster."""
+        if self.is_cluster:
+            self._hook.submit(self._application)
+            return None
+        command = self._hook._build_spark_submit_command(self._application)
+        return DriverProcess.launch(command, driver_environment(os.environ), record=record, log=log)
+
+    def kill(self) -> None:
+        """End a running ``run``."""
+        self._hook.on_kill()
+
+
+def driver_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """``environ`` without anything of Airflow's: its secrets are not the driver's business."""
+    return {key: value for key, value in environ.items() if not key.lstrip("_").startswith("AIRFLOW")}

@@ -1,0 +1,89 @@
+"""One look at a stream after the other, until there is something to do."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from recount.airflow.drivers import DriverProcess
+from recount.airflow.health import ailments
+from recount.core.topology import Health
+from recount.kafka.connection import Connection
+from recount.kafka.status import StatusBoard, StreamStatus
+
+Outcome = Literal["stopped", "failed", "died", "not started", "unhealthy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Why the watch ended. ``healthy_ms`` is how long the stream had been well before."""
+
+    outcome: Outcome
+    reasons: list[str] = field(default_factory=list)
+    healthy_ms: int = 0
+
+    def to_event(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class StreamWatch:
+    """Watches the driver with a lease epoch above ``after_epoch``, launched at ``launched_at_ms``.
+
+    A later driver that took the lease over is watched instead. ``record`` is the driver's record; where there is none
+    of this host (cluster mode) only the status topic tells.
+    """
+
+    def __init__(
+        self,
+        *,
+        connection: Connection,
+        stream: str,
+        limits: Health,
+        record: Path,
+        after_epoch: int,
+        launched_at_ms: int,
+        start_timeout_ms: int,
+    ) -> None:
+        self._board = StatusBoard(connection)
+        self._stream = stream
+        self._limits = limits
+        self._record = record
+        self._after_epoch = after_epoch
+        self._launched_at_ms = launched_at_ms
+        self._start_timeout_ms = start_timeout_ms
+        self._healthy_since_ms: int | None = None
+
+    def look(self) -> Finding | None:
+        """None while all is well. Raises ``Transient`` when the status topic cannot be read: look again later."""
+        driver = DriverProcess.find(self._record)
+        is_dead = driver is not None and not driver.is_alive
+        now_ms = time.time_ns() // 1_000_000
+        status = self._board.of(self._stream)
+        if status is None or status.lease_epoch <= self._after_epoch:
+            return self._before_the_start(is_dead, now_ms)
+        return self._running(status, is_dead, now_ms)
+
+    def close(self) -> None:
+        self._board.close()
+
+    def _before_the_start(self, is_dead: bool, now_ms: int) -> Finding | None:
+        if is_dead:
+            return Finding(outcome="not started", reasons=["the driver ended before it took its lease"])
+        if now_ms - self._launched_at_ms > self._start_timeout_ms:
+            return Finding(outcome="not started", reasons=[f"no status within {self._start_timeout_ms} ms"])
+        return None
+
+    def _running(self, status: StreamStatus, is_dead: bool, now_ms: int) -> Finding | None:
+        if self._healthy_since_ms is None:
+            self._healthy_since_ms = now_ms
+        healthy_ms = now_ms - self._healthy_since_ms
+        if status.state == "stopped":
+            return Finding(outcome="stopped", healthy_ms=healthy_ms)
+        if status.state == "failed":
+            return Finding(outcome="failed", reasons=[status.error or "no error given"], healthy_ms=healthy_ms)
+        if is_dead:
+            return Finding(outcome="died", reasons=["the driver process is gone"], healthy_ms=healthy_ms)
+        reasons = ailments(status, self._limits, now_ms)
+        return Finding(outcome="unhealthy", reasons=reasons, healthy_ms=healthy_ms) if reasons else None
