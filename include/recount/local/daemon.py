@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ def stop(home: Home, daemons: Iterable[Daemon], patience_s: float = 20) -> None:
     members = [process for process in _marked(home) if _session(process) in sessions]
     # The leaders first: they know how to end their children in order.
     end([process for process in members if process.pid in sessions], patience_s)
-    end([process for process in members if process.is_running()], patience_s=2)
+    end([process for process in members if _runs(process)], patience_s=2)
     for daemon in sessions.values():
         (home.run / f"{daemon.name}.json").unlink(missing_ok=True)
 
@@ -134,20 +135,34 @@ def is_alive(pid: int, started: float) -> bool:
     """Whether the process ``pid`` that started at ``started`` still runs (a zombie does not)."""
     try:
         process = psutil.Process(pid)
-        return abs(process.create_time() - started) < _TICK_S and process.status() != psutil.STATUS_ZOMBIE
+        return abs(process.create_time() - started) < _TICK_S and _runs(process)
     except psutil.NoSuchProcess:
         return False
 
 
 def end(processes: Iterable[psutil.Process], patience_s: float) -> None:
-    """Ask every process to end, wait, and kill those that have not."""
+    """Ask every process to end, wait, and kill those that have not; without patience, kill at once."""
     asked = list(processes)
-    for process in asked:
+    for process in asked if patience_s > 0 else ():
         _send(process, signal.SIGTERM)
-    _, remaining = psutil.wait_procs(asked, timeout=patience_s)
-    for process in remaining:
+    for process in _running_after(asked, patience_s):
         _send(process, signal.SIGKILL)
-    psutil.wait_procs(remaining, timeout=10)
+    _running_after(asked, limit_s=10)
+
+
+def _running_after(processes: list[psutil.Process], limit_s: float) -> list[psutil.Process]:
+    """Those that still run when all have ended or ``limit_s`` has passed; a zombie has ended."""
+    deadline = time.monotonic() + limit_s
+    while (running := [process for process in processes if _runs(process)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return running
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _send(process: psutil.Process, number: signal.Signals) -> None:
