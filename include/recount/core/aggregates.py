@@ -2,45 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from recount.core.errors import require
 from recount.core.expressions import Expression, col, type_of
-from recount.core.schema import LONG, FieldType
+from recount.core.schema import DOUBLE, LONG, FieldType
 
-AggregateKind = Literal["count", "sum", "min", "max"]
+AggregateKind = Literal[
+    "count", "sum", "min", "max", "avg", "first", "last", "distinct", "distinct sketch", "reduce", "fold"
+]
 MAX_SUM_PRECISION = 38
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fold:
+    """An aggregation in Python functions. ``initial`` None (a reduce) starts with the first value itself.
+
+    ``adder(accumulator, value)`` takes the values one by one, in (partition, offset) order; ``merger(one, other)`` joins
+    the accumulators of two sessions that a record has bridged, the earlier session first.
+    """
+
+    initial: Callable[[], Any] | None
+    adder: Callable[[Any, Any], Any]
+    merger: Callable[[Any, Any], Any]
+    returns: FieldType | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Aggregate:
-    """One column of a result. Nulls are passed over by all but ``count``; of no values the result is null."""
+    """One column of a result, over the values ``of`` of the records for which ``where`` is true (None: of all).
+
+    Nulls are passed over by all but ``count`` and ``fold``; of no values the result is null, of a count 0. ``first`` and
+    ``last`` go by (partition, offset).
+    """
 
     kind: AggregateKind
     of: Expression | None = None
+    where: Expression | None = None
+    fold: Fold | None = None
+
+    def only(self, where: Expression) -> Aggregate:
+        """The same over the records for which ``where`` is true: ``count().only(col("vip"))``."""
+        return replace(self, where=where)
 
     def type_over(self, fields: Mapping[str, FieldType]) -> FieldType:
-        """The result's type: a count is LONG, a sum of decimals is exact with 38 digits."""
-        if self.of is None:
+        """The result's type: a count is LONG, an average DOUBLE, a sum of decimals is exact with 38 digits."""
+        if self.where is not None:
+            self._require_boolean(fields)
+        given = None if self.of is None else type_of(self.of, fields)
+        if self.of is None or self.kind in {"distinct", "distinct sketch"}:
             return LONG
-        given = type_of(self.of, fields)
+        if self.kind in {"first", "last", "reduce", "fold"} and given is not None:
+            return self.fold.returns or given if self.fold else given
         numeric = given is not None and given.kind in ("long", "double", "decimal")
         require(
-            numeric or (given is not None and given.kind == "string" and self.kind != "sum"),
+            numeric or (given is not None and given.kind == "string" and self.kind in {"min", "max"}),
             f"aggregate {self.kind}",
             given=f"{self.of} ({given})",
-            expected="a number" if self.kind == "sum" else "a number or a text",
+            expected="a number or a text" if self.kind in {"min", "max"} else "a number",
             remedy="aggregate another field",
         )
         assert given is not None
         if self.kind == "sum" and given.kind == "decimal":
             return FieldType(kind="decimal", precision=MAX_SUM_PRECISION, scale=given.scale)
-        return given
+        return DOUBLE if self.kind == "avg" else given
+
+    def _require_boolean(self, fields: Mapping[str, FieldType]) -> None:
+        assert self.where is not None
+        given = type_of(self.where, fields)
+        require(
+            given is not None and given.kind == "boolean",
+            f"aggregate {self.kind} only",
+            given=f"{self.where} ({given})",
+            expected="a boolean expression",
+            remedy='compare something: count().only(col("amount") > 100)',
+        )
 
     def __str__(self) -> str:
-        return f"{self.kind}({'' if self.of is None else self.of})"
+        condition = "" if self.where is None else f" only {self.where}"
+        return f"{self.kind}({'' if self.of is None else self.of}){condition}"
 
 
 def count() -> Aggregate:
@@ -61,6 +103,52 @@ def smallest(of: str | Expression) -> Aggregate:
 def largest(of: str | Expression) -> Aggregate:
     """The largest value."""
     return Aggregate(kind="max", of=_expression(of))
+
+
+def average(of: str | Expression) -> Aggregate:
+    """The mean of a number, as DOUBLE: the exact sum over the count for LONG and decimal."""
+    return Aggregate(kind="avg", of=_expression(of))
+
+
+def first(of: str | Expression) -> Aggregate:
+    """The value that was read first, by (partition, offset)."""
+    return Aggregate(kind="first", of=_expression(of))
+
+
+def last(of: str | Expression) -> Aggregate:
+    """The value that was read last, by (partition, offset)."""
+    return Aggregate(kind="last", of=_expression(of))
+
+
+def distinct(of: str | Expression, *, sketch: bool = False) -> Aggregate:
+    """The number of different values; ``sketch`` estimates it (about 3 percent off beyond 1,024 values) in small state."""
+    return Aggregate(kind="distinct sketch" if sketch else "distinct", of=_expression(of))
+
+
+def reduce(of: str | Expression, reducer: Callable[[Any, Any], Any]) -> Aggregate:
+    """Combines the values two by two; ``reducer`` must be associative and keep the type."""
+    return Aggregate(
+        kind="reduce",
+        of=_expression(of),
+        fold=Fold(initial=None, adder=reducer, merger=reducer, returns=None),
+    )
+
+
+def fold(
+    of: str | Expression,
+    *,
+    initial: Callable[[], Any],
+    adder: Callable[[Any, Any], Any],
+    merger: Callable[[Any, Any], Any],
+    returns: FieldType,
+) -> Aggregate:
+    """Kafka Streams' aggregate(initializer, aggregator, merger): nulls are handed to ``adder`` as well.
+
+    ``fold("word", initial=str, adder=lambda text, word: text + word, merger=operator.add, returns=STRING)``
+    """
+    return Aggregate(
+        kind="fold", of=_expression(of), fold=Fold(initial=initial, adder=adder, merger=merger, returns=returns)
+    )
 
 
 def _expression(of: str | Expression) -> Expression:

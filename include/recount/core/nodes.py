@@ -11,11 +11,15 @@ from functools import cached_property
 from typing import Literal
 
 from recount.core.aggregates import Aggregate
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.errors import require
 from recount.core.expressions import Expression, type_of
+from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.processing import Deduplicate, Process
 from recount.core.schema import LONG, STRING, FieldType
+from recount.core.stateless import FlatMap, Foreach, Merge, OneInput, Peek, Repartition, Select, Through
 from recount.core.topics import Topic
-from recount.core.windows import Windows
+from recount.core.windows import GlobalWindow, LastN, Windows
 
 KEY = "__key"
 """The column that holds the record's key until ``select_key`` names another."""
@@ -38,6 +42,11 @@ class Source:
             remedy="declare Topic(value=RecordSchema.of(...))",
         )
 
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """A source reads no operator."""
+        return ()
+
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
         """The declared fields of the value, and the key."""
@@ -49,7 +58,7 @@ class Source:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Filter:
+class Filter(OneInput):
     """Keeps the records for which ``predicate`` is true; false and null do not pass."""
 
     input: Node
@@ -65,31 +74,16 @@ class Filter:
             remedy='compare something: col("amount") > 100',
         )
 
-    @property
-    def key(self) -> str:
-        """The key passes unchanged."""
-        return self.input.key
-
-    @property
-    def fields(self) -> Mapping[str, FieldType]:
-        """The fields pass unchanged."""
-        return self.input.fields
-
     def __str__(self) -> str:
         return f"filter {self.predicate}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WithFields:
+class WithFields(OneInput):
     """Adds or replaces fields by expressions over the incoming record."""
 
     input: Node
     added: Mapping[str, Expression]
-
-    @property
-    def key(self) -> str:
-        """The key passes unchanged."""
-        return self.input.key
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
@@ -119,6 +113,11 @@ class SelectKey:
             remedy="choose a field that identifies the group",
         )
 
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The operator it reads."""
+        return (self.input,)
+
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
         """The incoming fields and the key."""
@@ -128,19 +127,26 @@ class SelectKey:
         return f"select key {self.key} = {self.by}"
 
 
-EmissionKind = Literal["final", "each batch"]
+EmissionKind = Literal["final", "each batch", "each record"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Emission:
-    """When results leave an aggregation: ``final`` once, as the window closes; ``each batch`` with every update."""
+    """When results leave an aggregation.
+
+    ``final``: once, as the window closes. ``each batch``: the latest of every changed key and window, once a batch.
+    ``each record``: every update, in offset order; exact to the record where a key lives in one partition.
+    """
 
     kind: EmissionKind
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class WindowedAggregate:
-    """Aggregates per key and window; leaves the key, the window's bounds and the aggregates."""
+class WindowedAggregate(OneInput):
+    """Aggregates per key and window; leaves the key, the window's bounds and the aggregates.
+
+    Windows without bounds (all time, last n) leave the key and the aggregates only, and never emit a final result.
+    """
 
     input: Node
     windows: Windows
@@ -155,6 +161,13 @@ class WindowedAggregate:
             expected="at least one",
             remedy="aggregate(orders=count())",
         )
+        require(
+            self.has_bounds or self.emission.kind != "final",
+            "emission",
+            given=f"final, {self.windows}",
+            expected="each record or each batch: this window never closes",
+            remedy="emit_each_batch()",
+        )
         taken = {self.input.key, WINDOW_START, WINDOW_END} & set(self.aggregates)
         require(
             not taken,
@@ -166,15 +179,21 @@ class WindowedAggregate:
         assert self.fields
 
     @property
-    def key(self) -> str:
-        """The grouping key."""
-        return self.input.key
+    def has_bounds(self) -> bool:
+        """Whether the windows have a start and an end."""
+        return not isinstance(self.windows, GlobalWindow | LastN)
+
+    @property
+    def delay_ms(self) -> int:
+        """How far behind the frontier a result's event time can be."""
+        return 0 if isinstance(self.windows, GlobalWindow | LastN) else self.windows.delay_ms
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
         """Key, window bounds in milliseconds, aggregates."""
+        bounds = {WINDOW_START: LONG, WINDOW_END: LONG} if self.has_bounds else {}
         results = {name: aggregate.type_over(self.input.fields) for name, aggregate in self.aggregates.items()}
-        return {self.key: self.input.fields[self.key], WINDOW_START: LONG, WINDOW_END: LONG, **results}
+        return {self.key: self.input.fields[self.key], **bounds, **results}
 
     def __str__(self) -> str:
         named = ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())
@@ -182,25 +201,28 @@ class WindowedAggregate:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sink:
+class Sink(OneInput):
     """Writes to ``topic`` and to the Delta table ``table``, exactly once each."""
 
     input: Node
     topic: Topic
     table: str
 
-    @property
-    def key(self) -> str:
-        """The key of the written records."""
-        return self.input.key
-
-    @property
-    def fields(self) -> Mapping[str, FieldType]:
-        """What is written."""
-        return self.input.fields
-
     def __str__(self) -> str:
         return f"sink {self.topic.name}, table {self.table}"
 
 
-Node = Source | Filter | WithFields | SelectKey | WindowedAggregate | Sink
+Stateless = Filter | WithFields | SelectKey | Select | FlatMap | Peek | Foreach | Repartition | Through | Merge
+Stateful = (
+    WindowedAggregate
+    | StreamStreamJoin
+    | StreamTableJoin
+    | TableTableJoin
+    | ToTable
+    | TableFilter
+    | TableAggregate
+    | Suppress
+    | Deduplicate
+    | Process
+)
+Node = Source | Stateless | Stateful | Sink

@@ -1,4 +1,4 @@
-"""The fluent API: a topology reads like the sentence that asked for it.
+"""A topology: a named graph of operators, declared with the fluent API of ``flow``.
 
 >>> from recount.core.aggregates import count
 >>> from recount.core.expressions import col
@@ -25,17 +25,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from recount.core.aggregates import Aggregate
 from recount.core.durations import Duration, milliseconds
 from recount.core.errors import require
-from recount.core.expressions import Expression, expression
-from recount.core.nodes import Emission, Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
-from recount.core.topics import Topic
-from recount.core.windows import Windows
+from recount.core.flow import RecordStream, Table, cogroup, stream, table
+from recount.core.nodes import Node, Sink, Source
+from recount.core.stateless import Foreach
 
+__all__ = ["Health", "RecordStream", "Table", "Topology", "cogroup", "stream", "table"]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -53,97 +53,22 @@ class Health:
     failed_batches: int = 3
 
 
-@dataclass(frozen=True)
-class RecordStream:
-    """An unbounded sequence of records."""
-
-    node: Node
-
-    def filter(self, predicate: Expression) -> RecordStream:
-        """Only the records for which ``predicate`` is true."""
-        return RecordStream(Filter(input=self.node, predicate=predicate))
-
-    def with_fields(self, **added: object) -> RecordStream:
-        """The same records with fields added or replaced."""
-        return RecordStream(
-            WithFields(input=self.node, added={name: expression(given) for name, given in added.items()})
-        )
-
-    def select_key(self, **key: object) -> RecordStream:
-        """The same records under a new key, named by the one keyword: ``select_key(region=col("region"))``."""
-        require(
-            len(key) == 1,
-            "select_key",
-            given=sorted(key),
-            expected="exactly one keyword, the name of the key",
-            remedy='select_key(region=col("region"))',
-        )
-        [(name, by)] = key.items()
-        return RecordStream(SelectKey(input=self.node, key=name, by=expression(by)))
-
-    def windowed_by(self, windows: Windows) -> WindowedStream:
-        """The records grouped by key and window."""
-        return WindowedStream(self.node, windows)
-
-    def to(self, topic: Topic, *, table: str | None = None) -> Sink:
-        """Writes to ``topic`` and to a Delta table, by default named like the topic with ``_`` for ``-`` and ``.``."""
-        return Sink(input=self.node, topic=topic, table=table or re.sub(r"[-.]", "_", topic.name))
-
-
-@dataclass(frozen=True)
-class WindowedStream:
-    """Records grouped by key and window."""
-
-    node: Node
-    windows: Windows
-
-    def aggregate(self, **aggregates: Aggregate) -> WindowedTable:
-        """One row per key and window, a column per aggregate."""
-        return WindowedTable(self.node, self.windows, aggregates)
-
-
-@dataclass(frozen=True)
-class WindowedTable:
-    """One row per key and window; choose when its updates leave."""
-
-    node: Node
-    windows: Windows
-    aggregates: Mapping[str, Aggregate]
-
-    def emit_final(self) -> RecordStream:
-        """Each result once, when its window closes (Kafka Streams: suppress until window closes)."""
-        return self._emit(Emission(kind="final"))
-
-    def emit_each_batch(self) -> RecordStream:
-        """The latest result of every changed key and window, once a batch (Kafka Streams: record caching)."""
-        return self._emit(Emission(kind="each batch"))
-
-    def _emit(self, emission: Emission) -> RecordStream:
-        return RecordStream(
-            WindowedAggregate(
-                input=self.node, windows=self.windows, aggregates=dict(self.aggregates), emission=emission
-            )
-        )
-
-
-def stream(topic: Topic) -> RecordStream:
-    """The records of ``topic`` as a stream."""
-    return RecordStream(Source(topic=topic))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Topology:
     """A named graph of operators that runs as one stream, with one lease, one ledger and one audit.
 
     ``idle_after``: a partition read to its end for so long no longer holds the frontier back. ``max_future``: a
-    timestamp further than this ahead of the batch's recorded time is dead-lettered.
+    timestamp further than this ahead of the batch's recorded time is dead-lettered. ``actions`` are flows that end in a
+    ``foreach``. ``on_bad_record``: a record that cannot be processed goes to the dead-letter topic, or fails the stream.
     """
 
     name: str
-    sinks: Sequence[Sink]
+    sinks: Sequence[Sink] = ()
+    actions: Sequence[Foreach] = ()
     health: Health = field(default_factory=Health)
     idle_after: Duration = "5 min"
     max_future: Duration = "1 h"
+    on_bad_record: Literal["dead-letter", "fail"] = "dead-letter"
 
     def __post_init__(self) -> None:
         require(
@@ -154,9 +79,21 @@ class Topology:
             remedy="it names tables, groups and DAGs: rename it like 'revenue-by-region'",
         )
         require(
-            bool(self.sinks), "sinks", given=list(self.sinks), expected="at least one", remedy="end the flow with .to()"
+            bool(self.sinks) or bool(self.actions),
+            "sinks",
+            given=list(self.sinks),
+            expected="at least one",
+            remedy="end the flow with .to()",
         )
-        assert self.idle_after_ms >= 0 and self.max_future_ms >= 0
+        require(
+            self.on_bad_record in ("dead-letter", "fail"),
+            "on_bad_record",
+            given=self.on_bad_record,
+            expected="'dead-letter' or 'fail'",
+            remedy="choose whether bad records are set aside or stop the stream",
+        )
+        assert self.idle_after_ms >= 0
+        assert self.max_future_ms >= 0
 
     @property
     def idle_after_ms(self) -> int:
@@ -176,12 +113,13 @@ class Topology:
             if id(node) in seen:
                 return
             seen.add(id(node))
-            if not isinstance(node, Source):
-                yield from walk(node.input)
+            for above in node.inputs:
+                yield from walk(above)
             yield node
 
-        for sink in self.sinks:
-            yield from walk(sink)
+        ends: tuple[Node, ...] = (*self.sinks, *self.actions)
+        for end in ends:
+            yield from walk(end)
 
     @property
     def sources(self) -> list[Source]:

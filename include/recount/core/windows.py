@@ -2,6 +2,10 @@
 
 All bounds are integer milliseconds since the epoch, UTC. Time windows (tumbling, hopping) hold ``start <= ts < end``;
 sliding and session windows hold ``start <= ts <= end``. Rules and their sources: docs/semantics.md.
+
+Every kind answers ``is_closed(end_ms, clock_ms)``. With the stream time of a record's own partition as the clock it says
+that the record is late for the window, with the frontier that the window's final result is due: one rule, two clocks.
+``delay_ms`` is how far behind the frontier the event time of a final result can be; the next stage waits so much longer.
 """
 
 from __future__ import annotations
@@ -16,8 +20,7 @@ from recount.core.errors import require
 class TimeWindows:
     """Tumbling (``advance_ms == size_ms``) and hopping windows, aligned to the epoch, end exclusive.
 
-    A record is late for a window when ``end <= stream time - grace``; its final result is due when
-    ``end <= frontier - grace``: one rule, two clocks.
+    Closed when ``end <= clock - grace``.
     """
 
     size_ms: int
@@ -48,11 +51,121 @@ class TimeWindows:
 
         Size 5 min, grace 1 min: the window [0, 5 min) is open at 6 min - 1 ms and closed at 6 min.
         """
-        return end_ms <= clock_ms - self.grace_ms
+        return self.closes_ms(end_ms) <= clock_ms
+
+    def closes_ms(self, end_ms: int) -> int:
+        """The first time of the clock at which the window is closed."""
+        return end_ms + self.grace_ms
+
+    @property
+    def delay_ms(self) -> int:
+        """A result at the window's start waits for its end and the grace."""
+        return self.size_ms + self.grace_ms
 
     def __str__(self) -> str:
         kind = "tumbling" if self.advance_ms == self.size_ms else f"hopping by {readable(self.advance_ms)}"
         return f"{kind} {readable(self.size_ms)}, grace {readable(self.grace_ms)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlidingWindows:
+    """Windows of ``difference_ms``, both ends inclusive, aligned to the records and not to the epoch.
+
+    Each record at ts defines ``[ts - difference, ts]`` and, if a later record falls in it, ``[ts + 1, ts + 1 +
+    difference]``; records below ``difference_ms`` share ``[0, difference]``. Closed when ``end < clock - grace``.
+    """
+
+    difference_ms: int
+    grace_ms: int
+
+    def left_of(self, timestamp_ms: int) -> tuple[int, int]:
+        """The window that ends at the record; difference 10: of 15 it is [5, 15], of 3 it is [0, 10]."""
+        start = max(0, timestamp_ms - self.difference_ms)
+        return start, start + self.difference_ms
+
+    def right_of(self, timestamp_ms: int) -> tuple[int, int]:
+        """The window that begins just after the record; difference 10: of 15 it is [16, 26]."""
+        return timestamp_ms + 1, timestamp_ms + 1 + self.difference_ms
+
+    def is_closed(self, end_ms: int, clock_ms: int) -> bool:
+        """Difference 10 s, grace 5 s: the window [0, 10 s] is open at 15 s and closed at 15 s + 1 ms."""
+        return self.closes_ms(end_ms) <= clock_ms
+
+    def closes_ms(self, end_ms: int) -> int:
+        """The first time of the clock at which the window is closed."""
+        return end_ms + self.grace_ms + 1
+
+    @property
+    def delay_ms(self) -> int:
+        """A result at the window's start waits for its end and the grace."""
+        return self.difference_ms + self.grace_ms
+
+    def __str__(self) -> str:
+        return f"sliding {readable(self.difference_ms)}, grace {readable(self.grace_ms)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionWindows:
+    """Records of a key that follow each other at most ``gap_ms`` apart (inclusive); ends are the records themselves.
+
+    Closed when ``end < clock - grace - gap``. ``max_duration_ms`` cuts: taking the records by time, one further than
+    that from the session's start begins a new session.
+    """
+
+    gap_ms: int
+    grace_ms: int
+    max_duration_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        _require_positive("gap", self.gap_ms)
+        if self.max_duration_ms is not None:
+            _require_positive("max_duration", self.max_duration_ms)
+
+    def continues(self, start_ms: int, end_ms: int, timestamp_ms: int) -> bool:
+        """Whether a record at ``timestamp_ms >= end_ms`` still belongs to the session [start, end].
+
+        Gap 30 s: 70 s and 100 s are one session, 70 s and 100 s + 1 ms are two.
+        """
+        lasts = self.max_duration_ms is None or timestamp_ms - start_ms <= self.max_duration_ms
+        return lasts and timestamp_ms - end_ms <= self.gap_ms
+
+    def is_closed(self, end_ms: int, clock_ms: int) -> bool:
+        """Gap 5 s, no grace: a session ending at 5 s is open at 10 s and closed at 10 s + 1 ms."""
+        return self.closes_ms(end_ms) <= clock_ms
+
+    def closes_ms(self, end_ms: int) -> int:
+        """The first time of the clock at which the session is closed."""
+        return end_ms + self.gap_ms + self.grace_ms + 1
+
+    @property
+    def delay_ms(self) -> int:
+        """A result at the session's end waits for the gap and the grace."""
+        return self.gap_ms + self.grace_ms
+
+    def __str__(self) -> str:
+        cut = "" if self.max_duration_ms is None else f", at most {readable(self.max_duration_ms)}"
+        return f"session gap {readable(self.gap_ms)}{cut}, grace {readable(self.grace_ms)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalWindow:
+    """One window that holds every record of the key, of all time; it never closes and no record is late for it."""
+
+    def __str__(self) -> str:
+        return "of all time"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastN:
+    """The ``n`` most recent records of the key, by (event time, partition, offset); never closes, none is late."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        require(self.n > 0, "n", given=self.n, expected="at least 1 record", remedy="choose how many records to keep")
+
+    def __str__(self) -> str:
+        return f"last {self.n}"
 
 
 def tumbling(size: Duration, *, grace: Duration) -> TimeWindows:
@@ -70,10 +183,36 @@ def hopping(size: Duration, *, advance: Duration, grace: Duration) -> TimeWindow
     )
 
 
+def sliding(difference: Duration, *, grace: Duration) -> SlidingWindows:
+    """Windows of records that are at most ``difference`` apart, one ending at every record and one beginning after it."""
+    return SlidingWindows(difference_ms=milliseconds(difference, "difference"), grace_ms=milliseconds(grace, "grace"))
+
+
+def session(gap: Duration, *, grace: Duration, max_duration: Duration | None = None) -> SessionWindows:
+    """Periods of activity, ended by more than ``gap`` of silence or cut at ``max_duration``."""
+    return SessionWindows(
+        gap_ms=milliseconds(gap, "gap"),
+        grace_ms=milliseconds(grace, "grace"),
+        max_duration_ms=None if max_duration is None else milliseconds(max_duration, "max_duration"),
+    )
+
+
+def all_time() -> GlobalWindow:
+    """One window without bounds: the global window."""
+    return GlobalWindow()
+
+
+def last_n(n: int) -> LastN:
+    """The ``n`` most recent records of each key."""
+    return LastN(n=n)
+
+
 def _require_positive(field: str, given_ms: int) -> None:
     require(
         given_ms > 0, field, given=readable(given_ms), expected="more than 0 ms", remedy=f"choose a positive {field}"
     )
 
 
-Windows = TimeWindows
+ClosingWindows = TimeWindows | SlidingWindows | SessionWindows
+"""Windows that have an end, so that a record can be late for them and a final result can be due."""
+Windows = ClosingWindows | GlobalWindow | LastN

@@ -1,0 +1,126 @@
+"""Operators on tables: a table is the latest row of each key, and travels as the stream of its changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from recount.core.aggregates import Aggregate
+from recount.core.durations import readable
+from recount.core.errors import require
+from recount.core.expressions import Expression, type_of
+from recount.core.schema import FieldType
+from recount.core.stateless import OneInput
+
+if TYPE_CHECKING:
+    from recount.core.nodes import Node
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ToTable(OneInput):
+    """Reads a stream as the changes of a table: a value replaces the key's row, a null value (tombstone) deletes it.
+
+    Unversioned: changes apply in the order in which they are read. ``versioned``: every version is kept, so that the
+    table can be read as of a time, and a change older than the latest is history only.
+    """
+
+    input: Node
+    versioned: bool = False
+
+    def __str__(self) -> str:
+        return "versioned table" if self.versioned else "table"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableFilter(OneInput):
+    """The rows for which ``predicate`` is true; a row that no longer passes is deleted."""
+
+    input: Node
+    predicate: Expression
+
+    def __post_init__(self) -> None:
+        given = type_of(self.predicate, self.input.fields)
+        require(
+            given is not None and given.kind == "boolean",
+            "filter",
+            given=f"{self.predicate} ({given})",
+            expected="a boolean expression",
+            remedy='compare something: col("amount") > 100',
+        )
+
+    def __str__(self) -> str:
+        return f"rows with {self.predicate}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TableAggregate:
+    """Groups the rows of a table by ``by``, and aggregates each group as it is now: a changed row moves its value.
+
+    A change takes the old row out of its group first and then puts the new row in; each is an update. A group that has
+    lost its last row stays, with a count of 0.
+    """
+
+    input: Node
+    key: str
+    by: Expression
+    aggregates: Mapping[str, Aggregate]
+
+    def __post_init__(self) -> None:
+        require(
+            bool(self.aggregates) and self.key not in self.aggregates,
+            "aggregates",
+            given=sorted(self.aggregates),
+            expected=f"at least one, none called {self.key}",
+            remedy="group_by(tier=col('tier')).aggregate(customers=count())",
+        )
+        assert self.fields
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The table."""
+        return (self.input,)
+
+    @cached_property
+    def fields(self) -> Mapping[str, FieldType]:
+        """The group's key and the aggregates."""
+        by = type_of(self.by, self.input.fields)
+        assert by is not None
+        return {
+            self.key: by,
+            **{name: aggregate.type_over(self.input.fields) for name, aggregate in self.aggregates.items()},
+        }
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())
+        return f"{named} of rows by {self.key} = {self.by}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Suppress(OneInput):
+    """Holds the updates of each key (and window) back, and lets the latest go when ``limit_ms`` have passed.
+
+    It goes when ``time of the first update held <= frontier - limit``; later updates replace the row and keep that time.
+    With more than ``max_rows`` rows held the oldest goes early.
+    """
+
+    input: Node
+    limit_ms: int
+    max_rows: int | None = None
+
+    @property
+    def delay_ms(self) -> int:
+        """How long a row can be held."""
+        return self.limit_ms
+
+    def __str__(self) -> str:
+        rows = "" if self.max_rows is None else f" or {self.max_rows} rows"
+        return f"hold updates for {readable(self.limit_ms)}{rows}"
+
+
+def is_versioned(table: Node) -> bool:
+    """Whether the rows of ``table`` can be read as of a time: a versioned table, or a part of one."""
+    if isinstance(table, TableFilter):
+        return is_versioned(table.input)
+    return isinstance(table, ToTable) and table.versioned

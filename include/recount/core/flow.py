@@ -1,0 +1,331 @@
+"""The fluent API: streams and tables, on which a topology reads like the sentence that asked for it.
+
+Each method only wraps the operators of ``nodes``, ``stateless``, ``joins``, ``changelogs`` and ``processing``, where
+their meaning is written down; nothing is read and nothing runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from recount.core.aggregates import Aggregate
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.durations import Duration, milliseconds
+from recount.core.errors import require
+from recount.core.expressions import Expression, coalesce, col, columns_of, expression
+from recount.core.joins import JoinKind, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.nodes import Emission, Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.core.processing import Deduplicate, KeyState, Process
+from recount.core.schema import FieldType
+from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
+from recount.core.topics import Topic
+from recount.core.windows import GlobalWindow, Windows
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RecordStream:
+    """An unbounded sequence of records."""
+
+    node: Node
+
+    def filter(self, predicate: Expression) -> RecordStream:
+        """Only the records for which ``predicate`` is true."""
+        return RecordStream(Filter(input=self.node, predicate=predicate))
+
+    def with_fields(self, **added: object) -> RecordStream:
+        """The same records with fields added or replaced."""
+        return RecordStream(WithFields(input=self.node, added=_expressions(added)))
+
+    def select(self, *kept: str, **chosen: object) -> RecordStream:
+        """The key and the named fields only: ``select("order_id", total=col("amount"))``."""
+        return RecordStream(Select(input=self.node, chosen=_chosen(kept, chosen)))
+
+    def select_key(self, **key: object) -> RecordStream:
+        """The same records under a new key, named by the one keyword: ``select_key(region=col("region"))``."""
+        name, by = _one_key(key)
+        return RecordStream(SelectKey(input=self.node, key=name, by=by))
+
+    def map(self, function: Callable[[Row], Row], **made: FieldType) -> RecordStream:
+        """Each record replaced by the row that ``function`` makes of its fields; ``made`` declares the row."""
+        return RecordStream(
+            FlatMap(input=self.node, function=lambda row: (function(row),), made=dict(made), word="map")
+        )
+
+    def flat_map(self, function: Callable[[Row], Iterable[Row]], **made: FieldType) -> RecordStream:
+        """Each record replaced by any number of rows."""
+        return RecordStream(FlatMap(input=self.node, function=function, made=dict(made)))
+
+    def peek(self, action: Callable[[Row], None]) -> RecordStream:
+        """Shows each record to ``action`` and passes it on."""
+        return RecordStream(Peek(input=self.node, action=action))
+
+    def foreach(self, action: Callable[[Row], None]) -> Foreach:
+        """Shows each record to ``action``; goes into a topology's ``actions``."""
+        return Foreach(input=self.node, action=action)
+
+    def branch(self, **predicates: Expression) -> dict[str, RecordStream]:
+        """One stream per predicate, each record in the first that is true, and ``rest`` for those in none."""
+        streams = {}
+        rest = self
+        for name, predicate in predicates.items():
+            streams[name] = rest.filter(predicate)
+            rest = rest.filter(~coalesce(predicate, False))
+        return {**streams, "rest": rest}
+
+    def merge(self, *others: RecordStream) -> RecordStream:
+        """All records of this and the other streams."""
+        return RecordStream(Merge(inputs=(self.node, *(other.node for other in others))))
+
+    def repartition(self, partitions: int) -> RecordStream:
+        """The same records, worked on by ``partitions`` tasks from here on."""
+        return RecordStream(Repartition(input=self.node, partitions=partitions))
+
+    def through(self, topic: Topic, *, table: str | None = None) -> RecordStream:
+        """Writes to ``topic`` and goes on with the same records."""
+        return RecordStream(Through(input=self.node, topic=topic, table=table or _table_name(topic)))
+
+    def join(self, other: RecordStream, *, before: Duration, after: Duration, grace: Duration) -> RecordStream:
+        """Pairs of records whose times fit; ``before`` and ``after`` say where the other's may lie."""
+        return self._join(other, "inner", before, after, grace)
+
+    def left_join(self, other: RecordStream, *, before: Duration, after: Duration, grace: Duration) -> RecordStream:
+        """The same, and each record of this stream that found no partner, once, alone."""
+        return self._join(other, "left", before, after, grace)
+
+    def outer_join(self, other: RecordStream, *, before: Duration, after: Duration, grace: Duration) -> RecordStream:
+        """The same, and each record of either stream that found no partner, once, alone."""
+        return self._join(other, "outer", before, after, grace)
+
+    def _join(
+        self, other: RecordStream, kind: JoinKind, before: Duration, after: Duration, grace: Duration
+    ) -> RecordStream:
+        return RecordStream(
+            StreamStreamJoin(
+                left=self.node,
+                right=other.node,
+                kind=kind,
+                before_ms=milliseconds(before, "before"),
+                after_ms=milliseconds(after, "after"),
+                grace_ms=milliseconds(grace, "grace"),
+            )
+        )
+
+    def join_table(self, table: Table, *, grace: Duration | None = None, by: Expression | None = None) -> RecordStream:
+        """Each record with the table's row; records without one are dropped."""
+        return self._join_table(table, "inner", grace, by)
+
+    def left_join_table(
+        self, table: Table, *, grace: Duration | None = None, by: Expression | None = None
+    ) -> RecordStream:
+        """Each record with the table's row, whose fields are null where there is none."""
+        return self._join_table(table, "left", grace, by)
+
+    def _join_table(
+        self, table: Table, kind: Literal["inner", "left"], grace: Duration | None, by: Expression | None
+    ) -> RecordStream:
+        grace_ms = None if grace is None else milliseconds(grace, "grace")
+        return RecordStream(StreamTableJoin(left=self.node, right=table.node, kind=kind, grace_ms=grace_ms, by=by))
+
+    def deduplicate(self, by: str | Expression, *, horizon: Duration) -> RecordStream:
+        """Only the first record of each id ``by`` within ``horizon``; see ``Deduplicate`` for what first means."""
+        tree = col(by) if isinstance(by, str) else by
+        return RecordStream(
+            Deduplicate(
+                input=self.node,
+                by=tree,
+                horizon_ms=milliseconds(horizon, "horizon"),
+                partitioned=columns_of(tree) <= _partition_keys(self.node),
+            )
+        )
+
+    def process(
+        self,
+        on_record: Callable[[Row, KeyState], Iterable[Row]],
+        *,
+        on_timer: Callable[[int, KeyState], Iterable[Row]] | None = None,
+        **made: FieldType,
+    ) -> RecordStream:
+        """A custom processor with state per key and timers in event time; ``made`` declares its rows."""
+        return RecordStream(Process(input=self.node, on_record=on_record, on_timer=on_timer, made=dict(made)))
+
+    def windowed_by(self, windows: Windows) -> WindowedStream:
+        """The records grouped by key and window."""
+        return WindowedStream(self.node, windows)
+
+    def aggregate(self, **aggregates: Aggregate) -> Table:
+        """One row per key over all time, an update with every record."""
+        return Table(
+            WindowedAggregate(
+                input=self.node,
+                windows=GlobalWindow(),
+                aggregates=aggregates,
+                emission=Emission(kind="each record"),
+            )
+        )
+
+    def to_table(self, *, versioned: bool = False) -> Table:
+        """The stream read as the changes of a table."""
+        return Table(ToTable(input=self.node, versioned=versioned))
+
+    def to(self, topic: Topic, *, table: str | None = None) -> Sink:
+        """Writes to ``topic`` and to a Delta table, by default named like the topic with ``_`` for ``-`` and ``.``."""
+        return Sink(input=self.node, topic=topic, table=table or _table_name(topic))
+
+
+@dataclass(frozen=True)
+class WindowedStream:
+    """Records grouped by key and window."""
+
+    node: Node
+    windows: Windows
+
+    def aggregate(self, **aggregates: Aggregate) -> WindowedTable:
+        """One row per key and window, a column per aggregate."""
+        return WindowedTable(self.node, self.windows, aggregates)
+
+
+@dataclass(frozen=True)
+class WindowedTable:
+    """One row per key and window; choose when its updates leave."""
+
+    node: Node
+    windows: Windows
+    aggregates: Mapping[str, Aggregate]
+
+    def emit_final(self) -> RecordStream:
+        """Each result once, when its window closes (Kafka Streams: suppress until window closes)."""
+        return RecordStream(self._emitting("final"))
+
+    def emit_each_batch(self) -> RecordStream:
+        """The latest result of every changed key and window, once a batch (Kafka Streams: record caching)."""
+        return RecordStream(self._emitting("each batch"))
+
+    def emit_each_record(self) -> RecordStream:
+        """Every update, in offset order; for keys that live in one partition."""
+        return RecordStream(self._emitting("each record"))
+
+    def emit_after(self, limit: Duration, *, max_rows: int | None = None) -> RecordStream:
+        """The latest result of a changed key and window ``limit`` after its first change (suppress until time limit)."""
+        held = Suppress(input=self._emitting("each record"), limit_ms=milliseconds(limit, "limit"), max_rows=max_rows)
+        return RecordStream(held)
+
+    def _emitting(self, kind: Literal["final", "each batch", "each record"]) -> Node:
+        return WindowedAggregate(
+            input=self.node, windows=self.windows, aggregates=dict(self.aggregates), emission=Emission(kind=kind)
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """The latest row of each key; it changes with each record that it is made from."""
+
+    node: Node
+
+    def filter(self, predicate: Expression) -> Table:
+        """The rows for which ``predicate`` is true."""
+        return Table(TableFilter(input=self.node, predicate=predicate))
+
+    def with_fields(self, **added: object) -> Table:
+        """The same rows with fields added or replaced."""
+        return Table(WithFields(input=self.node, added=_expressions(added)))
+
+    def select(self, *kept: str, **chosen: object) -> Table:
+        """The key and the named fields only."""
+        return Table(Select(input=self.node, chosen=_chosen(kept, chosen)))
+
+    def join(self, other: Table) -> Table:
+        """Rows of keys that are in both tables."""
+        return Table(TableTableJoin(left=self.node, right=other.node, kind="inner"))
+
+    def left_join(self, other: Table) -> Table:
+        """All rows of this table, with the other's where it has one."""
+        return Table(TableTableJoin(left=self.node, right=other.node, kind="left"))
+
+    def outer_join(self, other: Table) -> Table:
+        """Rows of keys that are in either table."""
+        return Table(TableTableJoin(left=self.node, right=other.node, kind="outer"))
+
+    def group_by(self, **key: object) -> GroupedTable:
+        """The rows grouped anew: ``customers.group_by(tier=col("tier"))``."""
+        name, by = _one_key(key)
+        return GroupedTable(self.node, name, by)
+
+    def emit_after(self, limit: Duration, *, max_rows: int | None = None) -> Table:
+        """Holds each key's changes back for ``limit``; see ``Suppress``."""
+        return Table(Suppress(input=self.node, limit_ms=milliseconds(limit, "limit"), max_rows=max_rows))
+
+    def to_stream(self) -> RecordStream:
+        """The table's changes as a stream."""
+        return RecordStream(self.node)
+
+    def to(self, topic: Topic, *, table: str | None = None) -> Sink:
+        """Writes the changes to ``topic`` and to a Delta table; a deleted row is a null value."""
+        return self.to_stream().to(topic, table=table)
+
+
+@dataclass(frozen=True)
+class GroupedTable:
+    """A table's rows grouped by ``by``."""
+
+    node: Node
+    key: str
+    by: Expression
+
+    def aggregate(self, **aggregates: Aggregate) -> Table:
+        """One row per group, over the rows that are in it now."""
+        return Table(TableAggregate(input=self.node, key=self.key, by=self.by, aggregates=aggregates))
+
+
+def stream(topic: Topic) -> RecordStream:
+    """The records of ``topic`` as a stream."""
+    return RecordStream(Source(topic=topic))
+
+
+def table(topic: Topic, *, versioned: bool = False) -> Table:
+    """The records of ``topic`` as changes of a table, keyed by the record key."""
+    return stream(topic).to_table(versioned=versioned)
+
+
+def cogroup(**streams: RecordStream) -> RecordStream:
+    """Several streams of one key as one; ``merged_from`` names the stream of each record.
+
+    ``cogroup(orders=orders, payments=payments).windowed_by(...).aggregate(paid=total("paid").only(col("merged_from") ==
+    "payments"))``: each stream feeds the aggregates that are meant for it.
+    """
+    return RecordStream(Merge(inputs=tuple(one.node for one in streams.values()), names=tuple(streams)))
+
+
+def _expressions(given: Mapping[str, object]) -> dict[str, Expression]:
+    return {name: expression(value) for name, value in given.items()}
+
+
+def _chosen(kept: Iterable[str], chosen: Mapping[str, object]) -> dict[str, Expression]:
+    return {**{name: col(name) for name in kept}, **_expressions(chosen)}
+
+
+def _one_key(key: Mapping[str, object]) -> tuple[str, Expression]:
+    require(
+        len(key) == 1,
+        "key",
+        given=sorted(key),
+        expected="exactly one keyword, the name of the key",
+        remedy='select_key(region=col("region"))',
+    )
+    [(name, by)] = key.items()
+    return name, expression(by)
+
+
+def _table_name(topic: Topic) -> str:
+    return re.sub(r"[-.]", "_", topic.name)
+
+
+def _partition_keys(node: Node) -> frozenset[str]:
+    """The fields that hold the very key by which the source topic is partitioned."""
+    while isinstance(node, Filter | Peek | Repartition | Through):
+        node = node.input
+    return frozenset({node.key, node.topic.key}) if isinstance(node, Source) else frozenset()

@@ -1,0 +1,112 @@
+"""The value of an aggregate over the records of one window: computed from all of them, every time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Context, Decimal, localcontext
+from functools import reduce
+from typing import Any
+
+from recount.core.aggregates import Aggregate, Fold
+from recount.core.expressions import evaluate
+from recount.core.interpreter.record import Record, Row
+
+SKETCH_SIZE = 1_024
+_HASH_RANGE = 1 << 60
+_EXACT = Context(prec=100)
+"""Wide enough that a sum of 38-digit decimals is never rounded."""
+
+
+def results(aggregates: Mapping[str, Aggregate], records: Iterable[Record], gap_ms: int | None = None) -> Row:
+    """Every aggregate over ``records``, which are taken in log order; ``gap_ms`` of a session merges folds as it did."""
+    ordered = sorted(records, key=lambda record: record.order)
+    return {name: _result(aggregate, ordered, gap_ms) for name, aggregate in aggregates.items()}
+
+
+def _result(aggregate: Aggregate, records: Sequence[Record], gap_ms: int | None) -> Any:
+    if aggregate.where is not None:
+        records = [record for record in records if evaluate(aggregate.where, record.row) is True]
+    if aggregate.of is None:
+        return len(records)
+    timed = [(record.timestamp_ms, evaluate(aggregate.of, record.row)) for record in records]
+    if aggregate.fold is not None:
+        return _folded_sessions(aggregate.fold, timed, gap_ms) if gap_ms is not None else _folded(aggregate.fold, timed)
+    values = [value for _, value in timed if value is not None]
+    match aggregate.kind:
+        case "count":
+            return len(values)
+        case "distinct":
+            return len(set(values))
+        case "distinct sketch":
+            return sketched(values)
+    if not values:
+        return None
+    match aggregate.kind:
+        case "sum":
+            return _sum(values)
+        case "avg":
+            return float(_sum(values)) / len(values)
+        case "min":
+            return min(values)
+        case "max":
+            return max(values)
+        case "first":
+            return values[0]
+        case "last":
+            return values[-1]
+    raise AssertionError(aggregate)
+
+
+def _sum(values: Sequence[Any]) -> Any:
+    if isinstance(values[0], Decimal):
+        with localcontext(_EXACT):
+            return sum(values, Decimal(0))
+    return sum(values)
+
+
+def _folded(fold: Fold, timed: Iterable[tuple[int, Any]]) -> Any:
+    accumulator = None if fold.initial is None else fold.initial()
+    for _, value in timed:
+        accumulator = _added(fold, accumulator, value)
+    return accumulator
+
+
+def _folded_sessions(fold: Fold, timed: Iterable[tuple[int, Any]], gap_ms: int) -> Any:
+    """A session's fold: each record first merges the sessions it joins, earliest first, then adds its own value.
+
+    With ``initial`` "0", values 1 and 2, and "+" between: the first record makes 0+1, the second merges 0 with 0+1 and
+    adds 2, which is 0+0+1+2, as in Kafka Streams.
+    """
+    sessions: list[tuple[int, int, Any]] = []
+    for timestamp_ms, value in timed:
+        joined = [s for s in sessions if s[0] - gap_ms <= timestamp_ms <= s[1] + gap_ms]
+        accumulator = None if fold.initial is None else fold.initial()
+        for _, _, other in joined:
+            accumulator = other if fold.initial is None and accumulator is None else fold.merger(accumulator, other)
+        accumulator = _added(fold, accumulator, value)
+        start = min([timestamp_ms, *(s[0] for s in joined)])
+        end = max([timestamp_ms, *(s[1] for s in joined)])
+        sessions = sorted([*(s for s in sessions if s not in joined), (start, end, accumulator)], key=lambda s: s[:2])
+    if not sessions:
+        return None if fold.initial is None else fold.initial()
+    return reduce(fold.merger, (accumulator for _, _, accumulator in sessions))
+
+
+def _added(fold: Fold, accumulator: Any, value: Any) -> Any:
+    if fold.initial is None and (accumulator is None or value is None):
+        return value if accumulator is None else accumulator
+    return fold.adder(accumulator, value)
+
+
+def sketched(values: Iterable[Any]) -> int:
+    """An estimate of the number of different values from the ``SKETCH_SIZE`` smallest of their hashes; exact below that.
+
+    Source: Bar-Yossef et al., Counting Distinct Elements in a Data Stream (2002): the k-th smallest of n uniform hashes
+    lies near k / n of their range. The hash is the first 60 bits of MD5 of the value's text, so that every engine has it.
+    """
+    hashes = {int(hashlib.md5(str(value).encode(), usedforsecurity=False).hexdigest()[:15], 16) for value in values}
+    if len(hashes) < SKETCH_SIZE:
+        return len(hashes)
+    smallest = sorted(hashes)[:SKETCH_SIZE]
+    return round((SKETCH_SIZE - 1) * _HASH_RANGE / smallest[-1])

@@ -1,0 +1,78 @@
+"""Time as the log tells it: the stream time of each source partition, and the frontier over all of them.
+
+    partition 0   10 s ── 20 s ── 15 s ── 40 s        stream time 40 s
+    partition 1    5 s ── 12 s                        stream time 12 s
+                                                      frontier    12 s, the smallest
+
+A record is late by its own partition's stream time; a result is due by the frontier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recount.core.interpreter.record import Entry, Partition
+
+
+class Clock:
+    """Stream times as one operator sees them, over the ``topics`` it is fed from.
+
+    Every operator that judges time has a clock of its own, because a record with a null key does not advance the stream
+    time of an operator that needs the key, while it advances those of the others.
+    """
+
+    def __init__(self, topics: Iterable[str], delay_ms: int = 0) -> None:
+        self._topics = frozenset(topics)
+        self._delay_ms = delay_ms
+        self._stream_times: dict[Partition, int] = {}
+        self._at: dict[Entry, int] = {}
+        self._idle: set[Partition | str] = set()
+        self._refused: Entry | None = None
+        self.arriving: Entry | None = None
+
+    def observe_arriving(self) -> None:
+        """Advance by the record that is being processed: an operator that sees what it led to knows that it counts."""
+        if self.arriving is not None:
+            self.observe(self.arriving)
+
+    def refuse(self, entry: Entry | None) -> None:
+        """The record that entered there has no key: it shall not advance the stream time."""
+        self._refused = entry
+
+    def observe(self, entry: Entry) -> None:
+        """Advance the stream time of the record's partition, once per record, unless it was refused."""
+        if entry.topic in self._topics and entry != self._refused and entry not in self._at:
+            self.advance(entry.source, entry.timestamp_ms)
+            self._at[entry] = self._stream_times[entry.source]
+
+    def advance(self, source: Partition, timestamp_ms: int) -> None:
+        """Stream time never goes back; a partition that speaks is not idle."""
+        self._stream_times[source] = max(timestamp_ms, self._stream_times.get(source, timestamp_ms))
+        self._idle -= {source, source[0]}
+
+    def stream_time_ms(self, entry: Entry) -> int:
+        """The stream time at the record's own offset: the record has advanced it before its lateness is judged."""
+        self.observe(entry)
+        return self._at[entry]
+
+    def declare_idle(self, topic: str, partition: int | None) -> None:
+        """The partition (None: the whole topic) holds the frontier back no more until it speaks again."""
+        if topic in self._topics:
+            self._idle.add(topic if partition is None else (topic, partition))
+
+    def sources(self) -> set[Partition]:
+        """Every partition that has spoken, and partition 0 of the topics that have not."""
+        silent = self._topics - {topic for topic, _ in self._stream_times}
+        return set(self._stream_times) | {(topic, 0) for topic in silent}
+
+    @property
+    def frontier_ms(self) -> int | None:
+        """The smallest stream time of the partitions that are not idle, less the delay of the operators above.
+
+        None while there is none: a topic that has never spoken holds it back. A partition that has never spoken, of a
+        topic that has, counts as idle.
+        """
+        awake = [source for source in self.sources() if not self._idle & {source, source[0]}]
+        if not awake or any(source not in self._stream_times for source in awake):
+            return None
+        return min(self._stream_times[source] for source in awake) - self._delay_ms

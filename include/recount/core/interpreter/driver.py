@@ -1,0 +1,166 @@
+"""The unit-test driver: feed records to a topology and read what it makes of them, in milliseconds, with nothing running.
+
+>>> from recount.core.aggregates import count
+>>> from recount.core.schema import STRING, RecordSchema
+>>> from recount.core.topics import Topic
+>>> from recount.core.topology import Topology, stream
+>>> from recount.core.windows import tumbling
+>>> clicks = Topic(name="clicks", key="user_id", value=RecordSchema.of(page=STRING))
+>>> per_minute = stream(clicks).windowed_by(tumbling("60 s", grace="10 s")).aggregate(clicks=count())
+>>> counts = Topic(name="counts", key="user_id")
+>>> driver = TopologyDriver(Topology(name="clicks-per-minute", sinks=[per_minute.emit_final().to(counts)]))
+>>> driver.pipe("clicks", key="ann", value={"page": "/"}, timestamp_ms=5_000)
+'counted'
+>>> driver.pipe("clicks", key="bob", value={"page": "/"}, timestamp_ms=70_000)
+'counted'
+>>> [(out.key, out.value["clicks"], out.window) for out in driver.read("counts")]
+[('ann', 1, (0, 60000))]
+>>> driver.pipe("clicks", key="ann", value={"page": "/"}, timestamp_ms=6_000)
+'late'
+>>> [(late.offset, late.window_start, late.margin_ms) for late in driver.late]
+[(2, 0, 0)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from recount.core.describe import describe
+from recount.core.errors import require
+from recount.core.interpreter.graph import Graph
+from recount.core.interpreter.intake import Intake
+from recount.core.interpreter.journal import DeadLetter, Fate, LateRecord
+from recount.core.interpreter.record import Entry, Row
+from recount.core.interpreter.sinks import Output, table_of
+from recount.core.interpreter.tables import ToTableOperator
+from recount.core.nodes import Sink, Source
+from recount.core.output import encode_key, encode_value
+from recount.core.stateless import Through
+from recount.core.topology import Topology
+
+
+class TopologyDriver:
+    """Runs ``topology`` record by record.
+
+    Results are those of docs/semantics.md: a final result leaves when the frontier has passed, so feed a later record, or
+    ``advance_to`` a later time. Without ``wall_clock_ms`` no timestamp is too far in the future.
+    """
+
+    def __init__(self, topology: Topology, *, wall_clock_ms: int | None = None) -> None:
+        self.topology = topology
+        self.wall_clock_ms = wall_clock_ms
+        self._graph = Graph(topology)
+        self._intake = Intake(topology)
+        self._offsets: dict[tuple[str, int], int] = {}
+        self._read: dict[str, int] = {}
+        self._in_batch = False
+
+    def pipe(
+        self,
+        topic: str,
+        *,
+        value: Mapping[str, Any] | bytes | None,
+        timestamp_ms: int,
+        key: str | int | bytes | None = None,
+        partition: int = 0,
+    ) -> Fate:
+        """Append a record to a source topic, and let it run through; says what became of it.
+
+        ``value`` is the JSON object as a dict or its bytes, or None for a null value. Offsets count from 0 per partition.
+        Raises ``InvalidDeclaration`` for a topic that the topology does not read.
+        """
+        names = sorted(source.topic.name for source in self.topology.sources)
+        require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="pipe into a source topic")
+        offset = self._offsets.get((topic, partition), 0)
+        self._offsets[topic, partition] = offset + 1
+        raw_key = key if isinstance(key, bytes) else encode_key(key)
+        raw_value = encode_value(value) if isinstance(value, Mapping) else value
+        taken = self._intake.take(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            timestamp_ms=timestamp_ms,
+            key=raw_key,
+            value=raw_value,
+            wall_clock_ms=self.wall_clock_ms,
+        )
+        if isinstance(taken, DeadLetter):
+            self.dead_letters.append(taken)
+            entry = Entry(topic=topic, partition=partition, offset=offset, timestamp_ms=timestamp_ms)
+            self._graph.journal.fates[entry] = "dead-lettered"
+            return "dead-lettered"
+        for source in self._sources(topic):
+            self._graph.feed(source, taken.entry, taken.row(source), is_null=raw_value is None)
+        self._graph.settle(taken.entry)
+        if not self._in_batch:
+            self._graph.end_batch()
+        return self._graph.journal.fates[taken.entry]
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """The records piped inside are one batch: ``emit_each_batch`` gives one update per key; else each is its own."""
+        self._in_batch = True
+        yield
+        self._in_batch = False
+        self._graph.end_batch()
+
+    def advance_to(self, timestamp_ms: int) -> None:
+        """Let event time pass: as if every source partition had been read up to ``timestamp_ms``."""
+        self._graph.advance(timestamp_ms)
+
+    def idle(self, topic: str, partition: int | None = None) -> None:
+        """The partition (None: every one of the topic) is idle: the frontier waits for it no more, until it speaks."""
+        self._graph.declare_idle(topic, partition)
+
+    def read(self, topic: str) -> list[Output]:
+        """What was written to a sink's topic since the last ``read`` of it."""
+        outputs = self.outputs(topic)
+        start, self._read[topic] = self._read.get(topic, 0), len(outputs)
+        return list(outputs[start:])
+
+    def outputs(self, topic: str) -> Sequence[Output]:
+        """All that was ever written to a sink's topic."""
+        names = sorted(self._graph.written)
+        require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="read from a sink's topic")
+        return self._graph.written[topic]
+
+    def table(self, name: str) -> list[Row]:
+        """The rows of a sink's table, or of the table that is read from the topic ``name``, as they are now."""
+        for node, operator in self._graph.operators.items():
+            if isinstance(node, Sink | Through) and node.table == name:
+                return table_of(self.outputs(node.topic.name))
+            if isinstance(operator, ToTableOperator) and _topic_of(operator) == name:
+                return operator.rows()
+        names = [node.table for node in self._graph.operators if isinstance(node, Sink | Through)]
+        require(False, "table", given=name, expected=f"one of {names}, or a table's topic", remedy="name a table")
+        raise AssertionError
+
+    @property
+    def late(self) -> list[LateRecord]:
+        """The late ledger: one row per late record and window."""
+        return self._graph.journal.late
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        """The records that could not be processed."""
+        return self._graph.journal.dead_letters
+
+    @property
+    def fates(self) -> dict[Fate, int]:
+        """How many records were counted, late, filtered, ...: they add up to the records piped."""
+        return self._graph.journal.count()
+
+    def describe(self) -> str:
+        """The topology as text."""
+        return describe(self.topology)
+
+    def _sources(self, topic: str) -> list[Source]:
+        nodes = self.topology.nodes()
+        return [node for node in nodes if isinstance(node, Source) and node.topic.name == topic]
+
+
+def _topic_of(operator: ToTableOperator) -> str | None:
+    source = operator.node.input
+    return source.topic.name if isinstance(source, Source) else None

@@ -1,0 +1,141 @@
+"""A topology at work: its operators, wired, and the way of one record through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.interpreter.clock import Clock
+from recount.core.interpreter.joins import (
+    StreamStreamJoinOperator,
+    StreamTableJoinOperator,
+    TableTableJoinOperator,
+)
+from recount.core.interpreter.journal import Journal
+from recount.core.interpreter.operator import Operator
+from recount.core.interpreter.record import Entry, Record, Row
+from recount.core.interpreter.remembering import DeduplicateOperator, ProcessOperator, SuppressOperator
+from recount.core.interpreter.sinks import Output, SinkOperator
+from recount.core.interpreter.stateless import StatelessOperator
+from recount.core.interpreter.tables import TableAggregateOperator, TableFilterOperator, ToTableOperator
+from recount.core.interpreter.windowed import WindowedOperator
+from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.nodes import Node, Sink, Source, WindowedAggregate
+from recount.core.processing import Deduplicate, Process
+from recount.core.stateless import Through
+from recount.core.topology import Topology
+
+_READS_HISTORY = (TableFilterOperator, TableTableJoinOperator, StreamTableJoinOperator, StatelessOperator)
+"""Operators to which also a superseded change of a versioned table means something."""
+
+
+class Graph:
+    """The operators of a topology in the order in which records pass them, and what they have written."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.journal = Journal()
+        self.written: dict[str, list[Output]] = {}
+        self._clocks: list[Clock] = []
+        self.operators: dict[Node, Operator] = {}
+        self._readers: dict[Node, list[tuple[Node, int]]] = {node: [] for node in topology.nodes()}
+        for node in topology.nodes():
+            for port, above in enumerate(node.inputs):
+                self._readers[above].append((node, port))
+            if not isinstance(node, Source):
+                self.operators[node] = self._operator(node)
+
+    def feed(self, source: Source, entry: Entry, row: Row, *, is_null: bool) -> None:
+        """Send one record from ``source`` down every path that leads from it."""
+        for clock in self._clocks:
+            clock.arriving = entry
+        order = (entry.topic, entry.partition, entry.offset)
+        record = Record(row=row, timestamp_ms=entry.timestamp_ms, order=order, entry=entry, is_null=is_null)
+        self._send(source, [record])
+        self.journal.note(entry, "filtered")
+
+    def settle(self, entry: Entry | None = None) -> None:
+        """Time has passed, by the record at ``entry`` or by hand: let every operator emit what is due, inputs first."""
+        for clock in self._clocks:
+            if entry is not None:
+                clock.observe(entry)
+            clock.arriving = None
+        for node, operator in self.operators.items():
+            self._send(node, operator.on_time())
+
+    def end_batch(self) -> None:
+        """Let every operator emit what it keeps for the end of a batch, inputs first."""
+        for node, operator in self.operators.items():
+            self._send(node, operator.end_batch())
+
+    def advance(self, timestamp_ms: int) -> None:
+        """Set the stream time of every source partition at least to ``timestamp_ms``."""
+        for clock in self._clocks:
+            for source in clock.sources():
+                clock.advance(source, timestamp_ms)
+        self.settle()
+
+    def declare_idle(self, topic: str, partition: int | None) -> None:
+        """Let the partition (None: the topic) hold the frontier back no more."""
+        for clock in self._clocks:
+            clock.declare_idle(topic, partition)
+        self.settle()
+
+    def _send(self, node: Node, records: Iterable[Record]) -> None:
+        for record in records:
+            for reader, port in self._readers[node]:
+                operator = self.operators[reader]
+                if not record.superseded or isinstance(operator, _READS_HISTORY):
+                    self._send(reader, operator.receive(record, port))
+
+    def _clock(self, node: Node) -> Clock:
+        clock = Clock(_topics(node), _delay_above_ms(node))
+        self._clocks.append(clock)
+        return clock
+
+    def _operator(self, node: Node) -> Operator:
+        clock, journal = self._clock(node), self.journal
+        match node:
+            case Sink() | Through():
+                written = self.written.setdefault(node.topic.name, [])
+                return SinkOperator(node=node, clock=clock, journal=journal, written=written)
+            case WindowedAggregate():
+                return WindowedOperator(node=node, clock=clock, journal=journal)
+            case StreamStreamJoin():
+                return StreamStreamJoinOperator(node=node, clock=clock, journal=journal)
+            case StreamTableJoin():
+                table_clock = self._clock(node.right)
+                return StreamTableJoinOperator(node=node, clock=clock, journal=journal, table_clock=table_clock)
+            case TableTableJoin():
+                return TableTableJoinOperator(node=node, clock=clock, journal=journal)
+            case ToTable():
+                return ToTableOperator(node=node, clock=clock, journal=journal)
+            case TableFilter():
+                return TableFilterOperator(node=node, clock=clock, journal=journal)
+            case TableAggregate():
+                return TableAggregateOperator(node=node, clock=clock, journal=journal)
+            case Suppress():
+                return SuppressOperator(node=node, clock=clock, journal=journal)
+            case Deduplicate():
+                return DeduplicateOperator(node=node, clock=clock, journal=journal)
+            case Process():
+                return ProcessOperator(node=node, clock=clock, journal=journal)
+            case Source():
+                raise AssertionError(node)
+            case _:
+                return StatelessOperator(node=node, clock=clock, journal=journal)
+
+
+def _topics(node: Node) -> frozenset[str]:
+    """The source topics whose time an operator waits for; a table only where its join has a grace."""
+    if isinstance(node, Source):
+        return frozenset({node.topic.name})
+    waits_for = node.inputs
+    if isinstance(node, StreamTableJoin) and node.grace_ms is None:
+        waits_for = (node.left,)
+    return frozenset(chain.from_iterable(_topics(above) for above in waits_for))
+
+
+def _delay_above_ms(node: Node) -> int:
+    """How far behind the frontier the records can be that reach an operator: what the operators above wait for."""
+    return max((_delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)

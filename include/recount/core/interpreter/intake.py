@@ -1,0 +1,125 @@
+"""From raw bytes to a row: what makes a record bad, in the order in which it is tested."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recount.core.changelogs import ToTable
+from recount.core.interpreter.journal import DeadLetter
+from recount.core.interpreter.record import Entry, Row
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
+from recount.core.nodes import KEY, Node, Source, WindowedAggregate
+from recount.core.processing import Process
+from recount.core.schema import BadRecord
+from recount.core.topics import Topic
+from recount.core.topology import Topology
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """A good record: where it entered, its decoded key and its fields."""
+
+    entry: Entry
+    key: str | None
+    fields: Row
+
+    def row(self, source: Source) -> Row:
+        """The fields and the key as ``source`` names it."""
+        return {**self.fields, source.key: self.key}
+
+
+class Intake:
+    """Decodes the records of a topology's source topics."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topics: dict[str, Topic] = {source.topic.name: source.topic for source in topology.sources}
+        self._keyed = _needing_a_key(topology)
+        self._max_future_ms = topology.max_future_ms
+
+    def take(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        wall_clock_ms: int | None,
+    ) -> Taken | DeadLetter:
+        """The record decoded, or its dead letter."""
+        declared = self._topics[topic]
+        try:
+            fields = _fields(declared, value)
+            text = self._key(topic, key)
+            event_time_ms = _event_time_ms(declared, fields, timestamp_ms)
+            if wall_clock_ms is not None and event_time_ms > wall_clock_ms + self._max_future_ms:
+                raise BadRecord("future-timestamp", f"event time {event_time_ms} ms")
+        except BadRecord as bad:
+            return DeadLetter(
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                timestamp_ms=timestamp_ms,
+                key=key,
+                value=value,
+                reason=bad.reason,
+                detail=bad.detail,
+            )
+        entry = Entry(topic=topic, partition=partition, offset=offset, timestamp_ms=event_time_ms)
+        return Taken(entry=entry, key=text, fields=fields)
+
+    def _key(self, topic: str, key: bytes | None) -> str | None:
+        needed = topic in self._keyed
+        if key is None:
+            if needed:
+                raise BadRecord("null-key", "the record has no key")
+            return None
+        try:
+            return key.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if needed:
+                raise BadRecord("undecodable", "the key is not UTF-8") from error
+            return None
+
+
+def _fields(topic: Topic, value: bytes | None) -> dict[str, Any]:
+    assert topic.value is not None, "checked by Source"
+    return dict.fromkeys(topic.value.fields) if value is None else topic.value.decode(value)
+
+
+def _event_time_ms(topic: Topic, fields: Mapping[str, Any], timestamp_ms: int) -> int:
+    event_time_ms = timestamp_ms if topic.event_time is None else fields[topic.event_time]
+    if event_time_ms is None:
+        raise BadRecord("schema", f"event time {topic.event_time} is missing")
+    if event_time_ms < 0:
+        raise BadRecord("negative-timestamp", f"event time {event_time_ms} ms")
+    return int(event_time_ms)
+
+
+def _needing_a_key(topology: Topology) -> set[str]:
+    """The topics whose own record key groups or joins records, so that a record without one is bad."""
+    topics: set[str] = set()
+    for node in topology.nodes():
+        for above in _keyed_inputs(node):
+            while above.key == KEY and not isinstance(above, Source) and len(above.inputs) == 1:
+                above = above.inputs[0]
+            if isinstance(above, Source) and above.key == KEY:
+                topics.add(above.topic.name)
+    return topics
+
+
+def _keyed_inputs(node: Node) -> tuple[Node, ...]:
+    """The inputs of which the operator drops null keys; an outer side of a join keeps them."""
+    match node:
+        case WindowedAggregate() | ToTable() | Process():
+            return node.inputs
+        case StreamStreamJoin(kind="inner"):
+            return node.inputs
+        case StreamStreamJoin(kind="left"):
+            return (node.right,)
+        case StreamTableJoin(kind="inner", by=None):
+            return (node.left,)
+    return ()

@@ -1,0 +1,206 @@
+"""Joins of streams with streams and with tables, and of tables with tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from recount.core.changelogs import is_versioned
+from recount.core.expressions import evaluate
+from recount.core.interpreter.clock import Clock
+from recount.core.interpreter.journal import LateRecord
+from recount.core.interpreter.operator import Operator
+from recount.core.interpreter.record import Record, Row
+from recount.core.interpreter.tables import TableState
+from recount.core.joins import Join, StreamStreamJoin, StreamTableJoin, TableTableJoin
+
+LEFT, RIGHT = 0, 1
+
+
+def _row(node: Join, key: Any, left: Record | None, right: Record | None) -> Row:
+    """The fields of both sides; those of a missing side are null."""
+    rows = [record.row for record in (right, left) if record is not None]
+    known = {name: value for row in rows for name, value in row.items() if name in node.fields}
+    return {**dict.fromkeys(node.fields), **known, node.key: key}
+
+
+@dataclass(kw_only=True)
+class StreamStreamJoinOperator(Operator):
+    """Remembers both streams; a record pairs with what the other side has sent, then waits for what it will send."""
+
+    node: StreamStreamJoin
+    _sides: tuple[dict[Any, list[Record]], dict[Any, list[Record]]] = field(default_factory=lambda: ({}, {}))
+    _alone: list[tuple[Record, int]] = field(default_factory=list)
+
+    def receive(self, record: Record, port: int) -> Iterable[Record]:
+        """Null values are dropped; a null key has no partner, so that on an outer side it leaves alone at once."""
+        key = record.row[(self.node.left, self.node.right)[port].key]
+        if record.is_null:
+            return self.drop(record, "null value")
+        if key is None:
+            if not self._keeps_alone(port):
+                return self.drop(record, "null key")
+            self.clock.refuse(record.entry)
+            self.journal.note(record.entry, "counted")
+            return (self._joined(key, record, None, port),)
+        if self._is_late(record, key, port):
+            return self.drop(record, "late")
+        self.journal.note(record.entry, "counted")
+        return self._paired(key, record, port)
+
+    def _paired(self, key: Any, record: Record, port: int) -> list[Record]:
+        others = self._sides[1 - port].get(key, [])
+        partners = [other for other in others if self._match(record, other, port)]
+        self._sides[port].setdefault(key, []).append(record)
+        paired = {id(partner) for partner in partners}
+        self._alone = [(waiting, side) for waiting, side in self._alone if id(waiting) not in paired]
+        if not partners and self._keeps_alone(port):
+            self._alone.append((record, port))
+        partners.sort(key=lambda partner: (partner.timestamp_ms, partner.order))
+        return [self._joined(key, record, partner, port) for partner in partners]
+
+    def on_time(self) -> Iterator[Record]:
+        """Records that no partner can reach on time any more, by time, right before left, key."""
+        frontier_ms = self.clock.frontier_ms
+        if frontier_ms is None:
+            return
+        unreachable_ms = frontier_ms - self.node.delay_ms
+        due = [one for one in self._alone if one[0].timestamp_ms < unreachable_ms]
+        self._alone = [one for one in self._alone if one[0].timestamp_ms >= unreachable_ms]
+        for record, port in sorted(due, key=lambda one: (one[0].timestamp_ms, -one[1], str(self._key(*one)))):
+            yield self._joined(self._key(record, port), record, None, port)
+
+    def _key(self, record: Record, port: int) -> Any:
+        return record.row[(self.node.left, self.node.right)[port].key]
+
+    def _keeps_alone(self, port: int) -> bool:
+        return self.node.kind == "outer" or (self.node.kind == "left" and port == LEFT)
+
+    def _match(self, record: Record, other: Record, port: int) -> bool:
+        left, right = (record, other) if port == LEFT else (other, record)
+        return -self.node.before_ms <= right.timestamp_ms - left.timestamp_ms <= self.node.after_ms
+
+    def _is_late(self, record: Record, key: Any, port: int) -> bool:
+        """Later than any partner would be waited for, by the stream time of the record's own partition."""
+        if record.entry is None:
+            return False
+        stream_time_ms = self.clock.stream_time_ms(record.entry)
+        bound_ms = self.node.after_ms if port == LEFT else self.node.before_ms
+        margin_ms = stream_time_ms - record.timestamp_ms - bound_ms - self.node.grace_ms - 1
+        if margin_ms < 0:
+            return False
+        entry = record.entry
+        self.journal.late.append(
+            LateRecord(
+                topic=entry.topic,
+                partition=entry.partition,
+                offset=entry.offset,
+                key=key,
+                timestamp_ms=entry.timestamp_ms,
+                stream_time_ms=stream_time_ms,
+                margin_ms=margin_ms,
+            )
+        )
+        return True
+
+    def _joined(self, key: Any, record: Record, partner: Record | None, port: int) -> Record:
+        left, right = (record, partner) if port == LEFT else (partner, record)
+        both = [one for one in (left, right) if one is not None]
+        return Record(
+            row=_row(self.node, key, left, right),
+            timestamp_ms=max(one.timestamp_ms for one in both),
+            order=tuple(part for one in both for part in one.order),
+            entry=None,
+        )
+
+
+@dataclass(kw_only=True)
+class StreamTableJoinOperator(Operator):
+    """Looks each record up in the table; with a grace, only when the table has come far enough in time.
+
+    The record stays the log's own: its place and stream time go on with it.
+    """
+
+    node: StreamTableJoin
+    table_clock: Clock
+    _table: TableState = field(init=False)
+    _waiting: list[Record] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._table = TableState(is_versioned(self.node.right))
+
+    def receive(self, record: Record, port: int) -> Iterable[Record]:
+        """A change of the table makes no result; a null value of the stream is dropped."""
+        if port == RIGHT:
+            self._table.apply(record.row[self.node.right.key], record)
+            if record.entry is not None:
+                self.table_clock.observe(record.entry)
+            return ()
+        if record.is_null:
+            return self.drop(record, "null value")
+        if self.node.grace_ms is not None and not self._table_is_past(record, self.node.grace_ms):
+            self._waiting.append(record)
+            return ()
+        return self._looked_up(record)
+
+    def on_time(self) -> Iterator[Record]:
+        """The records that the table has reached, by time."""
+        grace_ms = self.node.grace_ms
+        if grace_ms is not None:
+            due = [record for record in self._waiting if self._table_is_past(record, grace_ms)]
+            self._waiting = [record for record in self._waiting if not self._table_is_past(record, grace_ms)]
+            for record in sorted(due, key=lambda one: (one.timestamp_ms, one.order)):
+                yield from self._looked_up(record)
+
+    def _table_is_past(self, record: Record, grace_ms: int) -> bool:
+        table_ms = self.table_clock.frontier_ms
+        return table_ms is not None and record.timestamp_ms <= table_ms - grace_ms
+
+    def _looked_up(self, record: Record) -> Iterable[Record]:
+        by = record.row[self.node.key] if self.node.by is None else evaluate(self.node.by, record.row)
+        found = None if by is None else self._table.as_of(by, record.timestamp_ms)
+        if found is None and self.node.kind == "inner":
+            return self.drop(record, "null key" if by is None else "filtered")
+        self.journal.note(record.entry, "counted")
+        return (record.with_row(_row(self.node, record.row[self.node.key], record, found)),)
+
+
+@dataclass(kw_only=True)
+class TableTableJoinOperator(Operator):
+    """The latest rows of both sides, and which keys have a result."""
+
+    node: TableTableJoin
+    _sides: tuple[TableState, TableState] = field(init=False)
+    _existing: set[Any] = field(default_factory=set)
+    _revisions: dict[Any, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._sides = (TableState(is_versioned(self.node.left)), TableState(is_versioned(self.node.right)))
+
+    def receive(self, record: Record, port: int) -> Iterable[Record]:
+        """A change makes a new result, or deletes the one there was; a superseded change does nothing."""
+        key = record.row[(self.node.left, self.node.right)[port].key]
+        if not self._sides[port].apply(key, record):
+            return ()
+        left, right = (side.current(key) for side in self._sides)
+        exists = {
+            "inner": left is not None and right is not None,
+            "left": left is not None,
+            "outer": left is not None or right is not None,
+        }[self.node.kind]
+        if not exists and key not in self._existing:
+            return ()
+        (self._existing.add if exists else self._existing.discard)(key)
+        self._revisions[key] = self._revisions.get(key, -1) + 1
+        other = (right, left)[port]
+        return (
+            replace(
+                record,
+                row=_row(self.node, key, left, right),
+                timestamp_ms=max(record.timestamp_ms, other.timestamp_ms if other else record.timestamp_ms),
+                entry=None,
+                is_null=not exists,
+                revision=self._revisions[key],
+            ),
+        )

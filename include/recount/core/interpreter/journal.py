@@ -1,0 +1,63 @@
+"""What became of every record: the late ledger, the dead letters, and one fate for each offset."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal
+
+from recount.core.interpreter.record import Entry
+
+Fate = Literal["counted", "late", "deduplicated", "null value", "null key", "filtered", "dead-lettered"]
+_PRECEDENCE: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "filtered")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateRecord:
+    """A record that was late for one window (a join: for its partners, without window bounds).
+
+    ``margin_ms`` is how far the stream time had passed the last moment at which it would have been on time.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    key: object
+    timestamp_ms: int
+    stream_time_ms: int
+    margin_ms: int
+    window_start: int | None = None
+    window_end: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """A record that could not be processed, with the reason by which its dead-letter topic is sorted."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    reason: str
+    detail: str
+
+
+@dataclass
+class Journal:
+    """Written by the operators, read by the driver."""
+
+    late: list[LateRecord] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    fates: dict[Entry, Fate] = field(default_factory=dict)
+
+    def note(self, entry: Entry | None, fate: Fate) -> None:
+        """Say what an operator did with a record; where operators differ the first of counted, late, ... holds."""
+        if entry is not None:
+            known = self.fates.get(entry, fate)
+            self.fates[entry] = min(fate, known, key=_PRECEDENCE.index)
+
+    def count(self) -> dict[Fate, int]:
+        """How many records met which fate: every record that was read has exactly one."""
+        return dict(Counter(self.fates.values()))

@@ -1,0 +1,207 @@
+"""Which windows a record falls into: one class per kind of window, each holding one key's accepted records.
+
+``add`` places a record and says what changed. A record is judged late with ``stream_time_ms``, that of its own partition
+at its own offset; None (a derived record) is never late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from recount.core.interpreter.record import Partition, Record
+from recount.core.windows import (
+    ClosingWindows,
+    GlobalWindow,
+    LastN,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    Windows,
+)
+
+Window = tuple[int, int]
+"""Start and end in milliseconds."""
+UNBOUNDED: Window = (0, 0)
+"""The one window of kinds that have no bounds."""
+
+
+@dataclass(kw_only=True)
+class Placement:
+    """What a record did: the windows it changed, withdrew (sessions that were merged away) and was late for."""
+
+    changed: list[Window] = field(default_factory=list)
+    withdrawn: list[Window] = field(default_factory=list)
+    late: list[Window] = field(default_factory=list)
+
+
+class Panes(Protocol):
+    """One key's windows."""
+
+    def add(self, record: Record, stream_time_ms: int | None) -> Placement:
+        """Place a record."""
+
+    def records(self, window: Window) -> list[Record]:
+        """The records in ``window``; none where there is no such window."""
+
+
+def panes_of(windows: Windows) -> Panes:
+    """Empty panes for one key."""
+    match windows:
+        case TimeWindows():
+            return TimePanes(windows)
+        case SlidingWindows():
+            return SlidingPanes(windows)
+        case SessionWindows():
+            return SessionPanes(windows)
+        case GlobalWindow():
+            return LastPane(None)
+        case LastN(n=n):
+            return LastPane(n)
+
+
+def _is_late(windows: ClosingWindows, end_ms: int, stream_time_ms: int | None) -> bool:
+    return stream_time_ms is not None and windows.is_closed(end_ms, stream_time_ms)
+
+
+class TimePanes:
+    """Tumbling and hopping: the windows of a record follow from its time alone."""
+
+    def __init__(self, windows: TimeWindows) -> None:
+        self._windows = windows
+        self._records: dict[Window, list[Record]] = {}
+
+    def add(self, record: Record, stream_time_ms: int | None) -> Placement:
+        """A hopping record may be late for some of its windows and on time for the others."""
+        placement = Placement()
+        for start in self._windows.starts(record.timestamp_ms):
+            window = (start, start + self._windows.size_ms)
+            if _is_late(self._windows, window[1], stream_time_ms):
+                placement.late.append(window)
+            else:
+                self._records.setdefault(window, []).append(record)
+                placement.changed.append(window)
+        return placement
+
+    def records(self, window: Window) -> list[Record]:
+        """The records on time for ``window``."""
+        return self._records.get(window, [])
+
+
+class SlidingPanes:
+    """Sliding: the records themselves define the windows.
+
+    difference 10:   records   15        22      28
+        [5, 15] ends at 15; [16, 26] begins after 15 and holds 22; [12, 22] ends at 22; [23, 33] holds 28; ...
+
+    A record that is late for a window neither falls into it nor defines it; one that is late even for the newest window
+    that could hold it, [ts, ts + difference], is late altogether.
+    """
+
+    def __init__(self, windows: SlidingWindows) -> None:
+        self._windows = windows
+        self._accepted: list[tuple[Record, int | None]] = []
+        self._known: set[Window] = set()
+
+    def add(self, record: Record, stream_time_ms: int | None) -> Placement:
+        """Every window that the record changed or brought into being, by start."""
+        ts, difference = record.timestamp_ms, self._windows.difference_ms
+        if _is_late(self._windows, ts + difference, stream_time_ms):
+            return Placement(late=[self._windows.left_of(ts)])
+        self._accepted.append((record, stream_time_ms))
+        before = self._known
+        near = {window for window in self._defined_near(ts) if self.records(window)}
+        self._known = before | near
+        holding = {window for window in near | before if window[0] <= ts <= window[1]}
+        late = {window for window in holding | {self._windows.left_of(ts)} if self._is_late(window, stream_time_ms)}
+        return Placement(changed=sorted((holding - late) | (near - before)), late=sorted(late))
+
+    def _defined_near(self, timestamp_ms: int) -> Iterator[Window]:
+        """The windows that accepted records around ``timestamp_ms`` define and are on time for."""
+        for record, stream_time_ms in self._accepted:
+            if abs(record.timestamp_ms - timestamp_ms) <= self._windows.difference_ms + 1:
+                left, right = self._windows.left_of(record.timestamp_ms), self._windows.right_of(record.timestamp_ms)
+                yield from (window for window in (left, right) if not self._is_late(window, stream_time_ms))
+
+    def _is_late(self, window: Window, stream_time_ms: int | None) -> bool:
+        return _is_late(self._windows, window[1], stream_time_ms)
+
+    def records(self, window: Window) -> list[Record]:
+        """The accepted records inside ``window`` that were on time for it."""
+        return [
+            record
+            for record, stream_time_ms in self._accepted
+            if window[0] <= record.timestamp_ms <= window[1] and not self._is_late(window, stream_time_ms)
+        ]
+
+
+class SessionPanes:
+    """Session: records that follow each other closely enough, across all partitions, are one session.
+
+    gap 5:   0──3──7        14──16        one session [0, 7], another [14, 16]; a record at 10 makes them [0, 16]
+
+    Lateness goes by the session that the record would be in among the accepted records of its own partition.
+    """
+
+    def __init__(self, windows: SessionWindows) -> None:
+        self._windows = windows
+        self._accepted: list[Record] = []
+        self._of_partition: dict[Partition | None, list[Record]] = {}
+
+    def add(self, record: Record, stream_time_ms: int | None) -> Placement:
+        """A session that takes others in withdraws them; Kafka Streams' rule: unless it is just the record's moment."""
+        own = self._of_partition.setdefault(record.entry.source if record.entry else None, [])
+        own_window = self._window_with(record, [*own, record])
+        if _is_late(self._windows, own_window[1], stream_time_ms):
+            return Placement(late=[own_window])
+        own.append(record)
+        before = set(self._sessions(self._accepted))
+        self._accepted.append(record)
+        after = set(self._sessions(self._accepted))
+        window = self._window_with(record, self._accepted)
+        taken_in = {old for old in before if old not in after or old == window}
+        if window == (record.timestamp_ms, record.timestamp_ms):
+            taken_in -= {window}
+        changed = (after - before) | {window}
+        return Placement(changed=sorted(changed), withdrawn=sorted(taken_in, key=lambda old: (old[1], old[0])))
+
+    def records(self, window: Window) -> list[Record]:
+        """The records of the session."""
+        return self._sessions(self._accepted).get(window, [])
+
+    def _window_with(self, record: Record, records: Iterable[Record]) -> Window:
+        sessions = self._sessions(records)
+        return next(window for window, members in sessions.items() if any(one is record for one in members))
+
+    def _sessions(self, records: Iterable[Record]) -> dict[Window, list[Record]]:
+        """Taking the records by time: each continues the session at hand or begins a new one."""
+        sessions: list[list[Record]] = []
+        for record in sorted(records, key=lambda one: (one.timestamp_ms, one.order)):
+            if sessions and self._continues(sessions[-1], record):
+                sessions[-1].append(record)
+            else:
+                sessions.append([record])
+        return {(members[0].timestamp_ms, members[-1].timestamp_ms): members for members in sessions}
+
+    def _continues(self, members: list[Record], record: Record) -> bool:
+        return self._windows.continues(members[0].timestamp_ms, members[-1].timestamp_ms, record.timestamp_ms)
+
+
+class LastPane:
+    """Global, and last n: one window, with all records or the most recent by (event time, log order)."""
+
+    def __init__(self, n: int | None) -> None:
+        self._n = n
+        self._records: list[Record] = []
+
+    def add(self, record: Record, stream_time_ms: int | None) -> Placement:  # noqa: ARG002 - nothing is late here
+        """No record is late; one that is older than the n most recent changes nothing."""
+        self._records.append(record)
+        if self._n is not None:
+            self._records = sorted(self._records, key=lambda one: (one.timestamp_ms, one.order))[-self._n :]
+        return Placement(changed=[UNBOUNDED] if any(one is record for one in self._records) else [])
+
+    def records(self, window: Window) -> list[Record]:  # noqa: ARG002 - there is but one
+        """The records held."""
+        return self._records

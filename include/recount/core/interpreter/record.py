@@ -1,0 +1,50 @@
+"""What travels between operators: a row, when it happened, and where in the log it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+Partition = tuple[str, int]
+"""A topic and a partition of it."""
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """The place at which a record entered from the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+    @property
+    def source(self) -> Partition:
+        """The partition it was read from."""
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One record between two operators.
+
+    ``row`` has every field of the operator it left, the key included. ``is_null``: the value is null (of a table: the key
+    was deleted); then all fields but the key, and a window's bounds, mean nothing. ``order`` sorts records as the log
+    does, by (topic, partition, offset). ``entry`` is where it entered; None for a derived record (a join's result, a
+    window's), which is never late, because what made it was on time. ``revision`` counts the results of one key and
+    window. ``superseded``: a change of a versioned table that is older than the key's latest one.
+    """
+
+    row: Row
+    timestamp_ms: int
+    order: tuple[Any, ...]
+    entry: Entry | None
+    is_null: bool = False
+    revision: int = 0
+    superseded: bool = False
+
+    def with_row(self, row: Row) -> Record:
+        """The same record with other fields."""
+        return replace(self, row=row)

@@ -1,0 +1,147 @@
+"""Operators that remember: held updates, deduplication, custom processors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from recount.core.changelogs import Suppress
+from recount.core.expressions import evaluate
+from recount.core.interpreter.journal import LateRecord
+from recount.core.interpreter.operator import Operator
+from recount.core.interpreter.record import Record
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.processing import Deduplicate, KeyState, Process, Row
+
+
+@dataclass(kw_only=True)
+class SuppressOperator(Operator):
+    """Holds the latest update of each key and window, with the time of the first one held."""
+
+    node: Suppress
+    _held: dict[Any, tuple[int, Record]] = field(default_factory=dict)
+
+    def receive(self, record: Record, port: int) -> Iterator[Record]:  # noqa: ARG002 - it has one input
+        """A later update replaces the row and keeps the time; what is due or too much goes."""
+        row = record.row
+        about = (row[self.node.key], row.get(WINDOW_START), row.get(WINDOW_END))
+        first_ms, _ = self._held.get(about, (record.timestamp_ms, record))
+        self._held[about] = (first_ms, record)
+        self.clock.observe_arriving()
+        yield from self.on_time()
+        while self.node.max_rows is not None and len(self._held) > self.node.max_rows:
+            yield self._held.pop(self._in_order()[0])[1]
+
+    def on_time(self) -> Iterator[Record]:
+        """The updates whose limit has passed, the oldest first."""
+        frontier_ms = self.clock.frontier_ms
+        if frontier_ms is not None:
+            for about in self._in_order():
+                if self._held[about][0] <= frontier_ms - self.node.limit_ms:
+                    yield self._held.pop(about)[1]
+
+    def _in_order(self) -> list[Any]:
+        return sorted(self._held, key=lambda about: (self._held[about][0], str(about[0]), about[1] or 0))
+
+
+@dataclass(kw_only=True)
+class DeduplicateOperator(Operator):
+    """The winners so far, by id; where ids do not determine the partition, also all that may still win."""
+
+    node: Deduplicate
+    _winners: dict[Any, list[int]] = field(default_factory=dict)
+    _waiting: list[tuple[Any, Record]] = field(default_factory=list)
+
+    def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
+        """The first by offset leaves at once; the first by event time can be told only later."""
+        identity = evaluate(self.node.by, record.row)
+        if identity is None:
+            return self.drop(record, "null key")
+        if self._is_late(record, identity):
+            return self.drop(record, "late")
+        if self.node.partitioned:
+            return self._judged(identity, record)
+        self._waiting.append((identity, record))
+        return ()
+
+    def on_time(self) -> Iterator[Record]:
+        """The records before which none can come on time, by (event time, partition, offset)."""
+        frontier_ms = self.clock.frontier_ms
+        if frontier_ms is None:
+            return
+        decided_ms = frontier_ms - self.node.horizon_ms
+        due = [one for one in self._waiting if one[1].timestamp_ms < decided_ms]
+        self._waiting = [one for one in self._waiting if one[1].timestamp_ms >= decided_ms]
+        for identity, record in sorted(due, key=lambda one: (one[1].timestamp_ms, one[1].order)):
+            yield from self._judged(identity, record)
+
+    def _judged(self, identity: Any, record: Record) -> Iterable[Record]:
+        winners = self._winners.setdefault(identity, [])
+        if any(abs(record.timestamp_ms - winner_ms) <= self.node.horizon_ms for winner_ms in winners):
+            return self.drop(record, "deduplicated")
+        winners.append(record.timestamp_ms)
+        self.journal.note(record.entry, "counted")
+        return (record,)
+
+    def _is_late(self, record: Record, identity: Any) -> bool:
+        entry = record.entry
+        if entry is None:
+            return False
+        stream_time_ms = self.clock.stream_time_ms(entry)
+        margin_ms = stream_time_ms - record.timestamp_ms - self.node.horizon_ms - 1
+        if margin_ms >= 0:
+            self.journal.late.append(
+                LateRecord(
+                    topic=entry.topic,
+                    partition=entry.partition,
+                    offset=entry.offset,
+                    key=identity,
+                    timestamp_ms=entry.timestamp_ms,
+                    stream_time_ms=stream_time_ms,
+                    margin_ms=margin_ms,
+                )
+            )
+        return margin_ms >= 0
+
+
+@dataclass(kw_only=True)
+class ProcessOperator(Operator):
+    """One state per key, and its timers."""
+
+    node: Process
+    _states: dict[Any, KeyState] = field(default_factory=dict)
+
+    def receive(self, record: Record, port: int) -> Iterator[Record]:  # noqa: ARG002 - it has one input
+        """Hand the record to the key's processor; null keys have no state, null values no row."""
+        key = record.row[self.node.key]
+        if key is None or record.is_null:
+            self.drop(record, "null key" if key is None else "null value")
+            return
+        state = self._states.setdefault(key, KeyState(key=key))
+        state.timestamp_ms = record.timestamp_ms
+        self.journal.note(record.entry, "counted")
+        for row in self.node.on_record(record.row, state):
+            yield record.with_row(self._complete(row, key))
+
+    def on_time(self) -> Iterator[Record]:
+        """The timers that the frontier has reached, by time, then key; a timer may set further ones."""
+        frontier_ms = self.clock.frontier_ms
+        while frontier_ms is not None and (due := self._due(frontier_ms)):
+            at_ms, _, state = due[0]
+            state.timers_ms.discard(at_ms)
+            state.timestamp_ms = at_ms
+            for row in self.node.on_timer(at_ms, state) if self.node.on_timer else ():
+                yield Record(
+                    row=self._complete(row, state.key),
+                    timestamp_ms=at_ms,
+                    order=("", at_ms, at_ms, str(state.key)),
+                    entry=None,
+                )
+
+    def _due(self, frontier_ms: int) -> list[tuple[int, str, KeyState]]:
+        timers = [(at, str(key), state) for key, state in self._states.items() for at in state.timers_ms]
+        return sorted((timer for timer in timers if timer[0] <= frontier_ms), key=lambda timer: timer[:2])
+
+    def _complete(self, row: Row, key: Any) -> Row:
+        return {**dict.fromkeys(self.node.fields), **row, self.node.key: key}

@@ -1,0 +1,55 @@
+"""Operators without state: what leaves keeps its place in the log, and so its stream time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from recount.core.expressions import evaluate
+from recount.core.interpreter.operator import Operator
+from recount.core.interpreter.record import Record
+from recount.core.nodes import Filter, SelectKey, Stateless, WithFields
+from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select
+
+
+@dataclass(kw_only=True)
+class StatelessOperator(Operator):
+    """Any of the operators that look at one record at a time."""
+
+    node: Stateless
+
+    def receive(self, record: Record, port: int) -> Iterable[Record]:
+        """What the operator makes of the record."""
+        row = record.row
+        match self.node:
+            case Filter(predicate=predicate):
+                return (record,) if evaluate(predicate, row) is True else self.drop(record, "filtered")
+            case WithFields(added=added):
+                return (record.with_row({**row, **{name: evaluate(tree, row) for name, tree in added.items()}}),)
+            case SelectKey(key=key, by=by):
+                return (record.with_row({**row, key: evaluate(by, row)}),)
+            case Select(chosen=chosen, key=key):
+                return (
+                    record.with_row({key: row[key], **{name: evaluate(tree, row) for name, tree in chosen.items()}}),
+                )
+            case FlatMap() as node:
+                return self._mapped(node, record)
+            case Merge(names=names, fields=fields):
+                source = {} if names is None else {MERGED_FROM: names[port]}
+                return (record.with_row({**dict.fromkeys(fields), **row, **source}),)
+            case Foreach(action=action):
+                action(row)
+                self.journal.note(record.entry, "counted")
+                return ()
+            case Peek(action=action):
+                action(row)
+        return (record,)
+
+    def _mapped(self, node: FlatMap, record: Record) -> Iterator[Record]:
+        empty = dict.fromkeys(node.fields)
+        key = {node.key: record.row[node.key]}
+        made = [{}] if record.is_null else list(node.function(record.row))
+        if not made:
+            self.drop(record, "filtered")
+        for row in made:
+            yield record.with_row({**empty, **row, **key})

@@ -1,0 +1,125 @@
+"""Windowed aggregation: place the record, aggregate the windows it changed, and let results leave when it is time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from recount.core.interpreter.aggregating import results
+from recount.core.interpreter.journal import LateRecord
+from recount.core.interpreter.operator import Operator
+from recount.core.interpreter.panes import Panes, Placement, Window, panes_of
+from recount.core.interpreter.record import Entry, Record
+from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows
+
+Result = tuple[Any, Window]
+"""A key and a window: what one result is about."""
+
+
+@dataclass(kw_only=True)
+class WindowedOperator(Operator):
+    """Holds every key's windows, the results that are due later, and how often each result was emitted."""
+
+    node: WindowedAggregate
+    _panes: dict[Any, Panes] = field(default_factory=dict)
+    _pending: dict[Result, Record] = field(default_factory=dict)
+    _emitted: dict[Result, int] = field(default_factory=dict)
+
+    def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
+        """Null keys belong to no group; null values are aggregated by time and session windows only."""
+        key = record.row[self.node.key]
+        if key is None:
+            return self.drop(record, "null key")
+        if record.is_null and isinstance(self.node.windows, SlidingWindows | GlobalWindow | LastN):
+            return self.drop(record, "null value")
+        stream_time_ms = self.stream_time_ms(record.entry)
+        placement = self._panes.setdefault(key, panes_of(self.node.windows)).add(record, stream_time_ms)
+        if record.entry is not None and stream_time_ms is not None:
+            self._journal_late(record.entry, key, placement, stream_time_ms)
+        self.journal.note(record.entry, "counted" if placement.changed or not placement.late else "late")
+        return self._emit(key, placement, record)
+
+    def _emit(self, key: Any, placement: Placement, cause: Record) -> list[Record]:
+        withdrawn = [(key, window) for window in placement.withdrawn]
+        changed = [(key, window) for window in placement.changed]
+        if self.node.emission.kind == "each record":
+            return [self._withdrawal(result, cause) for result in withdrawn] + [
+                self._result(result, cause) for result in changed
+            ]
+        self._pending |= dict.fromkeys([*withdrawn, *changed], cause)
+        return []
+
+    def on_time(self) -> Iterator[Record]:
+        """Final results whose window the frontier has closed, by window end, then key; later changes are revisions."""
+        frontier_ms = self.clock.frontier_ms
+        if self.node.emission.kind == "final" and frontier_ms is not None:
+            windows = self.node.windows
+            assert not isinstance(windows, GlobalWindow | LastN), "refused at declaration"
+            yield from self._leave([held for held in self._pending if windows.is_closed(held[1][1], frontier_ms)])
+
+    def end_batch(self) -> Iterator[Record]:
+        """The latest of every result that the batch changed."""
+        if self.node.emission.kind == "each batch":
+            yield from self._leave(list(self._pending))
+
+    def _leave(self, due: list[Result]) -> Iterator[Record]:
+        for result in sorted(due, key=lambda held: (held[1][1], str(held[0]), held[1][0])):
+            cause = self._pending.pop(result)
+            if self._records(result):
+                yield self._result(result, cause)
+            elif result in self._emitted:
+                yield self._withdrawal(result, cause)
+
+    def _records(self, result: Result) -> list[Record]:
+        key, window = result
+        return self._panes[key].records(window)
+
+    def _result(self, result: Result, cause: Record) -> Record:
+        key, window = result
+        records = self._records(result)
+        gap_ms = self.node.windows.gap_ms if isinstance(self.node.windows, SessionWindows) else None
+        row = {self.node.key: key, **self._bounds(window), **results(self.node.aggregates, records, gap_ms)}
+        return self._left(result, row, max(record.timestamp_ms for record in records), cause)
+
+    def _withdrawal(self, result: Result, cause: Record) -> Record:
+        key, window = result
+        row = {**dict.fromkeys(self.node.fields), self.node.key: key, **self._bounds(window)}
+        return self._left(result, row, window[1], cause, is_null=True)
+
+    def _left(
+        self, result: Result, row: dict[str, Any], timestamp_ms: int, cause: Record, is_null: bool = False
+    ) -> Record:
+        revision = self._emitted.get(result, -1) + 1
+        self._emitted[result] = revision
+        return Record(
+            row=row,
+            timestamp_ms=timestamp_ms,
+            order=cause.order if not self.node.has_bounds else ("", *result[1], str(result[0])),
+            entry=None,
+            is_null=is_null,
+            revision=revision,
+        )
+
+    def _bounds(self, window: Window) -> dict[str, int]:
+        return {WINDOW_START: window[0], WINDOW_END: window[1]} if self.node.has_bounds else {}
+
+    def _journal_late(self, entry: Entry, key: Any, placement: Placement, stream_time_ms: int) -> None:
+        windows = self.node.windows
+        if isinstance(windows, GlobalWindow | LastN):
+            return
+        for start, end in placement.late:
+            self.journal.late.append(
+                LateRecord(
+                    topic=entry.topic,
+                    partition=entry.partition,
+                    offset=entry.offset,
+                    key=key,
+                    timestamp_ms=entry.timestamp_ms,
+                    stream_time_ms=stream_time_ms,
+                    margin_ms=stream_time_ms - windows.closes_ms(end),
+                    window_start=start,
+                    window_end=end,
+                )
+            )

@@ -1,0 +1,83 @@
+"""Operators that remember each key in their own way: deduplication and custom processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from recount.core.durations import readable
+from recount.core.expressions import Expression, type_of
+from recount.core.schema import FieldType
+from recount.core.stateless import OneInput
+
+if TYPE_CHECKING:
+    from recount.core.nodes import Node
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Deduplicate(OneInput):
+    """Of the records with one id that are at most ``horizon_ms`` apart (inclusive), the first wins; the others go.
+
+    ``partitioned`` (the id determines the partition): the first by offset, which leaves at once. Otherwise the first by
+    (event time, partition, offset), which leaves when no earlier one can come: ``ts + horizon < frontier``. A record is
+    late when ``ts + horizon < stream time``; a duplicate does not prolong the horizon; a null id is dropped.
+    """
+
+    input: Node
+    by: Expression
+    horizon_ms: int
+    partitioned: bool
+
+    def __post_init__(self) -> None:
+        assert type_of(self.by, self.input.fields)
+
+    @property
+    def delay_ms(self) -> int:
+        """How long the first by event time is waited for."""
+        return 0 if self.partitioned else self.horizon_ms
+
+    def __str__(self) -> str:
+        order = "offset" if self.partitioned else "event time"
+        return f"first of each {self.by} by {order} within {readable(self.horizon_ms)}"
+
+
+@dataclass(kw_only=True)
+class KeyState:
+    """What a processor remembers of one key; ``remembered`` is its own, and must hold plain JSON values.
+
+    ``schedule(at_ms)`` asks for a call of ``on_timer`` when the frontier has reached ``at_ms``; once per time.
+    """
+
+    key: Any
+    timestamp_ms: int = 0
+    remembered: dict[str, Any] = field(default_factory=dict)
+    timers_ms: set[int] = field(default_factory=set)
+
+    def schedule(self, at_ms: int) -> None:
+        """Ask to be called at ``at_ms``, in event time."""
+        self.timers_ms.add(at_ms)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Process(OneInput):
+    """A custom processor: Python functions that see one key's records in (partition, offset) order, with its state.
+
+    ``on_record(row, state)`` and ``on_timer(at_ms, state)`` return rows; their time is that of the record or timer.
+    """
+
+    input: Node
+    on_record: Callable[[Row, KeyState], Iterable[Row]]
+    on_timer: Callable[[int, KeyState], Iterable[Row]] | None
+    made: Mapping[str, FieldType]
+
+    @cached_property
+    def fields(self) -> Mapping[str, FieldType]:
+        """The key and the declared fields."""
+        return {self.key: self.input.fields[self.key], **self.made}
+
+    def __str__(self) -> str:
+        return f"process each {self.key} to {', '.join(self.made)}"
