@@ -14,8 +14,8 @@ from recount.recompute.judging import input_of
 TIMESTAMP, RECORDS, IS_LATE = "timestamp_ms", "records", "is_late"
 
 
-def partials(windowed: DataFrame, flow: Flow) -> DataFrame:
-    """Per key, window and ``is_late``: the aggregates, the largest event time and the number of records.
+def partials(windowed: DataFrame, flow: Flow, *further: str) -> DataFrame:
+    """Per key, window, ``is_late`` and ``further`` columns: aggregates, largest event time, number of records.
 
     What is on time makes the expected result (fidelity), both together the complete one (unlimited grace).
     """
@@ -23,13 +23,13 @@ def partials(windowed: DataFrame, flow: Flow) -> DataFrame:
         _reduced(aggregate.kind, named(input_of(name)) if aggregate.of is not None else F.lit(1))
         for name, aggregate in flow.aggregate.aggregates.items()
     ]
-    return _grouped(windowed.withColumn(RECORDS, F.lit(1)), flow, made, (IS_LATE,))
+    return _grouped(windowed.withColumn(RECORDS, F.lit(1)), flow, made, (IS_LATE, *further))
 
 
-def results(parts: DataFrame, flow: Flow) -> DataFrame:
-    """``parts`` merged to one row per key and window."""
+def results(parts: DataFrame, flow: Flow, *further: str) -> DataFrame:
+    """``parts`` merged to one row per key, window and ``further`` columns."""
     made = [_reduced(_merging(aggregate), named(name)) for name, aggregate in flow.aggregate.aggregates.items()]
-    return _grouped(parts, flow, made, ())
+    return _grouped(parts, flow, made, further)
 
 
 def group_of(flow: Flow) -> list[str]:

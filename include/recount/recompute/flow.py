@@ -12,6 +12,7 @@ from recount.core.topology import Topology
 from recount.core.windows import TimeWindows
 
 Step = Filter | WithFields | SelectKey
+_KINDS = frozenset({"count", "sum", "min", "max"})
 
 
 class NotRecomputable(Terminal):
@@ -26,6 +27,7 @@ class Flow:
     source: Source
     steps: tuple[Step, ...]
     aggregate: WindowedAggregate
+    windows: TimeWindows
     sink: Sink
 
     @classmethod
@@ -34,17 +36,27 @@ class Flow:
         if len(topology.sinks) != 1:
             raise _not_recomputable(topology, f"{len(topology.sinks)} sinks")
         sink = topology.sinks[0]
-        path = []
-        node = sink.input
-        while isinstance(node, Filter | WithFields | SelectKey | WindowedAggregate):
-            path.append(node)
+        aggregate = sink.input
+        if not isinstance(aggregate, WindowedAggregate) or not isinstance(aggregate.windows, TimeWindows):
+            raise _not_recomputable(topology, str(aggregate))
+        for one in aggregate.aggregates.values():
+            if one.kind not in _KINDS or one.where is not None:
+                raise _not_recomputable(topology, str(one))
+        steps: list[Step] = []
+        node = aggregate.input
+        while isinstance(node, Filter | WithFields | SelectKey):
+            steps.insert(0, node)
             node = node.input
-        if not path or not isinstance(path[0], WindowedAggregate) or not isinstance(path[0].windows, TimeWindows):
-            raise _not_recomputable(topology, str(sink.input))
-        steps = [step for step in reversed(path[1:]) if not isinstance(step, WindowedAggregate)]
-        if not isinstance(node, Source) or len(steps) != len(path) - 1:
+        if not isinstance(node, Source):
             raise _not_recomputable(topology, str(node))
-        return cls(topology=topology, source=node, steps=tuple(steps), aggregate=path[0], sink=sink)
+        return cls(
+            topology=topology,
+            source=node,
+            steps=tuple(steps),
+            aggregate=aggregate,
+            windows=aggregate.windows,
+            sink=sink,
+        )
 
     @property
     def key(self) -> str:
@@ -87,6 +99,6 @@ def _not_recomputable(topology: Topology, given: str) -> NotRecomputable:
     return NotRecomputable(
         f"{topology.name} cannot be recomputed",
         given=given,
-        expected="a source, filter, with_fields or select_key steps, one aggregation over time windows, one sink",
+        expected="a source, filter, with_fields or select_key steps, count, sum, min or max over time windows, one sink",
         remedy="split the topology, or audit the parts that have this shape",
     )

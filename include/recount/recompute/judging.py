@@ -93,7 +93,7 @@ def _inputs(flow: Flow) -> list[Column]:
 
 
 def _fate(flow: Flow) -> Column:
-    windows = flow.aggregate.windows
+    windows = flow.windows
     time = F.col("timestamp_ms")
     newest_end = time - time % windows.advance_ms + windows.size_ms
     return (

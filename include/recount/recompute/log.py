@@ -26,8 +26,6 @@ COLUMNS = ("partition", "offset", "timestamp_ms", "key", "value")
 class Log(Protocol):
     """Where the records of a topic are read."""
 
-    name: str
-
     def read(self, session: SparkSession, topic: str, ranges: Ranges) -> DataFrame:
         """The committed records in ``ranges`` with ``COLUMNS``; a task holds whole partitions, in offset order."""
         ...
@@ -38,7 +36,6 @@ class KafkaLog:
     """The topic itself, read_committed. Spark fails, rather than skips, where a record of the range has expired."""
 
     bootstrap_servers: str
-    name: str = "kafka"
 
     def read(self, session: SparkSession, topic: str, ranges: Ranges) -> DataFrame:
         """One task per partition, for no ``minPartitions`` is given."""
@@ -66,7 +63,6 @@ class ArchiveLog:
     """The Delta archive of the topic, for what Kafka's retention has deleted."""
 
     tables: Tables
-    name: str = "archive"
 
     def read(self, session: SparkSession, topic: str, ranges: Ranges) -> DataFrame:
         """Shuffled and sorted, for the archive's files hold the records in any order."""

@@ -44,12 +44,12 @@ class Recomputation:
     @property
     def partials(self) -> DataFrame:
         """Aggregates per key, window and lateness (``aggregating.partials``)."""
-        return partials(windowed(self.records, self.flow.aggregate.windows), self.flow)
+        return partials(windowed(self.records, self.flow.windows), self.flow)
 
     @property
     def late(self) -> DataFrame:
         """One row per late (record, window), as the late ledger has it; ``margin_ms`` is how much too late."""
-        windows = self.flow.aggregate.windows
+        windows = self.flow.windows
         rows = windowed(self.records, windows).where(IS_LATE)
         return rows.select(
             F.lit(self.flow.source.topic.name).alias("topic"),

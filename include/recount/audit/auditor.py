@@ -1,0 +1,207 @@
+"""One audit of one stream, start to end: cut, recompute, judge, keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from recount.audit import side_ledgers
+from recount.audit.causes import output_differences
+from recount.audit.completeness import COMPLETENESS, completeness_differences, grace_misses
+from recount.audit.conservation import OFFSETS, accounts, conservation_differences
+from recount.audit.copies import is_after
+from recount.audit.fidelity import PLACES
+from recount.audit.findings import Findings, Interval, Source
+from recount.audit.judgement import Judge, Stretch
+from recount.audit.ledger import Ledger, Order
+from recount.audit.ledger_rules import ledger_faults
+from recount.audit.series import window_totals
+from recount.audit.settled import settled_ledger
+from recount.audit.store import NOTHING, VERDICTS, AuditStore, Seed
+from recount.core.ledger import BatchProof
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.core.verdict import Difference
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import LogRange, log_ranges, partitions_of
+from recount.recompute.columns import named
+from recount.recompute.flow import Flow
+from recount.recompute.log import ArchiveLog, KafkaLog, Log, Ranges
+from recount.recompute.recomputation import Recomputation, recompute
+
+
+class Auditor:
+    """Audits one stream; of the stream it reads the declarations, the log, the ledger and the outputs."""
+
+    def __init__(self, session: SparkSession, settings: Settings, topology: Topology) -> None:
+        self._session = session
+        self._settings = settings
+        self._topology = topology
+        self._flow = Flow.of(topology)
+        self._source = self._flow.source.topic
+        self._tables = Tables(settings.data)
+        self._connection = Connection(bootstrap_servers=settings.bootstrap_servers)
+        self.store = AuditStore(session, self._tables, topology.name)
+
+    def audit(
+        self, audit: str, interval: Interval, *, source: Source = "kafka", from_the_beginning: bool = False
+    ) -> Findings:
+        """Judge everything up to the last batch before the interval's end, from where the audit before it ended.
+
+        ``from_the_beginning`` takes no seed, so that all the log is judged again. Raises ``Transient`` when the stream
+        is stuck between its two commits, ``Terminal`` when there is nothing to audit.
+        """
+        published = _kept(self._connection, self._flow.sink.topic.name)
+        letters = self._dead_letters()
+        ledger = settled_ledger(self._session, self._connection, self._tables, self._topology)
+        cut = ledger.cut_before(interval.end_ms)
+        seed = NOTHING if from_the_beginning else self.store.seed_for(ledger, cut.order)
+        segment = ledger.between(seed.order, cut.order)
+        stretch = Stretch(
+            audit=audit,
+            seed=seed,
+            cut=cut.order,
+            frontier_ms=ledger.between(None, cut.order).frontier_ms,
+            published=_unseen(published, seed),
+        )
+        recomputed = self._recomputed(segment, seed, self._log(source))
+        try:
+            judge = Judge(self._session, self._settings.bootstrap_servers, self._tables, self.store, self._flow)
+            judged, parts = judge.judged(stretch, recomputed)
+            judged = judged.persist()
+            late = self._up_to(self._tables.late(self._topology.name), cut.order)
+            misses = grace_misses(judged, parts, late, self._flow)
+            found = accounts(self._session, self._connection, self._log(source), self._source.name, recomputed.totals)
+            differences = [
+                *ledger_faults(_at(ledger, seed.order), segment.proofs, self._topology.idle_after_ms),
+                *self._unread(segment, seed),
+                *conservation_differences(found, recomputed.totals, segment),
+                *self._side_ledgers(recomputed, segment, letters),
+                *output_differences(
+                    self._session,
+                    judged,
+                    recomputed,
+                    self._up_to(self._tables.state(self._topology.name), cut.order),
+                    segment,
+                ),
+                *completeness_differences(judged, misses, self._flow),
+            ]
+            self._keep_verdicts(audit, judged)
+            self.store.append_findings(audit, found, differences, misses)
+            return Findings(
+                audit=audit,
+                topology=self._topology,
+                interval=interval,
+                source=source,
+                seed=seed,
+                ledger=segment,
+                frontier_ms=stretch.frontier_ms,
+                published_ends={partition: span.end for partition, span in published.items()},
+                accounts=tuple(found),
+                counts=_counts(judged),
+                differences=tuple(differences),
+                misses=tuple(misses),
+                series=window_totals(judged, self._flow),
+            )
+        finally:
+            recomputed.release()
+            self._session.catalog.clearCache()
+
+    def _log(self, source: Source) -> Log:
+        if source == "archive":
+            return ArchiveLog(tables=self._tables)
+        return KafkaLog(bootstrap_servers=self._settings.bootstrap_servers)
+
+    def _recomputed(self, segment: Ledger, seed: Seed, log: Log) -> Recomputation:
+        return recompute(
+            self._session,
+            self._flow,
+            log,
+            segment.ranges[self._source.name],
+            limits=segment.limits(self._source.name, self._topology.max_future_ms),
+            stream_times=seed.stream_times,
+        )
+
+    def _up_to(self, path: str, cut: Order) -> DataFrame:
+        return self._session.read.format("delta").load(path).where(~is_after(cut))
+
+    def _unread(self, segment: Ledger, seed: Seed) -> list[Difference]:
+        """Records that are on Kafka before the first offset that the stream has ever read."""
+        if seed.run:
+            return []
+        kept = _kept(self._connection, self._source.name)
+        return [
+            Difference(
+                kind=OFFSETS,
+                place=f"{self._source.name}-{partition}",
+                verdict="unread",
+                expected=f"read from offset {kept[partition].start}",
+                actual=f"read from offset {start}",
+                cause="the stream began after the beginning of the log",
+                evidence=(f"{self._source.name}-{partition}@[{kept[partition].start}, {start})",),
+            )
+            for partition, (start, _) in segment.ranges[self._source.name].items()
+            if kept[partition].start < start
+        ]
+
+    def _dead_letters(self) -> Ranges:
+        """What the dead-letter topic holds now; nothing where there is no such topic."""
+        name = self._source.dead_letter_name
+        topics = self._connection.admin().list_topics(timeout=15).topics
+        return (
+            {p: (span.start, span.end) for p, span in _kept(self._connection, name).items()} if name in topics else {}
+        )
+
+    def _side_ledgers(self, recomputed: Recomputation, segment: Ledger, letters: Ranges) -> list[Difference]:
+        def written(path: str) -> DataFrame:
+            rows = self._session.read.format("delta").load(path)
+            first, last = segment.proofs[0].order, segment.proofs[-1].order
+            return rows.where(is_after((first[0], first[1] - 1)) & ~is_after(last))
+
+        name = self._topology.name
+        posted = side_ledgers.dead_letters(
+            self._session, self._settings.bootstrap_servers, self._source.dead_letter_name, letters
+        )
+        mine = side_ledgers.within(posted, self._source.name, segment.ranges[self._source.name])
+        return [
+            *side_ledgers.late_differences(recomputed.late, written(self._tables.late(name))),
+            *side_ledgers.rejected_differences(recomputed.rejected, written(self._tables.rejected(name))),
+            *side_ledgers.dead_letter_differences(recomputed.rejected, mine, self._source.dead_letter_name),
+        ]
+
+    def _keep_verdicts(self, audit: str, judged: DataFrame) -> None:
+        verdicts = [f"{place}_verdict" for place in PLACES]
+        key = named(self._flow.key).cast("string").alias("key")
+        self.store.append(VERDICTS, audit, judged.select(key, WINDOW_START, WINDOW_END, *verdicts, COMPLETENESS))
+
+
+def _kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:
+    """What Kafka holds of each partition of ``topic``."""
+    return {
+        partition: span for (_, partition), span in log_ranges(connection, partitions_of(connection, topic)).items()
+    }
+
+
+def _unseen(published: Mapping[int, LogRange], seed: Seed) -> Ranges:
+    """The kept offsets of the sink's topic that no earlier audit has read."""
+    seen = seed.run.published_ends if seed.run else {}
+    return {p: (max(span.start, seen.get(p, 0)), span.end) for p, span in published.items()}
+
+
+def _at(ledger: Ledger, order: Order | None) -> BatchProof | None:
+    return next((proof for proof in ledger.proofs if proof.order == order), None)
+
+
+def _counts(judged: DataFrame) -> dict[str, int]:
+    """How many keys and windows have which verdict, by ``kafka match``, ``delta lost``, ``completeness missed``."""
+    columns: Sequence[str] = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
+    counts: Counter[str] = Counter()
+    for row in judged.groupBy(*columns).agg(F.count("*").alias("n")).collect():
+        for column in columns:
+            counts[f"{column.removesuffix('_verdict')} {row[column]}"] += row.n
+    return dict(counts)

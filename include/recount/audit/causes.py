@@ -1,0 +1,218 @@
+"""Why an output differs: the stream's own state, batch by batch, beside a recompute of the very same batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from recount.audit.copies import DELTA, KAFKA
+from recount.audit.fidelity import EXPECTED, EXPIRED, MATCH, PLACES
+from recount.audit.ledger import Ledger, Order
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.verdict import Difference
+from recount.core.windows import TimeWindows
+from recount.recompute.aggregating import IS_LATE, TIMESTAMP, group_of, partials, results
+from recount.recompute.columns import named
+from recount.recompute.flow import Flow
+from recount.recompute.judging import windowed
+from recount.recompute.recomputation import Recomputation
+
+OUTPUT = "output"
+MAX_EXPLAINED = 200
+_BATCH = ("generation", "batch")
+Group = tuple[Any, int, int]
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchShare:
+    """What one batch added to one result: as the log says, as the stream's state has it, and the offsets behind it."""
+
+    order: Order
+    recomputed: Values | None
+    stored: Values | None
+    offsets: tuple[str, ...]
+    is_recomputed: bool
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether the batch was recomputed and the stream's state has another share of it."""
+        return self.is_recomputed and self.stored != self.recomputed
+
+    @property
+    def name(self) -> str:
+        """The batch as differences name it."""
+        return f"batch {self.order[0]}/{self.order[1]}"
+
+
+def output_differences(
+    session: SparkSession, judged: DataFrame, recomputed: Recomputation, state: DataFrame, ledger: Ledger
+) -> list[Difference]:
+    """The differences of ``judged`` (``fidelity.with_verdicts``), explained; at most ``MAX_EXPLAINED`` windows.
+
+    ``state`` holds the stream's partials up to the cut; ``ledger`` the batches that were recomputed.
+    """
+    flow = recomputed.flow
+    wrong = F.lit(False)
+    for place in PLACES:
+        wrong = wrong | ~F.col(f"{place}_verdict").isin(MATCH, EXPIRED)
+    texts = [F.to_json(name).alias(f"{name}_text") for name in (EXPECTED, *(f"{place}_result" for place in PLACES))]
+    rows = judged.where(wrong).select("*", *texts).orderBy(WINDOW_START, named(flow.key)).limit(MAX_EXPLAINED).collect()
+    if not rows:
+        return []
+    shares = _shares(session, [_group(row, flow) for row in rows], recomputed, state, ledger)
+    return [
+        _difference(row, place, flow, shares.get(_group(row, flow), []))
+        for row in rows
+        for place in PLACES
+        if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
+    ]
+
+
+def _difference(row: Row, place: str, flow: Flow, shares: Sequence[BatchShare]) -> Difference:
+    verdict = row[f"{place}_verdict"]
+    sink = flow.sink
+    names = {KAFKA: f"topic {sink.topic.name}", DELTA: f"table outputs/{sink.table}"}
+    inputs = [f"{share.name} read {offsets}" for share in shares for offsets in share.offsets]
+    return Difference(
+        kind=OUTPUT,
+        place=names[place],
+        verdict=verdict,
+        key=None if row[flow.key] is None else str(row[flow.key]),
+        window_start=row[WINDOW_START],
+        window_end=row[WINDOW_END],
+        expected=row[f"{EXPECTED}_text"],
+        actual=row[f"{place}_result_text"],
+        cause=_cause(row, place, verdict, flow.windows, shares),
+        evidence=(*row[f"{place}_evidence"], *inputs[:20]),
+    )
+
+
+def _cause(row: Row, place: str, verdict: str, windows: TimeWindows, shares: Sequence[BatchShare]) -> str:
+    faulty = [share for share in shares if share.is_faulty]
+    state = "the stream's state is right"
+    if faulty:
+        state = "the stream's state differs from the log in " + ", ".join(share.name for share in faulty[:5])
+    match verdict:
+        case "extra":
+            return _cause_of_extra(row, place, windows)
+        case "duplicated":
+            return f"one revision was written {row[f'{place}_copies']} times; {state}"
+        case "lost" if row[f"{place}_revisions"]:
+            return f"a revision before {row[f'{place}_highest']} or the last one is missing here; {state}"
+        case "lost":
+            return f"{state}: the result was not written here, or was removed afterwards"
+    applied = _batch_between(row[EXPECTED], row[f"{place}_result"], shares)
+    if applied:
+        return f"{applied}; {state}"
+    if row[f"{place}_contradictory"]:
+        return f"copies of one revision contradict each other; {state}"
+    return f"{state}: the value was changed on its way here or afterwards"
+
+
+def _cause_of_extra(row: Row, place: str, windows: TimeWindows) -> str:
+    start, end = row[WINDOW_START], row[WINDOW_END]
+    if start is None or end is None:
+        return "the value is no result of this stream"
+    moved_ms = start % windows.advance_ms
+    if moved_ms or end - start != windows.size_ms:
+        nearest = moved_ms if moved_ms <= windows.advance_ms // 2 else moved_ms - windows.advance_ms
+        return f"no window has these bounds: moved by {nearest} ms from the window that starts at {start - nearest}"
+    if row[f"{place}_lowest"] == -1:
+        return "the record was not written by this stream: its headers or its key are not a result's"
+    if row[EXPECTED] is not None:
+        return "a revision that the other output does not have: written by someone else, or removed there"
+    return "no record that was on time makes this result, or its window was not due yet"
+
+
+def _batch_between(expected: Row | None, actual: Row | None, shares: Sequence[BatchShare]) -> str:
+    """The one batch whose share is the whole difference, counted twice or left out."""
+    if expected is None or actual is None:
+        return ""
+    for share in shares:
+        values = share.recomputed or share.stored
+        if not values:
+            continue
+        sums = [name for name, value in values.items() if name != TIMESTAMP and _is_number(value)]
+        if sums and all(_less(actual[name], expected[name]) == values[name] for name in sums):
+            return f"{share.name} is counted twice"
+        if sums and all(_less(expected[name], actual[name]) == values[name] for name in sums):
+            return f"{share.name} is not counted"
+    return ""
+
+
+def _is_number(value: object) -> bool:
+    return value is not None and not isinstance(value, str)
+
+
+def _less(one: Any, other: Any) -> Any:
+    return None if one is None or other is None else one - other
+
+
+def _shares(
+    session: SparkSession, groups: Sequence[Group], recomputed: Recomputation, state: DataFrame, ledger: Ledger
+) -> dict[Group, list[BatchShare]]:
+    """What each batch added to each of ``groups``, in batch order."""
+    flow = recomputed.flow
+    keys = group_of(flow)
+    wanted = session.createDataFrame(groups, state.select(*map(named, keys)).schema)
+    records = windowed(recomputed.records, flow.windows).where(~F.col(IS_LATE))
+    behind = records.join(F.broadcast(wanted), keys, "left_semi")
+    spans = _spans(ledger, flow.source.topic.name)
+    batches = session.createDataFrame(spans, "p int, first long, beyond long, generation int, batch long")
+    offset = F.col("offset")
+    inside = (F.col("partition") == F.col("p")) & (offset >= F.col("first")) & (offset < F.col("beyond"))
+    numbered = behind.join(F.broadcast(batches), inside)
+    stored = state.withColumn("records", F.lit(0).cast("long")).join(F.broadcast(wanted), keys, "left_semi")
+    found: dict[tuple[Group, Order], dict[str, Values]] = {}
+    sides = {"recomputed": partials(numbered, flow, *_BATCH), "stored": results(stored, flow, *_BATCH)}
+    for side, rows in sides.items():
+        for row in rows.collect():
+            found.setdefault((_group(row, flow), (row.generation, row.batch)), {})[side] = _values(row, flow)
+    offsets = _offsets(numbered, flow)
+    recomputed_orders = {proof.order for proof in ledger.proofs}
+    shares: dict[Group, list[BatchShare]] = {}
+    for (group, order), values in sorted(found.items(), key=lambda item: item[0][1]):
+        share = BatchShare(
+            order=order,
+            recomputed=values.get("recomputed"),
+            stored=values.get("stored"),
+            offsets=offsets.get((group, order), ()),
+            is_recomputed=order in recomputed_orders,
+        )
+        shares.setdefault(group, []).append(share)
+    return shares
+
+
+def _spans(ledger: Ledger, topic: str) -> list[tuple[int, int, int, int, int]]:
+    return [
+        (part.partition, part.start, part.end, *proof.order)
+        for proof in ledger.proofs
+        for part in proof.partitions
+        if part.topic == topic and part.start < part.end
+    ]
+
+
+def _offsets(numbered: DataFrame, flow: Flow) -> dict[tuple[Group, Order], tuple[str, ...]]:
+    """Per group and batch the source offsets that were counted, as ``topic-partition@[first, last]``."""
+    rows = numbered.groupBy(*map(named, group_of(flow)), *_BATCH, "partition").agg(
+        F.count("*").alias("n"), F.min("offset").alias("first"), F.max("offset").alias("last")
+    )
+    found: dict[tuple[Group, Order], tuple[str, ...]] = {}
+    for row in rows.orderBy("partition").collect():
+        place = (_group(row, flow), (row.generation, row.batch))
+        text = f"{row.n} of {flow.source.topic.name}-{row.partition}@[{row['first']}, {row['last']}]"
+        found[place] = (*found.get(place, ()), text)
+    return found
+
+
+def _group(row: Row, flow: Flow) -> Group:
+    return row[flow.key], row[WINDOW_START], row[WINDOW_END]
+
+
+def _values(row: Row, flow: Flow) -> Values:
+    return {name: row[name] for name in (*flow.aggregate.aggregates, TIMESTAMP)}

@@ -1,0 +1,148 @@
+"""Conservation of offsets: every offset of the audited range has exactly one fate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from recount.audit.ledger import Ledger
+from recount.core.verdict import Difference, PartitionAccount
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import classify_gap
+from recount.recompute.log import Log, Ranges, runs
+from recount.recompute.recomputation import PartitionTotals
+
+OFFSETS = "offsets"
+_FATES = ("records", "counted", "late", "filtered", "null_key", "dead_lettered")
+_MAX_GAPS = 20
+"""Looking up a gap costs two requests: beyond so many, the stretch from the first to the last is read in one go."""
+
+
+def accounts(
+    session: SparkSession, connection: Connection, log: Log, topic: str, totals: Sequence[PartitionTotals]
+) -> list[PartitionAccount]:
+    """The account of each partition; offsets without a record are looked up as transaction markers and the like."""
+    incomplete = {part.partition: (part.start, part.end) for part in totals if part.records < part.end - part.start}
+    gaps = _gaps(session, log, topic, incomplete) if incomplete else {}
+    return [_account(connection, topic, part, gaps.get(part.partition, [])) for part in totals]
+
+
+def conservation_differences(
+    found: Sequence[PartitionAccount], totals: Sequence[PartitionTotals], ledger: Ledger
+) -> list[Difference]:
+    """Offsets that nothing explains, and fates or stream times that the ledger tells otherwise."""
+    differences = [
+        Difference(
+            kind=OFFSETS,
+            place=f"{account.topic}-{account.partition}",
+            verdict="unaccounted",
+            expected=f"{account.end - account.start} offsets explained",
+            actual=f"{account.unaccounted} without explanation",
+            cause="a record in the log that the log's reader did not get",
+            evidence=(f"{account.topic}-{account.partition}@[{account.start}, {account.end})",),
+        )
+        for account in found
+        if account.unaccounted
+    ]
+    for part in totals:
+        differences += _against_ledger(found[0].topic, part, ledger)
+    return differences
+
+
+def _against_ledger(topic: str, part: PartitionTotals, ledger: Ledger) -> Iterator[Difference]:
+    claims = [
+        claim
+        for proof in ledger.proofs
+        for claim in proof.partitions
+        if (claim.topic, claim.partition) == (topic, part.partition)
+    ]
+    for name in _FATES:
+        claimed, recomputed = sum(getattr(claim, name) for claim in claims), getattr(part, name)
+        if claimed != recomputed:
+            yield _told_otherwise(topic, part, name, f"{recomputed} records", f"{claimed} records")
+    claimed_ms = claims[-1].stream_time_ms if claims else None
+    if claims and claimed_ms != part.stream_time_ms:
+        yield _told_otherwise(topic, part, "stream time", f"{part.stream_time_ms} ms", f"{claimed_ms} ms")
+
+
+def _told_otherwise(topic: str, part: PartitionTotals, name: str, expected: str, actual: str) -> Difference:
+    return Difference(
+        kind=OFFSETS,
+        place=f"{topic}-{part.partition}",
+        verdict=name,
+        expected=expected,
+        actual=actual,
+        cause="the batch ledger and the log disagree on what became of the records",
+        evidence=(f"{topic}-{part.partition}@[{part.start}, {part.end})",),
+    )
+
+
+def _account(
+    connection: Connection, topic: str, part: PartitionTotals, gaps: Sequence[tuple[int, int]]
+) -> PartitionAccount:
+    looked_up = gaps if len(gaps) <= _MAX_GAPS else [(gaps[0][0], gaps[-1][1])]
+    found = [classify_gap(connection, topic, part.partition, start, end) for start, end in looked_up]
+    return PartitionAccount(
+        topic=topic,
+        partition=part.partition,
+        start=part.start,
+        end=part.end,
+        counted=part.counted,
+        late=part.late,
+        filtered=part.filtered,
+        null_key=part.null_key,
+        dead_lettered=part.dead_lettered,
+        control=sum(gap.control for gap in found),
+        aborted=sum(gap.aborted for gap in found),
+        compacted=sum(gap.compacted for gap in found),
+        expired=sum(gap.expired for gap in found),
+        stream_time_ms=part.stream_time_ms,
+    )
+
+
+def _gaps(session: SparkSession, log: Log, topic: str, ranges: Ranges) -> dict[int, list[tuple[int, int]]]:
+    """The stretches of ``ranges`` in which the log shows no record."""
+    rows = log.read(session, topic, ranges).select("partition", "offset")
+    found = rows.mapInArrow(_pass(GapPass(ranges=ranges)), "partition int, start long, end long").collect()
+    silent = ranges.keys() - {row.partition for row in found}
+    gaps: dict[int, list[tuple[int, int]]] = {partition: [ranges[partition]] for partition in silent}
+    for row in found:
+        if row.start < row.end:
+            gaps.setdefault(row.partition, []).append((row.start, row.end))
+    return {partition: sorted(found) for partition, found in gaps.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GapPass:
+    """One task's pass over offsets in order: the gaps between them, and one empty gap per partition that it saw."""
+
+    ranges: Ranges
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Arrow batches with partition and offset in, rows partition, start, end out."""
+        last: dict[int, int] = {}
+        due: dict[int, int] = {}
+        for batch in batches:
+            for partition, records in runs(batch, last):
+                offsets = records.column("offset").to_numpy()
+                expected = np.concatenate([[due.get(partition, self.ranges[partition][0])], offsets[:-1] + 1])
+                gaps = np.flatnonzero(expected < offsets)
+                due[partition] = int(offsets[-1]) + 1
+                yield _rows(partition, expected[gaps], offsets[gaps])
+        for partition, next_offset in due.items():
+            yield _rows(partition, np.array([next_offset]), np.array([self.ranges[partition][1]]))
+
+
+def _rows(partition: int, starts: np.ndarray, ends: np.ndarray) -> pa.RecordBatch:
+    partitions = pa.array(np.full(len(starts), partition), pa.int32())
+    columns = [partitions, pa.array(starts, pa.int64()), pa.array(ends, pa.int64())]
+    return pa.record_batch(columns, names=["partition", "start", "end"])
+
+
+def _pass(one: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    return lambda batches: one(batches)

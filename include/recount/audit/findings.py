@@ -1,0 +1,53 @@
+"""What an audit found, before it is certified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from recount.audit.ledger import Ledger
+from recount.audit.series import WindowTotal
+from recount.audit.store import Seed
+from recount.core.ledger import BatchProof
+from recount.core.topology import Topology
+from recount.core.verdict import Difference, GraceMiss, Outcome, PartitionAccount
+
+Source = Literal["kafka", "archive"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """The data interval of an audit, ms; its end decides the cut. ``end_ms`` None: the last batch there is."""
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """``ledger`` holds the batches that were judged, ``counts`` the verdicts by ``<place> <verdict>``."""
+
+    audit: str
+    topology: Topology
+    interval: Interval
+    source: Source
+    seed: Seed
+    ledger: Ledger
+    frontier_ms: int | None
+    published_ends: Mapping[int, int]
+    accounts: tuple[PartitionAccount, ...]
+    counts: Mapping[str, int]
+    differences: tuple[Difference, ...]
+    misses: tuple[GraceMiss, ...]
+    series: tuple[WindowTotal, ...]
+
+    @property
+    def cut(self) -> BatchProof:
+        """The last batch that was judged."""
+        return self.ledger.proofs[-1]
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether the stream is proved."""
+        return "violation" if self.differences else "match"

@@ -1,0 +1,74 @@
+"""The batch ledger as the audit reads it, and the cut: the batch up to which everything is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from recount.core.errors import Terminal
+from recount.core.ledger import BatchProof
+from recount.recompute.decoding import Limits
+from recount.recompute.log import Ranges
+
+Order = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The proofs of a stream's batches in the order in which they were committed."""
+
+    proofs: tuple[BatchProof, ...]
+
+    @classmethod
+    def read(cls, session: SparkSession, path: str) -> Ledger:
+        """The proofs in the commits of the state table at ``path``; raises ``Terminal`` when there is no such table."""
+        if not DeltaTable.isDeltaTable(session, path):
+            raise Terminal("no batch ledger", given=path, expected="a state table", remedy="run the stream first")
+        commits = DeltaTable.forPath(session, path).history().select("version", "userMetadata").collect()
+        found = (BatchProof.from_json(commit.userMetadata) for commit in sorted(commits, key=lambda row: row.version))
+        return cls(tuple(proof for proof in found if proof))
+
+    def cut_before(self, end_ms: int | None) -> BatchProof:
+        """The last batch whose recorded time is before ``end_ms`` (None: the last batch)."""
+        for proof in reversed(self.proofs):
+            if end_ms is None or proof.batch_timestamp_ms < end_ms:
+                return proof
+        raise Terminal(
+            "no batch to audit",
+            given=end_ms,
+            expected="a batch recorded before the end of the interval",
+            remedy="the stream had not started then: audit a later interval",
+        )
+
+    def between(self, after: Order | None, cut: Order) -> Ledger:
+        """The proofs after the batch ``after`` (None: from the first) up to and with ``cut``."""
+        return Ledger(tuple(p for p in self.proofs if (after is None or p.order > after) and p.order <= cut))
+
+    @property
+    def ranges(self) -> dict[str, Ranges]:
+        """Per topic the offsets that these batches read."""
+        spans: dict[str, dict[int, tuple[int, int]]] = {}
+        for proof in self.proofs:
+            for part in proof.partitions:
+                start, end = spans.setdefault(part.topic, {}).get(part.partition, (part.start, part.end))
+                spans[part.topic][part.partition] = (min(start, part.start), max(end, part.end))
+        return {topic: dict(sorted(found.items())) for topic, found in spans.items()}
+
+    def limits(self, topic: str, max_future_ms: int) -> Mapping[int, Limits]:
+        """The latest event time that was not absurd when an offset of ``topic`` was read."""
+        starts: dict[int, list[int]] = {}
+        latest_ms: dict[int, list[int]] = {}
+        for proof in self.proofs:
+            for part in proof.partitions:
+                if part.topic == topic and part.start < part.end:
+                    starts.setdefault(part.partition, []).append(part.start)
+                    latest_ms.setdefault(part.partition, []).append(proof.batch_timestamp_ms + max_future_ms)
+        return {p: Limits(starts=starts[p], latest_ms=latest_ms[p]) for p in starts}
+
+    @property
+    def frontier_ms(self) -> int | None:
+        """How far the frontier had come after these batches; it never falls back."""
+        return max((p.frontier_ms for p in self.proofs if p.frontier_ms is not None), default=None)

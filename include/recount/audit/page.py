@@ -1,0 +1,214 @@
+"""A certificate as one self-contained HTML page: no script, no outside file, readable on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from html import escape
+from typing import Any
+
+from recount.core.certificate import Certificate
+
+_STYLE = """
+:root{--ink:#1d2433;--soft:#5b6578;--line:#dfe3ea;--good:#12805c;--bad:#b3261e;--late:#b7791f;--ground:#fff}
+@media (prefers-color-scheme:dark){:root{--ink:#e6e9f0;--soft:#9aa4b5;--line:#333b4a;--good:#4cc38a;--bad:#ff8a80;
+--late:#e3b341;--ground:#151a23}}
+*{box-sizing:border-box}body{margin:0 auto;max-width:1060px;padding:40px 24px;background:var(--ground);color:var(--ink);
+font:15px/1.5 system-ui,sans-serif}h1{font-size:26px;margin:0 0 4px}h2{font-size:17px;margin:36px 0 8px}
+p{margin:6px 0}.soft{color:var(--soft)}.badge{display:inline-block;padding:3px 12px;border-radius:99px;color:#fff;
+font-weight:600}.match{background:var(--good)}.violation{background:var(--bad)}.cards{display:grid;gap:12px;
+grid-template-columns:repeat(auto-fit,minmax(150px,1fr));margin:20px 0}.card{border:1px solid var(--line);
+border-radius:10px;padding:12px 14px}.card b{display:block;font-size:22px;font-variant-numeric:tabular-nums}
+.scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{text-align:left;color:var(--soft);
+font-weight:600}th,td{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}code{font:12px/1.4 ui-monospace,monospace;
+overflow-wrap:anywhere}.bad{color:var(--bad)}svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);
+font:11px system-ui,sans-serif}
+"""
+_WIDTH, _HEIGHT, _BASE = 1000, 220, 190
+
+
+def page(certificate: Certificate) -> str:
+    """The page of ``certificate``."""
+    outcome, stream = certificate["outcome"], escape(certificate["stream"])
+    said = {
+        "match": "Every output record is there exactly once, as the raw log says.",
+        "violation": "The outputs differ from what the raw log says.",
+    }[outcome]
+    sections = [
+        _cards(certificate),
+        _chart(certificate),
+        _differences(certificate["differences"], certificate["differences_found"]),
+        _misses(certificate["grace_misses"], certificate["grace_misses_found"]),
+        _partitions(certificate["partitions"]),
+        _particulars(certificate),
+    ]
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>{stream}: {outcome}</title><style>{_STYLE}</style></head><body>"
+        f'<h1>{stream} <span class="badge {outcome}">{outcome}</span></h1>'
+        f'<p>{said}</p><p class="soft">Audit {escape(certificate["audit"])}, certificate {certificate["sequence"]} of this '
+        f"stream, up to batch {certificate['cut']['generation']}/{certificate['cut']['batch']} of "
+        f"{_time(certificate['cut']['batch_timestamp_ms'])}</p>{''.join(sections)}</body></html>\n"
+    )
+
+
+def _cards(certificate: Certificate) -> str:
+    totals, verdicts = certificate["totals"], certificate["verdicts"]
+    cards = {
+        "records read": totals["records"],
+        "results judged": certificate["results"],
+        "differences": certificate["differences_found"],
+        "late records": totals["late"],
+        "dead-lettered": totals["dead_lettered"],
+        "grace misses": certificate["grace_misses_found"],
+        "repaired": verdicts["completeness"].get("repaired", 0),
+    }
+    items = (f'<div class="card"><span class="soft">{name}</span><b>{n:,}</b></div>' for name, n in cards.items())
+    return f'<div class="cards">{"".join(items)}</div>'
+
+
+def _chart(certificate: Certificate) -> str:
+    """Expected as bars, published as a line on them; what grace lost as a cap on the bar."""
+    series = [{**one, **{side: Decimal(one[side]) for side in _SIDES}} for one in certificate["series"]]
+    if not series:
+        return ""
+    top = max(max(one[side] for side in _SIDES) for one in series) or Decimal(1)
+    step = Decimal(_WIDTH) / len(series)
+    bars, steps = [], []
+    for place, one in enumerate(series):
+        x, width = place * step, max(step * Decimal("0.8"), Decimal(1))
+        expected, published, complete = (_BASE - one[side] / top * (_BASE - 12) for side in _SIDES)
+        title = f"{_time(one['window_start'])}: expected {one['expected']}, published {one['published']}, "
+        title += f"with unlimited grace {one['complete']}"
+        differs = "var(--bad)" if one["published"] not in (one["expected"], one["complete"]) else "var(--good)"
+        bars.append(
+            f"<g><title>{escape(title)}</title>"
+            f'<rect x="{x:.2f}" y="{complete:.2f}" width="{width:.2f}" height="{_BASE - complete:.2f}" fill="var(--late)"/>'
+            f'<rect x="{x:.2f}" y="{expected:.2f}" width="{width:.2f}" height="{_BASE - expected:.2f}" fill="{differs}" '
+            f'opacity=".55"/></g>'
+        )
+        steps.append(f"{x:.2f},{published:.2f} {x + width:.2f},{published:.2f}")
+    first, last = (_time(one["window_start"]) for one in (series[0], series[-1]))
+    return (
+        f"<h2>{escape(str(certificate['charted']))} per window, over all keys</h2>"
+        '<p class="soft">Bars: expected, red where the published total is another one. Line: published. '
+        "Caps: what unlimited grace would add.</p>"
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="expected and published totals per window">'
+        f'{"".join(bars)}<polyline points="{" ".join(steps)}" fill="none" stroke="var(--ink)" stroke-width="1.5"/>'
+        f'<text x="0" y="{_HEIGHT - 8}">{first}</text><text x="{_WIDTH}" y="{_HEIGHT - 8}" text-anchor="end">{last}</text>'
+        f'<text x="0" y="10">{top}</text></svg>'
+    )
+
+
+def _differences(differences: Sequence[Mapping[str, Any]], found: int) -> str:
+    if not found:
+        return '<h2>Differences</h2><p class="soft">None.</p>'
+    rows = (
+        (
+            escape(one["kind"]),
+            f'<b class="bad">{escape(one["verdict"])}</b><br>{escape(one["place"])}',
+            _window(one["key"], one["window_start"], one["window_end"]),
+            _code(one["expected"]),
+            _code(one["actual"]),
+            escape(one["cause"]) + _evidence(one["evidence"]),
+        )
+        for one in differences
+    )
+    return f"<h2>Differences ({found:,})</h2>" + _table(
+        ("checked", "verdict", "key and window", "expected", "actual", "cause"), rows
+    )
+
+
+def _misses(misses: Sequence[Mapping[str, Any]], found: int) -> str:
+    if not found:
+        return '<h2>Grace misses</h2><p class="soft">None: unlimited grace would change nothing.</p>'
+    rows = (
+        (
+            _window(one["key"], one["window_start"], one["window_end"]),
+            _code(one["published"]),
+            _code(one["complete"]),
+            f"{one['late_records']} late records" + ("" if one["explained"] else ' <b class="bad">unexplained</b>'),
+            _evidence(one["late"]),
+        )
+        for one in misses
+    )
+    return f"<h2>Grace misses ({found:,})</h2>" + _table(
+        ("key and window", "published", "with unlimited grace", "because of", "topic-partition@offset +margin"), rows
+    )
+
+
+def _partitions(parts: Sequence[Mapping[str, Any]]) -> str:
+    names = [
+        "counted",
+        "late",
+        "filtered",
+        "null_key",
+        "dead_lettered",
+        "control",
+        "aborted",
+        "compacted",
+        "expired",
+        "unaccounted",
+    ]
+    rows = (
+        (
+            f"{escape(part['topic'])}-{part['partition']}",
+            f"[{part['start']:,}, {part['end']:,})",
+            *(f"{part[name]:,}" for name in names),
+            _time(part["stream_time_ms"]),
+        )
+        for part in parts
+    )
+    heads = ("partition", "offsets", *(name.replace("_", " ") for name in names), "stream time")
+    return "<h2>Every offset, once</h2>" + _table(heads, rows)
+
+
+def _particulars(certificate: Certificate) -> str:
+    declared = certificate["declaration"]
+    parts = {
+        "stream": "; ".join([declared["source"], *declared["steps"], declared["aggregation"]]),
+        "outputs": f"topic {declared['sink']}, table {declared['table']}",
+        "read from": certificate["source"],
+        "seed": certificate["seed"] or "none: judged from the beginning of the log",
+        "batches": str(certificate["batches"]),
+        "frontier": _time(certificate["cut"]["frontier_ms"]),
+        "previous certificate": certificate["previous_sha256"] or "none: this is the first",
+        "sha256 of this certificate": certificate["sha256"],
+    }
+    rows = ((escape(name), _code(text)) for name, text in parts.items())
+    return (
+        "<h2>Particulars</h2>" + _table(("", ""), rows) + '<p class="soft">Verify the JSON beside this page offline: '
+    )
+    "<code>recount verify FILE.json</code></p>"
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _window(key: str | None, start: int | None, end: int | None) -> str:
+    bounds = "" if start is None else f"<br>[{_time(start)}, {_time(end)})"
+    return f"<b>{escape(str(key))}</b>{bounds}" if key is not None or bounds else ""
+
+
+def _evidence(places: Sequence[str]) -> str:
+    shown = ", ".join(escape(place) for place in places[:10])
+    more = f" and {len(places) - 10} more" if len(places) > 10 else ""
+    return f"<br><code>{shown}{more}</code>" if places else ""
+
+
+def _code(text: str | None) -> str:
+    return f"<code>{escape(text)}</code>" if text is not None else '<span class="soft">nothing</span>'
+
+
+def _time(at_ms: int | None) -> str:
+    if at_ms is None:
+        return "none"
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+_SIDES = ("expected", "published", "complete")

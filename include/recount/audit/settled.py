@@ -1,0 +1,69 @@
+"""When a live stream can be judged: everything it has published so far is in its ledger and its tables too."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from recount.audit.ledger import Ledger
+from recount.core.errors import Transient
+from recount.core.ledger import BatchProof
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import committed_offsets, partitions_of
+
+_PAUSE_S = 1.0
+
+
+def settled_ledger(
+    session: SparkSession, connection: Connection, tables: Tables, topology: Topology, *, patience_s: float = 60.0
+) -> Ledger:
+    """The ledger once it holds every batch that Kafka has committed, and the tables hold the ledger's last batch.
+
+    A batch is committed to Kafka first and to Delta then; a driver killed in between leaves the second half to its
+    successor. Raises ``Transient`` when that has not come within ``patience_s``.
+    """
+    partitions = [found for source in topology.sources for found in partitions_of(connection, source.topic.name)]
+    published = committed_offsets(connection, f"recount.{topology.name}", partitions)
+    deadline = time.monotonic() + patience_s
+    while True:
+        ledger = Ledger.read(session, tables.state(topology.name))
+        if ledger.proofs and _holds(ledger.proofs[-1], published):
+            if _appended(session, tables, topology, ledger.proofs[-1]):
+                return ledger
+        elif not ledger.proofs and not published:
+            return ledger
+        if time.monotonic() > deadline:
+            raise Transient(
+                f"stream {topology.name} is in the middle of a batch",
+                given=f"committed on Kafka: {published}",
+                expected="the same batch in the ledger and in the tables",
+                remedy="relaunch the stream so that it completes the batch, then audit again",
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _holds(proof: BatchProof, published: dict[tuple[str, int], int]) -> bool:
+    ends = {(part.topic, part.partition): part.end for part in proof.partitions}
+    return all(ends.get(partition, -1) >= offset for partition, offset in published.items())
+
+
+def _appended(session: SparkSession, tables: Tables, topology: Topology, proof: BatchProof) -> bool:
+    """Whether the batch's appends to the other tables are done; an empty one is never made."""
+    writer = f"recount/{proof.stream}/{proof.checkpoint_id}"
+    emitted = [tables.output(table) for table, rows in proof.emitted.items() if rows]
+    late = [tables.late(topology.name)] if any(part.late for part in proof.partitions) else []
+    rejected = [tables.rejected(topology.name)] if any(part.dead_lettered for part in proof.partitions) else []
+    return all(_version(session, path, writer) >= proof.batch for path in [*emitted, *late, *rejected])
+
+
+def _version(session: SparkSession, path: str, writer: str) -> int:
+    """The last version that ``writer`` committed to the table, -1 for none (Delta's own transaction identifiers)."""
+    jvm: Any = session._jvm
+    nothing = jvm.scala.Option.empty()
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
+    version = log.update(False, nothing, nothing).transactions().get(writer)
+    return int(version.get()) if version.isDefined() else -1

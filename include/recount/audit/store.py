@@ -1,0 +1,163 @@
+"""The audit's own tables: what it recomputed and saw, so that the next audit costs its own records only.
+
+Every row carries its ``audit``; a row of ``runs``, written last, makes an audit complete. An audit begins where its
+seed ended, and its ``lineage`` names all audits whose partials and publications add up to the stream's beginning.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from recount.audit.ledger import Ledger, Order
+from recount.core.tables import Tables
+from recount.core.verdict import Difference, GraceMiss, PartitionAccount
+
+PARTIALS, PUBLISHED, VERDICTS = "partials", "published", "verdicts"
+RUNS, PARTITIONS, DIFFERENCES, MISSES = "runs", "partitions", "differences", "misses"
+_SQL_TYPES = {"str": "string", "int": "long", "bool": "boolean", "tuple[str, ...]": "array<string>"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A complete audit: what it covered and what it found. ``published_ends`` are offsets of the sink's topic."""
+
+    audit: str
+    finished_ms: int
+    interval_start_ms: int | None
+    interval_end_ms: int | None
+    source: str
+    seed: str | None
+    lineage: tuple[str, ...]
+    generation: int
+    batch: int
+    frontier_ms: int | None
+    published_ends: Mapping[int, int]
+    outcome: str
+    certificate: str
+    counts: Mapping[str, int]
+
+    @property
+    def order(self) -> Order:
+        """The cut."""
+        return self.generation, self.batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seed:
+    """Where an audit begins: at the cut of an earlier one, or (``NOTHING``) at the beginning."""
+
+    run: Run | None
+    stream_times: Mapping[int, int | None]
+
+    @property
+    def lineage(self) -> tuple[str, ...]:
+        """The audits before."""
+        return self.run.lineage if self.run else ()
+
+    @property
+    def order(self) -> Order | None:
+        """The batch that was judged last."""
+        return self.run.order if self.run else None
+
+
+NOTHING = Seed(run=None, stream_times={})
+
+
+class AuditStore:
+    """The tables below ``audits/<stream>``."""
+
+    def __init__(self, session: SparkSession, tables: Tables, stream: str) -> None:
+        self._session = session
+        self._tables = tables
+        self._stream = stream
+
+    def seed_for(self, ledger: Ledger, cut: Order) -> Seed:
+        """The newest complete audit of a batch before ``cut`` that this very ledger holds, or ``NOTHING``."""
+        known = {proof.order: proof for proof in ledger.proofs}
+        earlier = [run for run in self.runs() if run.order < cut and run.order in known]
+        for run in sorted(earlier, key=lambda run: (run.order, run.finished_ms), reverse=True):
+            parts = self.partitions(run.audit)
+            ends = {part.partition: part.end for part in known[run.order].partitions}
+            if ends == {part.partition: part.end for part in parts}:
+                return Seed(run=run, stream_times={part.partition: part.stream_time_ms for part in parts})
+        return NOTHING
+
+    def runs(self) -> list[Run]:
+        """All complete audits, oldest first."""
+        rows = self._rows(RUNS)
+        runs = [_run(row) for row in rows]
+        return sorted(runs, key=lambda run: run.finished_ms)
+
+    def partitions(self, audit: str) -> list[PartitionAccount]:
+        """The account of every partition in ``audit``."""
+        return [PartitionAccount(**row) for row in self._rows(PARTITIONS, audit)]
+
+    def differences(self, audit: str) -> list[Difference]:
+        """The differences that ``audit`` found."""
+        return [Difference(**{**row, "evidence": tuple(row["evidence"])}) for row in self._rows(DIFFERENCES, audit)]
+
+    def misses(self, audit: str) -> list[GraceMiss]:
+        """The grace misses that ``audit`` found."""
+        return [GraceMiss(**{**row, "late": tuple(row["late"])}) for row in self._rows(MISSES, audit)]
+
+    def read(self, name: str, audits: Sequence[str]) -> DataFrame:
+        """The rows of ``audits`` in the table ``name``, which must exist."""
+        rows = self._session.read.format("delta").load(self._tables.audit(self._stream, name))
+        return rows.where(F.col("audit").isin(list(audits)))
+
+    def append(self, name: str, audit: str, rows: DataFrame) -> None:
+        """Append ``rows`` under ``audit``."""
+        path = self._tables.audit(self._stream, name)
+        rows.withColumn("audit", F.lit(audit)).coalesce(4).write.format("delta").mode("append").save(path)
+
+    def append_findings(
+        self,
+        audit: str,
+        accounts: Iterable[PartitionAccount],
+        differences: Iterable[Difference],
+        misses: Iterable[GraceMiss],
+    ) -> None:
+        """Append the small tables."""
+        for name, kind, found in (
+            (PARTITIONS, PartitionAccount, accounts),
+            (DIFFERENCES, Difference, differences),
+            (MISSES, GraceMiss, misses),
+        ):
+            rows = [tuple(asdict(one).values()) for one in found]
+            self.append(name, audit, self._session.createDataFrame(rows, _schema(kind)))
+
+    def complete(self, run: Run) -> None:
+        """Make the audit a complete one."""
+        document = json.dumps(asdict(run))
+        self.append(RUNS, run.audit, self._session.createDataFrame([(document,)], "document string"))
+
+    def _rows(self, name: str, audit: str | None = None) -> list[dict[str, Any]]:
+        path = self._tables.audit(self._stream, name)
+        if not DeltaTable.isDeltaTable(self._session, path):
+            return []
+        rows = self._session.read.format("delta").load(path)
+        if audit is not None:
+            rows = rows.where(F.col("audit") == audit)
+        return [row.asDict() for row in rows.drop("audit").collect()]
+
+
+def _schema(kind: type[Any]) -> str:
+    return ", ".join(f"`{field.name}` {_sql_type(str(field.type))}" for field in fields(kind))
+
+
+def _sql_type(annotation: str) -> str:
+    return _SQL_TYPES[annotation.removesuffix(" | None")]
+
+
+def _run(row: Mapping[str, Any]) -> Run:
+    document = json.loads(row["document"])
+    document["lineage"] = tuple(document["lineage"])
+    document["published_ends"] = {int(p): offset for p, offset in document["published_ends"].items()}
+    return Run(**document)

@@ -1,0 +1,58 @@
+"""A certificate on a terminal: the summary of an audit, and what explains its differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from recount.core.certificate import Certificate
+
+
+def summary(certificate: Certificate) -> RenderableType:
+    """One screen: the verdicts, the account of the records, and whether it is proved."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    totals = certificate["totals"]
+    fates = ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in totals.items() if name != "records")
+    table.add_row("records", f"{totals['records']:,}: {fates}")
+    for place, verdicts in certificate["verdicts"].items():
+        table.add_row(place, ", ".join(f"{n:,} {verdict}" for verdict, n in verdicts.items()) or "nothing to judge")
+    table.add_row("differences", f"{certificate['differences_found']:,}")
+    table.add_row("grace misses", f"{certificate['grace_misses_found']:,}")
+    good = certificate["outcome"] == "match"
+    title = f"{certificate['stream']}: {certificate['outcome']}"
+    return Group(Text(title, style="bold green" if good else "bold red"), table)
+
+
+def explained(certificate: Certificate, key: str | None, window_start: int | None) -> RenderableType:
+    """The differences and grace misses of ``key`` and the window at ``window_start`` (None: of all)."""
+
+    def wanted(one: Mapping[str, Any]) -> bool:
+        return key in (None, one["key"]) and window_start in (None, one["window_start"])
+
+    parts: list[RenderableType] = []
+    for one in filter(wanted, certificate["differences"]):
+        parts += [
+            Text(f"{one['verdict']}: {one['kind']}, {one['place']}{_window(one)}", style="bold red"),
+            Text(f"  expected {one['expected']}\n  actual   {one['actual']}\n  cause    {one['cause']}"),
+            *(Text(f"  - {place}") for place in one["evidence"]),
+        ]
+    for one in filter(wanted, certificate["grace_misses"]):
+        parts += [
+            Text(f"grace miss{_window(one)}", style="bold yellow"),
+            Text(f"  published            {one['published']}\n  with unlimited grace {one['complete']}"),
+            *(Text(f"  - late: {place}") for place in one["late"]),
+        ]
+    return Group(*parts) if parts else Text("nothing to explain: no difference and no grace miss")
+
+
+def _window(one: Mapping[str, Any]) -> str:
+    if one["window_start"] is None:
+        return ""
+    bounds = (one["window_start"], one["window_end"])
+    first, last = (datetime.fromtimestamp(at / 1000, UTC).isoformat() if at else "" for at in bounds)
+    return f", {one['key']} in [{first}, {last})"

@@ -1,0 +1,83 @@
+"""What an audit says: differences (there must be none), grace misses (explained), and the account of every offset."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Outcome = Literal["match", "violation"]
+"""``match``: every output is there exactly once, as the log says. Grace misses do not count against it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One difference between what the log says and what was found: a violation of exactly-once.
+
+    ``kind`` is what was checked: ``output``, ``late ledger``, ``dead letters``, ``offsets``, ``batch ledger``.
+    ``place`` is where it was found. ``key``, ``window_start`` and ``window_end`` (ms) are None where there is none.
+    ``evidence`` names offsets as ``topic-partition@offset`` and batches as ``batch generation/batch``.
+    """
+
+    kind: str
+    place: str
+    verdict: str
+    key: str | None = None
+    window_start: int | None = None
+    window_end: int | None = None
+    expected: str | None = None
+    actual: str | None = None
+    cause: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraceMiss:
+    """A result that unlimited grace would change, and the late records that would change it.
+
+    ``late`` names them as ``topic-partition@offset +margin ms``, at most the first 100 of ``late_records``. The miss is
+    explained when the stream's late ledger holds exactly the records that are missing.
+    """
+
+    key: str | None
+    window_start: int
+    window_end: int
+    published: str | None
+    complete: str
+    late_records: int
+    late: tuple[str, ...]
+    explained: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionAccount:
+    """Every offset of one partition's audited range, each in exactly one column; ``unaccounted`` must be 0.
+
+    ``control`` are transaction markers, ``aborted`` records of aborted transactions, ``expired`` records that Kafka no
+    longer holds, ``compacted`` those that compaction took.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    counted: int
+    late: int
+    filtered: int
+    null_key: int
+    dead_lettered: int
+    control: int = 0
+    aborted: int = 0
+    compacted: int = 0
+    expired: int = 0
+    stream_time_ms: int | None = None
+
+    @property
+    def records(self) -> int:
+        """The records that were read."""
+        return self.counted + self.late + self.filtered + self.null_key + self.dead_lettered
+
+    @property
+    def unaccounted(self) -> int:
+        """Offsets that nothing explains."""
+        explained = self.records + self.control + self.aborted + self.compacted + self.expired
+        return self.end - self.start - explained

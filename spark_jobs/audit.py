@@ -1,0 +1,6 @@
+"""Audits one stream: ``spark-submit spark_jobs/audit.py --stream NAME``, with RECOUNT_* in the environment."""
+
+from recount.audit.commands import audit_job
+
+if __name__ == "__main__":
+    audit_job()
