@@ -94,7 +94,7 @@ def stop(home: Home, daemons: Iterable[Daemon], patience_s: float = 20) -> None:
     sessions = {daemon.pid: daemon for daemon in daemons}
     members = [process for process in _marked(home) if _session(process) in sessions]
     # The leaders first: they know how to end their children in order.
-    end([process for process in members if process.pid in sessions], patience_s)
+    end([process for process in members if process.pid in sessions], patience_s, remind=True)
     end([process for process in members if _runs(process)], patience_s=2)
     for daemon in sessions.values():
         (home.run / f"{daemon.name}.json").unlink(missing_ok=True)
@@ -120,7 +120,7 @@ def sweep(home: Home, patience_s: float = 20) -> int:
     running_drivers = [psutil.Process(driver.pid) for driver in drivers(home) if driver.alive]
     found = {process.pid for process in (*running_drivers, *_marked(home))}
     end(running_drivers, patience_s)
-    end(_marked(home), patience_s)
+    end(_marked(home), patience_s, remind=True)
     for record in (*home.run.glob("*.json"), *home.drivers.glob("*.json")):
         record.unlink(missing_ok=True)
     return len(found)
@@ -140,13 +140,17 @@ def is_alive(pid: int, started: float) -> bool:
         return False
 
 
-def end(processes: Iterable[psutil.Process], patience_s: float) -> None:
-    """Ask every process to end, wait, and kill those that have not; without patience, kill at once."""
+def end(processes: Iterable[psutil.Process], patience_s: float, *, remind: bool = False) -> None:
+    """Ask every process to end, wait, and kill those that have not; without patience, kill at once.
+
+    ``remind`` asks a second time after a fifth of the patience: to Airflow's triggerer that means to stop waiting.
+    """
     asked = list(processes)
-    for process in asked if patience_s > 0 else ():
-        _send(process, signal.SIGTERM)
-    for process in _running_after(asked, patience_s):
-        _send(process, signal.SIGKILL)
+    if patience_s > 0:
+        _send(asked, signal.SIGTERM)
+        if remind and (slow := _running_after(asked, patience_s / 5)):
+            _send(slow, signal.SIGTERM)
+    _send(_running_after(asked, patience_s), signal.SIGKILL)
     _running_after(asked, limit_s=10)
 
 
@@ -165,10 +169,11 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
-def _send(process: psutil.Process, number: signal.Signals) -> None:
-    # psutil itself compares start times before it sends, so a reused pid is safe here as well.
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process.send_signal(number)
+def _send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        # psutil itself compares start times before it sends, so a reused pid is safe here as well.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
 
 
 def _marked(home: Home) -> Iterator[psutil.Process]:
