@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException
 
 from recount.airflow.drivers import DriverProcess
 from recount.core.errors import Terminal
@@ -48,23 +49,32 @@ class Submission:
             driver_memory=driver_memory,
         )
         self._resolved = self._hook._resolve_connection()
-        if self.is_cluster:
-            self._hook._conf.update(_SUBMIT_AND_LEAVE)
-            if not self._resolved["master"].startswith("spark://"):
-                self._hook._env_vars = settings.to_environment()
+        if self.is_cluster and not self._resolved["master"].startswith("spark://"):
+            self._hook._env_vars = settings.to_environment()
 
     @property
     def is_cluster(self) -> bool:
         """Whether the driver runs on the cluster (deploy mode cluster) instead of beside Airflow."""
         return bool(self._resolved["deploy_mode"] == "cluster")
 
-    def run(self) -> None:
-        """Submit and wait for the end, the job's output in the task's log; raises when the job fails."""
-        self._hook.submit(self._application)
+    def run(self) -> int:
+        """Submit and wait for the end, the job's output in the task's log; returns its exit code.
+
+        On a cluster the exit code of a job that failed is 1, whatever its own was.
+        """
+        try:
+            self._hook.submit(self._application)
+        except AirflowException:
+            exit_code = self._hook._submit_sp.returncode if self._hook._submit_sp else 0
+            if not exit_code:
+                raise
+            return int(exit_code)
+        return 0
 
     def launch(self, *, record: Path, log: Path) -> DriverProcess | None:
         """Submit and leave it running: a process of this machine, or None when it runs on the cluster."""
         if self.is_cluster:
+            self._hook._conf.update(_SUBMIT_AND_LEAVE)
             self._hook.submit(self._application)
             return None
         command = self._hook._build_spark_submit_command(self._application)

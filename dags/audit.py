@@ -1,0 +1,46 @@
+"""One DAG per topology: every night, and by hand at any time, is each output there exactly once?
+
+By hand: `through` = now judges everything there is; a time (ISO 8601) re-audits as of then.
+"""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param
+
+from recount.airflow.audits import AuditOperator, ExpectationsOperator, GraceMissesOperator
+from recount.airflow.naming import audit_dag
+from recount.core.registry import DEFAULT_MODULES, declared
+
+JOB = Path(__file__).parents[1] / "spark_jobs" / "audit.py"
+NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", interval=timedelta(days=1))
+
+for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topologies:
+    with DAG(
+        dag_id=audit_dag(name),
+        description=f"Proves the outputs of {name} from the raw log",
+        schedule=NIGHTLY,
+        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        tags=["recount", "audit"],
+        params={
+            "through": Param("", type="string", description="Judge what was recorded before: a time, or now"),
+            "source": Param("kafka", type="string", enum=["kafka", "archive"], description="Where the log is read"),
+            "announce": Param(True, type="boolean", description="Let grace misses start the backfill"),
+        },
+        doc_md=__doc__,
+    ):
+        found = "{{ ti.xcom_pull(task_ids='audit', key='%s') }}"
+        audit = AuditOperator(
+            task_id="audit", stream=name, application=JOB, retries=2, retry_delay=timedelta(seconds=30)
+        )
+        expectations = ExpectationsOperator(
+            task_id="expectations", stream=name, audit=found % "audit", trigger_rule="all_done"
+        )
+        announce = GraceMissesOperator(
+            task_id="grace_misses", stream=name, audit=found % "audit", misses=found % "grace_misses"
+        )
+        audit >> expectations >> announce
+        audit >> announce

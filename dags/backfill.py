@@ -1,0 +1,78 @@
+"""One DAG per topology: corrects the windows that late records would change, after a human has approved it.
+
+Started by the audit's asset event, or by hand with the id of an audit.
+"""
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, Param, task
+
+from recount.airflow.backfills import BackfillOperator
+from recount.airflow.naming import audit_dag, backfill_dag, grace_misses
+from recount.core.registry import DEFAULT_MODULES, declared
+
+JOB = Path(__file__).parents[1] / "spark_jobs" / "backfill.py"
+RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+
+for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topologies:
+    with DAG(
+        dag_id=backfill_dag(name),
+        description=f"Corrects what late records change in {name}",
+        schedule=[grace_misses(name)],
+        catchup=False,
+        max_active_runs=1,
+        tags=["recount", "backfill"],
+        params={
+            "audit": Param("", type="string", description="The audit to repair; empty: the one that announced itself"),
+            "approve": Param("human", type="string", enum=["human", "automatic"], description="Who approves"),
+            "dry_run": Param(False, type="boolean", description="Only show what would change"),
+        },
+        doc_md=__doc__,
+    ):
+
+        @task
+        def choose(params, triggering_asset_events) -> str:  # type: ignore[no-untyped-def]
+            """The audit to repair: the parameter, or the newest of the events that started this run."""
+            from recount.airflow.choosing import chosen_audit
+
+            return chosen_audit(params, triggering_asset_events)
+
+        @task.branch
+        def how(params) -> list[str]:  # type: ignore[no-untyped-def]
+            """To the approval, straight to the repair, or to nothing after a dry run."""
+            if params["dry_run"]:
+                return []
+            return ["approval"] if params["approve"] == "human" else ["repair"]
+
+        audit = choose()
+        dry_run = BackfillOperator(
+            task_id="dry_run", stream=name, audit=audit, application=JOB, only_show=True, **RETRIES
+        )
+        approval = ApprovalOperator(
+            task_id="approval",
+            subject=f"Publish corrections of {name}?",
+            body="Audit {{ ti.xcom_pull(task_ids='choose') }}: the log of the task dry_run shows every change.",
+        )
+        repair = BackfillOperator(
+            task_id="repair",
+            stream=name,
+            audit=audit,
+            application=JOB,
+            trigger_rule="none_failed_min_one_success",
+            **RETRIES,
+        )
+        audit_again = TriggerDagRunOperator(
+            task_id="audit_again",
+            trigger_dag_id=audit_dag(name),
+            conf={"through": "now", "announce": False},
+            wait_for_completion=True,
+            deferrable=True,
+            poke_interval=5,
+        )
+        branch = how()
+        dry_run >> branch >> [approval, repair]
+        approval >> repair >> audit_again

@@ -1,0 +1,162 @@
+"""An audit as tasks: judge, check the verdicts with Great Expectations, announce what late records would change."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+from recount.airflow.failures import airflow_failures
+from recount.airflow.links import CertificateLink, DataDocsLink
+from recount.airflow.naming import grace_misses
+from recount.airflow.submission import DEFAULT_CONNECTION, Submission
+from recount.audit.certificate import load
+from recount.audit.commands import EXIT_VIOLATION
+from recount.core.certificate import Certificate
+from recount.core.settings import Settings
+
+NOW = "now"
+"""The value of the parameter ``through`` that audits all there is at this moment."""
+
+
+class AuditOperator(BaseOperator):
+    """Audits the run's data interval and fails, without a retry, when there is a violation.
+
+    XComs ``audit`` (its id), ``outcome``, ``differences`` and ``grace_misses`` (counts) are there for later tasks in
+    either case. Parameters of the run: ``through`` (a time in ISO 8601, ``now``, or empty for the interval's end;
+    a run by hand without it means now) and ``source``.
+    """
+
+    operator_extra_links = (CertificateLink(), DataDocsLink())
+
+    def __init__(
+        self,
+        *,
+        stream: str,
+        application: Path,
+        connection: str = DEFAULT_CONNECTION,
+        driver_memory: str = "2g",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.application = str(application)
+        self.connection = connection
+        self.driver_memory = driver_memory
+        self.certificate = ""
+        self._submission: Submission | None = None
+
+    def execute(self, context: Context) -> None:
+        audit = _audit_id(context["ti"].id)
+        with airflow_failures():
+            settings = Settings.from_environment(os.environ)
+            self._submission = Submission(
+                application=Path(self.application),
+                arguments=["--stream", self.stream, "--audit", audit, *_interval(context), *_source(context)],
+                name=f"recount audit {self.stream}",
+                settings=settings,
+                connection=self.connection,
+                driver_memory=self.driver_memory,
+            )
+            exit_code = self._submission.run()
+            if exit_code not in (0, EXIT_VIOLATION):
+                raise AirflowException(f"the audit could not judge: exit code {exit_code}, see the log above")
+            certificate = load(Path(settings.reports) / "certificates" / self.stream / f"{audit}.json")
+        self._report(context, certificate)
+        if certificate["outcome"] == "violation":
+            raise AirflowFailException(
+                f"violation: {certificate['differences_found']} differences, see the certificate"
+            )
+
+    def on_kill(self) -> None:
+        if self._submission:
+            self._submission.kill()
+
+    def _report(self, context: Context, certificate: Certificate) -> None:
+        audit = certificate["audit"]
+        self.certificate = f"certificates/{self.stream}/{audit}.html"
+        context["ti"].xcom_push(key="audit", value=audit)
+        context["ti"].xcom_push(key="outcome", value=certificate["outcome"])
+        context["ti"].xcom_push(key="differences", value=certificate["differences_found"])
+        context["ti"].xcom_push(key="grace_misses", value=certificate["grace_misses_found"])
+
+
+class ExpectationsOperator(BaseOperator):
+    """Runs the expectations on the verdict tables of the audit, matched or violated, and publishes the Data Docs.
+
+    In a process of its own: importing Great Expectations takes ten seconds. ``audit`` is templated.
+    """
+
+    template_fields = ("audit",)
+    operator_extra_links = (DataDocsLink(),)
+
+    def __init__(self, *, stream: str, audit: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.audit = audit
+
+    def execute(self, context: Context) -> None:
+        if self.audit in ("", "None"):
+            raise AirflowSkipException("the audit could not judge, so there are no verdicts")
+        command = [sys.executable, "-m", "recount.audit.expectations", "--stream", self.stream, "--audit", self.audit]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            for line in process.stdout or ():
+                self.log.info(line.rstrip())
+        if process.returncode:
+            raise AirflowFailException("an expectation failed: see the Data Docs")
+
+
+class GraceMissesOperator(BaseOperator):
+    """Emits the asset event that starts the backfill; skipped when the audit found no grace miss.
+
+    The event's extra names the audit and the number of results. The parameter ``announce`` false keeps it silent.
+    """
+
+    template_fields = ("audit", "misses")
+
+    def __init__(self, *, stream: str, audit: str, misses: str, **kwargs: Any) -> None:
+        super().__init__(outlets=[grace_misses(stream)], **kwargs)
+        self.stream = stream
+        self.audit = audit
+        self.misses = misses
+
+    def execute(self, context: Context) -> None:
+        if not int(self.misses) or not _params(context).get("announce", True):
+            raise AirflowSkipException("nothing to announce")
+        context["outlet_events"][grace_misses(self.stream)].extra = {"audit": self.audit, "misses": int(self.misses)}
+
+
+def _audit_id(task_instance: object) -> str:
+    """Sorts by time like every audit's id; its tail tells the task instance."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{str(task_instance)[-6:]}"
+
+
+def _interval(context: Context) -> list[str]:
+    """The job's options for the data interval; no end means all there is."""
+    through = str(_params(context).get("through") or "")
+    run = context["dag_run"]
+    by_hand = run.run_type == "manual"
+    if through == NOW or (by_hand and not through):
+        return []
+    end = through or _iso(run.data_interval_end)
+    start = [] if by_hand or run.data_interval_start is None else ["--start", _iso(run.data_interval_start)]
+    return [*start, "--end", end]
+
+
+def _source(context: Context) -> list[str]:
+    return ["--source", str(_params(context).get("source", "kafka"))]
+
+
+def _params(context: Context) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", context["params"])
+
+
+def _iso(moment: datetime | None) -> str:
+    return moment.isoformat() if moment else ""
