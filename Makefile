@@ -93,8 +93,8 @@ $(PARTS:%=test-%): test-%:
 browser:
 	@command -v chromium >/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "setup: installing chromium for tests/browser" && \
-	  { timeout 300 apt-get install -y -qq chromium >/dev/null 2>&1 || \
-	    { timeout 120 apt-get update -qq >/dev/null 2>&1 && timeout 300 apt-get install -y -qq chromium >/dev/null 2>&1; }; }; } || \
+	  { timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1 || \
+	    { timeout 120 apt-get update -qq >/dev/null 2>&1 && timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; }; }; } || \
 	echo "no chromium: tests/browser will be skipped; install it (Debian: apt-get install chromium)"
 
 lint: setup ## ruff, ruff format --check, mypy --strict

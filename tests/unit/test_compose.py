@@ -1,0 +1,90 @@
+"""docker-compose.yml is whole and safe, as far as that can be told without a container engine."""
+
+from __future__ import annotations
+
+import copy
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from recount.core.settings import Settings
+from recount.local.project import Project
+
+WITHOUT_DEFAULT = re.compile(r"\$\{(\w+):\?[^}]+\}")
+SECRET = re.compile(r"PASSWORD|SECRET|_KEY$|CLUSTER_ID")
+
+
+@pytest.fixture
+def compose(project: Project) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((project.root / "docker-compose.yml").read_text())
+    return content
+
+
+def faults(compose: dict[str, Any]) -> list[str]:
+    """What would stop the composition, or open it to strangers."""
+    services, volumes = compose["services"], compose["volumes"]
+    found = []
+    for name, service in services.items():
+        found += [f"{name} depends on {other}" for other in service.get("depends_on", ()) if other not in services]
+        mounts = (mount.split(":")[0] for mount in service.get("volumes", ()))
+        found += [f"{name} mounts {volume}" for volume in mounts if volume not in volumes]
+        found += [f"{name} publishes {port}" for port in service.get("ports", ()) if not port.startswith("127.0.0.1:")]
+        found += [
+            f"{name} has a default {key}"
+            for key, value in service.get("environment", {}).items()
+            if SECRET.search(key) and not WITHOUT_DEFAULT.fullmatch(str(value))
+        ]
+    return found
+
+
+def test_the_composition_is_whole_and_closed(compose: dict[str, Any]) -> None:
+    assert faults(compose) == []
+
+
+@pytest.mark.parametrize(
+    ("service", "key", "value"),
+    [
+        ("scheduler", "depends_on", ["zookeeper"]),
+        ("kafka-1", "volumes", ["lost:/var/lib/kafka/data"]),
+        ("api-server", "ports", ["8080:8080"]),
+        ("postgres", "environment", {"POSTGRES_PASSWORD": "airflow"}),
+    ],
+)
+def test_a_fault_in_it_is_found(compose: dict[str, Any], service: str, key: str, value: object) -> None:
+    broken = copy.deepcopy(compose)
+    broken["services"][service][key] = value
+    assert len(faults(broken)) == 1
+
+
+def test_three_brokers_replicate_everything(compose: dict[str, Any]) -> None:
+    brokers = [service for name, service in compose["services"].items() if name.startswith("kafka-")]
+    assert len(brokers) == 3
+    for broker in brokers:
+        settings = broker["environment"]
+        assert {value for key, value in settings.items() if key.endswith("REPLICATION_FACTOR")} == {3}
+        assert {value for key, value in settings.items() if key.endswith(("MIN_ISR", "MIN_INSYNC_REPLICAS"))} == {2}
+
+
+@pytest.mark.parametrize("service", ["scheduler", "triggerer", "dag-processor", "api-server", "spark-worker"])
+def test_the_settings_of_a_service_are_complete(compose: dict[str, Any], service: str) -> None:
+    settings = Settings.from_environment(compose["services"][service]["environment"])
+    assert settings.profile == "production"
+
+
+def test_every_secret_it_asks_for_is_generated(project: Project) -> None:
+    asked = set(WITHOUT_DEFAULT.findall((project.root / "docker-compose.yml").read_text()))
+    script = project.root / "docker" / "new_secrets.py"
+    printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
+    assert {line.partition("=")[0] for line in printed.splitlines()} == asked
+
+
+def test_the_image_copies_only_what_exists(project: Project) -> None:
+    lines = (project.root / "docker" / "Dockerfile").read_text().splitlines()
+    copied = [
+        part for line in lines if line.startswith("COPY ") and "--from" not in line for part in line.split()[1:-1]
+    ]
+    assert [part for part in copied if not (project.root / part).exists()] == []
