@@ -17,6 +17,7 @@ FOUNDATION = {"core", "codec", "sessions", "kafka"}
 ROOMS = {
     "core": set(),
     "codec": {"core"},
+    "commands": {"core"},
     "sessions": {"core"},
     "kafka": {"core"},
     "spark": FOUNDATION,

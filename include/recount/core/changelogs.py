@@ -37,6 +37,8 @@ class ToTable(OneInput):
 class TableFilter(OneInput):
     """The rows for which ``predicate`` is true; a row that no longer passes is deleted."""
 
+    row_wise = True
+
     input: Node
     predicate: Expression
 
@@ -121,6 +123,6 @@ class Suppress(OneInput):
 
 def is_versioned(table: Node) -> bool:
     """Whether the rows of ``table`` can be read as of a time: a versioned table, or a part of one."""
-    if isinstance(table, TableFilter):
+    if isinstance(table, OneInput) and table.row_wise:
         return is_versioned(table.input)
     return isinstance(table, ToTable) and table.versioned

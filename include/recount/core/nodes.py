@@ -82,6 +82,8 @@ class Filter(OneInput):
 class WithFields(OneInput):
     """Adds or replaces fields by expressions over the incoming record."""
 
+    row_wise = True
+
     input: Node
     added: Mapping[str, Expression]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from recount.core.errors import require
 from recount.core.expressions import Expression, type_of
@@ -23,6 +23,8 @@ class OneInput:
     """An operator with one input whose key, and unless it says otherwise fields, pass unchanged."""
 
     input: Node
+    row_wise: ClassVar[bool] = False
+    """Whether of a table it makes a table, row by row and version by version."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -43,6 +45,8 @@ class OneInput:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Select(OneInput):
     """Keeps the key and the fields of ``chosen`` only, each computed by its expression."""
+
+    row_wise = True
 
     input: Node
     chosen: Mapping[str, Expression]

@@ -148,6 +148,11 @@ class TopologyDriver:
         return self._graph.journal.dead_letters
 
     @property
+    def fate_of(self) -> Mapping[Entry, Fate]:
+        """What became of each record, by the place where it entered."""
+        return self._graph.journal.fates
+
+    @property
     def fates(self) -> dict[Fate, int]:
         """How many records were counted, late, filtered, ...: they add up to the records piped."""
         return self._graph.journal.count()

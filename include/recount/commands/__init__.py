@@ -1,0 +1,1 @@
+"""Commands of the core, which itself is standard library only."""

@@ -1,0 +1,149 @@
+"""Differences from Kafka Streams that follow from a rule of docs/semantics.md.
+
+A rule excuses a case only if it explains the difference: what it is about is taken out on both sides, and the rest must
+agree with the peer. So a case cannot hide a fault behind a rule.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any
+
+from recount.core.conformance.case import Case, Result
+from recount.core.conformance.comparing import Keep, comparable, first_difference, place
+from recount.core.conformance.declared import LEFT, RIGHT, value_of
+from recount.core.conformance.outcome import Outcome, interpreted
+
+LATE_JOIN = "Joins: each side is judged late by its own partition, and a late record joins nothing"
+OWN_TIME_JOIN = "Joins: each side is judged by its own partition; no shared stream time makes a stored record expire"
+ALONE = "Joins: the unmatched side is emitted once, when no partner can be on time any more; never a null later matched"
+TABLE_TIME = "Joins: with a join grace the event waits for the table's stream time, not for the stream's"
+TOMBSTONE = "Joins: a tombstone is emitted only where a result existed"
+NO_EXPIRY = "Windows: a final result is due by its window and the frontier alone; state does not expire before that"
+CLOSING = "Windows: the final result of an end-inclusive window is due when end < frontier - grace (session: - gap)"
+NO_THROTTLE = "Emission: the frontier decides when a final result is emitted, never a wall clock"
+NULL_VALUE = "Time: every record with a key advances stream time, also one whose null value is then dropped"
+
+
+def rule_for(case: Case, outcome: Outcome) -> str | None:
+    """The rule that explains all differences between ``case`` and ``outcome``; None where there is none."""
+    return next(_explaining(case, outcome), None)
+
+
+def _explaining(case: Case, outcome: Outcome) -> Iterator[str]:
+    match case.operator:
+        case "stream-stream-join":
+            yield from _stream_stream(case, outcome)
+        case "stream-table-join" if case.config.get("grace_ms") is not None:
+            if _contained(outcome.updates, case.expected_final):
+                yield TABLE_TIME
+        case "table-table-join":
+            if first_difference(_without_idle_tombstones(case), outcome) is None:
+                yield TOMBSTONE
+        case "suppress" if case.config["mode"] == "until_window_closes":
+            if first_difference(case, outcome, _not_at_the_boundary(case)) is None:
+                yield CLOSING
+        case "tumbling" | "hopping" | "sliding" | "session" if case.config.get("emit") == "close":
+            if case.config.get("emit_interval_ms") and _contained(case.expected_final, outcome.updates):
+                yield NO_THROTTLE
+            if first_difference(case, outcome, _not_expired(case, outcome)) is None:
+                yield NO_EXPIRY
+    if case.operator in ("sliding", "count", "reduce", "aggregate") and _agrees_without_null_values(case):
+        yield NULL_VALUE
+
+
+def _contained(part: Sequence[Result], whole: Sequence[Result]) -> bool:
+    return Counter(map(comparable, part)) <= Counter(map(comparable, whole))
+
+
+def _stream_stream(case: Case, outcome: Outcome) -> Iterator[str]:
+    """First without the records that left alone; then also without the pairs that only one side's clock allowed."""
+    alone = _alone(case)
+
+    def paired(result: Result) -> bool:
+        return comparable(result) not in alone
+
+    if case.config["join_type"] != "inner" and first_difference(case, outcome, paired) is None:
+        yield ALONE
+    # The peer joins what we call late, and forgets what we still hold: only such pairs may differ.
+    ours, theirs = ([one for one in results if paired(one)] for results in (outcome.updates, case.expected_final))
+    if outcome.indices("late") and _contained(ours, theirs):
+        yield LATE_JOIN
+    retention_ms = case.config["before_ms"] + case.config["after_ms"] + case.config["grace_ms"]
+    span_ms = max((one["ts"] for one in case.input), default=0) - min((one["ts"] for one in case.input), default=0)
+    if span_ms >= retention_ms and _contained(theirs, ours):
+        yield OWN_TIME_JOIN
+
+
+def _alone(case: Case) -> set[tuple[Any, ...]]:
+    """Every result that a record of the input would make without a partner."""
+    sides = {case.config["left"]: LEFT, case.config["right"]: RIGHT}
+    rows: Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]] = (
+        (record, {LEFT: None, RIGHT: None, sides[record["topic"]]: record["value"]})
+        for record in case.input
+        if record["value"] is not None and case.config.get("value_type") != "int-sum"
+    )
+    results = [{"key": record["key"], "value": value_of(case, row), "timestamp": record["ts"]} for record, row in rows]
+    without_time = [{name: value for name, value in result.items() if name != "timestamp"} for result in results]
+    return {comparable(result) for result in (*results, *without_time)}
+
+
+def _without_idle_tombstones(case: Case) -> Case:
+    """The case without the tombstones of keys that had no result."""
+    existing: set[Any] = set()
+
+    def kept(result: Result) -> bool:
+        key = place(result)
+        existed = key in existing
+        (existing.discard if result["value"] is None else existing.add)(key)
+        return result["value"] is not None or existed
+
+    updates = None if case.expected_updates is None else [one for one in case.expected_updates if kept(one)]
+    existing.clear()
+    steps = [(after, [one for one in emitted if kept(one)]) for after, emitted in case.expected_steps]
+    return replace(case, expected_updates=updates, expected_steps=steps)
+
+
+def _not_at_the_boundary(case: Case) -> Keep:
+    """Leaves out windows that end exactly where the peer's suppression, a millisecond early, lets them go."""
+    stream_times = accumulate((record["ts"] for record in case.input), max)
+    ends = {stream_time - case.config["wait_ms"] for stream_time in stream_times}
+    inclusive = case.config["upstream"]["operator"] in ("sliding", "session")
+    return lambda result: not (inclusive and result["window_end"] in ends)
+
+
+def _not_expired(case: Case, outcome: Outcome) -> Keep:
+    """Leaves out windows that the peer's store had dropped by the time at which they were emitted."""
+    config = case.config
+    size_ms = config.get("size_ms", config.get("gap_ms", 0))
+    retention_ms = config.get("retention_ms") or size_ms + config["grace_ms"]
+    expected = {place(result) for result in case.expected_final}
+    stream_times = accumulate((record["ts"] for record in case.input), max)
+    expired = {
+        place(result)
+        for stream_time, results in zip(stream_times, outcome.emitted, strict=True)
+        for result in results
+        if result["window_start"] < stream_time - retention_ms and place(result) not in expected
+    }
+    return lambda result: place(result) not in expired
+
+
+def _agrees_without_null_values(case: Case) -> bool:
+    """Whether the case would agree if the records with null values had never been sent."""
+    if all(record["value"] is not None for record in case.input):
+        return False
+    kept = [index for index, record in enumerate(case.input) if record["value"] is not None]
+    late = None if case.late_dropped is None else [kept.index(index) for index in case.late_dropped if index in kept]
+    steps = [(sum(index < after for index in kept), emitted) for after, emitted in case.expected_steps]
+    without = replace(
+        case,
+        input=[case.input[index] for index in kept],
+        expected_steps=steps,
+        late_dropped=late,
+        late_windows=(),
+        null_dropped=(),
+    )
+    return first_difference(without, interpreted(without)) is None

@@ -1,0 +1,161 @@
+"""A conformance case in our own language: the topology that a user would declare for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from recount.core.aggregates import Aggregate, count, fold, reduce
+from recount.core.changelogs import Suppress
+from recount.core.conformance.case import Case, UnknownCase
+from recount.core.expressions import col
+from recount.core.flow import RecordStream, Table, stream, table
+from recount.core.nodes import KEY, Node, Sink
+from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology
+from recount.core.windows import ClosingWindows, SessionWindows, SlidingWindows, TimeWindows
+
+OUTPUT = Topic(name="output", key="key")
+RESULT, LEFT, RIGHT = "result", "l", "r"
+_VALUE = "v"
+
+
+def topology_of(case: Case) -> Topology:
+    """The case as a topology that writes to the topic ``output``."""
+    return Topology(name="conformance", sinks=[_sink(case, case.operator, case.config)])
+
+
+def value_of(case: Case, row: Mapping[str, Any] | None) -> Any:
+    """The value as the case writes it: the aggregate, or the joiner's text, with ``null`` for a missing side."""
+    if row is None or LEFT not in row:
+        return None if row is None else row[RESULT]
+    left, right = row[LEFT], row[RIGHT]
+    if case.config.get("value_type") == "int-sum":
+        return left + right
+    joiner: str = case.config.get("joiner", "{l}+{r}")
+    return joiner.format(l="null" if left is None else left, r="null" if right is None else right)
+
+
+def _sink(case: Case, operator: str, config: Mapping[str, Any]) -> Sink:
+    match operator:
+        case "tumbling" | "hopping" | "sliding" | "session" | "window-assignment":
+            return _windowed(case, operator, config).to(OUTPUT)
+        case "count" | "reduce" | "aggregate":
+            return stream(_input(case)).aggregate(result=_aggregate({"aggregate": operator, **config})).to(OUTPUT)
+        case "ktable-count":
+            return _table_count(case, config).to(OUTPUT)
+        case "suppress":
+            return _suppressed(case, config).to(OUTPUT)
+        case "stream-stream-join":
+            return _stream_stream(case, config).to(OUTPUT)
+        case "stream-table-join":
+            return _stream_table(case, config).to(OUTPUT)
+        case "table-table-join":
+            return _table_table(case, config).to(OUTPUT)
+    raise AssertionError(operator)
+
+
+def _topic(case: Case, name: str) -> Topic:
+    values = [record["value"] for record in case.input if record["topic"] == name and record["value"] is not None]
+    numbers = bool(values) and all(isinstance(value, int) for value in values)
+    return Topic(name=name, key="key", partitions=1, value=RecordSchema.of(v=LONG if numbers else STRING))
+
+
+def _input(case: Case) -> Topic:
+    names = {record["topic"] for record in case.input} or {"input"}
+    if len(names) > 1:
+        raise UnknownCase("input of several topics", given=sorted(names), expected="one", remedy="teach this module")
+    return _topic(case, names.pop())
+
+
+def _windows(operator: str, config: Mapping[str, Any]) -> ClosingWindows:
+    if operator == "sliding":
+        return SlidingWindows(difference_ms=config["time_difference_ms"], grace_ms=config["grace_ms"])
+    if operator == "session":
+        return SessionWindows(gap_ms=config["gap_ms"], grace_ms=config["grace_ms"])
+    size_ms = config["size_ms"]
+    return TimeWindows(size_ms=size_ms, advance_ms=config.get("advance_ms", size_ms), grace_ms=config["grace_ms"])
+
+
+def _windowed(case: Case, operator: str, config: Mapping[str, Any], emit: str | None = None) -> RecordStream:
+    windows = _windows(operator, config)
+    results = stream(_input(case)).windowed_by(windows).aggregate(result=_aggregate(config))
+    final = (emit or config.get("emit", "update")) == "close"
+    return results.emit_final() if final else results.emit_each_record()
+
+
+def _table_count(case: Case, config: Mapping[str, Any]) -> Table:
+    by = {"value": col(_VALUE), "key": col(KEY)}
+    if config["group_by"] not in by:
+        raise UnknownCase("unknown group_by", given=config["group_by"], expected="value or key", remedy="teach this")
+    return table(_input(case)).group_by(group=by[config["group_by"]]).aggregate(result=count())
+
+
+def _suppressed(case: Case, config: Mapping[str, Any]) -> RecordStream:
+    upstream, above = config["upstream"]["operator"], config["upstream"]["config"]
+    if config["mode"] == "until_window_closes":
+        wait_ms = above["grace_ms"] + above.get("gap_ms", 0)
+        if config["wait_ms"] != wait_ms or "max_records" in config:
+            raise UnknownCase(
+                "a suppression of its own kind", given=dict(config), expected=f"wait_ms {wait_ms}", remedy="teach this"
+            )
+        return _windowed(case, upstream, above, emit="close")
+    if config["mode"] != "until_time_limit":
+        raise UnknownCase("unknown mode", given=config["mode"], expected="until_...", remedy="teach this")
+    # Not by emit_after: a limit without end (the peer's Long.MAX_VALUE) is more than a timedelta holds.
+    updates = _updates(case, upstream, above)
+    return RecordStream(Suppress(input=updates, limit_ms=config["wait_ms"], max_rows=config.get("max_records")))
+
+
+def _updates(case: Case, upstream: str, config: Mapping[str, Any]) -> Node:
+    """Every update of what stands above a suppression."""
+    if upstream == "ktable-count":
+        return _table_count(case, config).node
+    if upstream in ("count", "reduce", "aggregate"):
+        return stream(_input(case)).aggregate(result=_aggregate({"aggregate": upstream, **config})).node
+    return _windowed(case, upstream, config, emit="update").node
+
+
+def _aggregate(config: Mapping[str, Any]) -> Aggregate:
+    init, sep = config.get("init", "0"), config.get("sep", "+")
+    adders: dict[str, Callable[[Any, Any], Any]] = {
+        "concat": lambda text, value: f"{text}{sep}{'null' if value is None else value}",
+        "sorted-concat": lambda text, value: "".join(sorted(f"{text}{value}")),
+        "strlen-sum": lambda total, value: total + len(value or ""),
+    }
+    kind = config.get("aggregate", "count")
+    kind = "concat" if kind == "aggregate" else kind
+    if kind == "count":
+        return count()
+    if kind == "reduce":
+        return reduce(_VALUE, lambda one, other: f"{one}{sep}{other}")
+    if kind not in adders:
+        raise UnknownCase("unknown aggregate", given=kind, expected=", ".join(adders), remedy="teach this module")
+    if kind == "strlen-sum":
+        return fold(_VALUE, initial=int, adder=adders[kind], merger=lambda a, b: a + b, returns=LONG)
+    merger = adders["sorted-concat"] if kind == "sorted-concat" else lambda a, b: f"{a}{sep}{b}"
+    return fold(_VALUE, initial=lambda: init, adder=adders[kind], merger=merger, returns=STRING)
+
+
+def _stream_stream(case: Case, config: Mapping[str, Any]) -> RecordStream:
+    left = stream(_topic(case, config["left"])).select(l=col(_VALUE))
+    right = stream(_topic(case, config["right"])).select(r=col(_VALUE))
+    join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[config["join_type"]]
+    before, after, grace = (timedelta(milliseconds=config[name]) for name in ("before_ms", "after_ms", "grace_ms"))
+    return join(right, before=before, after=after, grace=grace)
+
+
+def _stream_table(case: Case, config: Mapping[str, Any]) -> RecordStream:
+    left = stream(_topic(case, config["left"])).select(l=col(_VALUE))
+    right = table(_topic(case, config["right"]), versioned=config["table_versioned"]).select(r=col(_VALUE))
+    grace = timedelta(milliseconds=config["grace_ms"]) if config.get("grace_ms") is not None else None
+    join = {"inner": left.join_table, "left": left.left_join_table}[config["join_type"]]
+    return join(right, grace=grace)
+
+
+def _table_table(case: Case, config: Mapping[str, Any]) -> Table:
+    left = table(_topic(case, config["left"]), versioned=config["left_versioned"]).select(l=col(_VALUE))
+    right = table(_topic(case, config["right"]), versioned=config["right_versioned"]).select(r=col(_VALUE))
+    return {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[config["join_type"]](right)

@@ -1,0 +1,61 @@
+"""Every case run and judged: passed, failed, or not expressible, with the rule that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from recount.core.conformance.by_design import rule_for
+from recount.core.conformance.case import Case, UnknownCase, documents
+from recount.core.conformance.comparing import first_difference
+from recount.core.conformance.outcome import interpreted
+from recount.core.errors import RecountError, require
+
+Engine = Literal["interpreter", "spark"]
+ENGINES: tuple[Engine, ...] = ("interpreter", "spark")
+SPARK = "the Spark engine is not attached to this command yet: it runs one windowed aggregation of one topic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of one case, and why if it did not pass."""
+
+    id: str
+    result: Literal["passed", "failed", "not expressible"]
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.id}: {self.result}: {self.why}"
+
+
+def verdicts(folder: Path, *, engine: Engine, only: str | None = None) -> Iterator[Verdict]:
+    """Judge every case of ``folder``, or the one whose id is ``only``; raises ``InvalidDeclaration`` if there is none."""
+    found = False
+    for document in documents(folder):
+        if only in (None, document["id"]):
+            found = True
+            yield judged(document, engine)
+    require(found, "case", given=only, expected=f"the id of a case in {folder}", remedy="look into the files for ids")
+
+
+def judged(document: Mapping[str, Any], engine: Engine) -> Verdict:
+    """Run one case; an error while running it is a failure that says so."""
+    name = str(document.get("id"))
+    try:
+        case = Case.of(document)
+        if engine == "spark":
+            return Verdict(id=name, result="not expressible", why=SPARK)
+        outcome = interpreted(case)
+        difference = first_difference(case, outcome)
+        rule = rule_for(case, outcome) if difference else None
+    except UnknownCase as unknown:
+        return Verdict(id=name, result="failed", why=f"{unknown.what} {unknown.given}")
+    except (RecountError, LookupError, TypeError, ValueError) as error:
+        return Verdict(id=name, result="failed", why=f"{type(error).__name__}: {error}")
+    if difference is None:
+        return Verdict(id=name, result="passed")
+    if rule is not None:
+        return Verdict(id=name, result="not expressible", why=f"{rule} ({difference})")
+    return Verdict(id=name, result="failed", why=str(difference))
