@@ -1,6 +1,7 @@
 """One DAG per declared stream, which keeps it running; and one that gives the order to stop or to start."""
 
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from airflow.sdk import DAG, Param, task
@@ -10,6 +11,8 @@ from recount.airflow.streams import HoldOperator, StreamOperator
 from recount.core.registry import DEFAULT_MODULES, declared
 
 JOB = Path(__file__).parents[1] / "spark_jobs" / "stream.py"
+# A continuous DAG without a start date gives its second run the first one's date, and never starts it.
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 STREAMS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).streams
 
 for name, stream in STREAMS.items():
@@ -17,13 +20,20 @@ for name, stream in STREAMS.items():
         dag_id=stream_dag(name),
         description=f"Keeps the stream {name} running",
         schedule="@continuous",
+        start_date=BEGINNING,
         max_active_runs=1,
         catchup=False,
         tags=["recount", "stream"],
         doc_md=StreamOperator.__doc__,
     ):
+        # Retries are for Airflow's own mishaps (a trigger that fires before the worker has left): the driver is adopted.
         HoldOperator(task_id="hold", stream=name, retries=3) >> StreamOperator(
-            task_id="run", stream=name, application=JOB, limits=stream.health
+            task_id="run",
+            stream=name,
+            application=JOB,
+            limits=stream.health,
+            retries=10,
+            retry_delay=timedelta(seconds=10),
         )
 
 with DAG(
