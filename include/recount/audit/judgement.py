@@ -62,7 +62,7 @@ class Judge:
         touched = self._touched(stretch)
         oldest_ms = touched.agg(F.min(WINDOW_START)).first()[0]  # type: ignore[index]
         parts = self._all(PARTIALS, stretch, oldest_ms)
-        copies = self._all(PUBLISHED, stretch, oldest_ms)
+        copies = self._all(PUBLISHED, stretch, oldest_ms).drop("audit")
         for rows in (
             copies_in_output(self._session, self._tables, flow, stretch.cut),
             copies_in_corrections(self._session, self._tables, flow),

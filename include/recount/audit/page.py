@@ -45,11 +45,12 @@ def page(certificate: Certificate) -> str:
         _particulars(certificate),
     ]
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width">'
         f"<title>{stream}: {outcome}</title><style>{_STYLE}</style></head><body>"
         f'<h1>{stream} <span class="badge {outcome}">{outcome}</span></h1>'
-        f'<p>{said}</p><p class="soft">Audit {escape(certificate["audit"])}, certificate {certificate["sequence"]} of this '
-        f"stream, up to batch {certificate['cut']['generation']}/{certificate['cut']['batch']} of "
+        f'<p>{said}</p><p class="soft">Audit {escape(certificate["audit"])}, certificate {certificate["sequence"]} '
+        f"of this stream, up to batch {certificate['cut']['generation']}/{certificate['cut']['batch']} of "
         f"{_time(certificate['cut']['batch_timestamp_ms'])}</p>{''.join(sections)}</body></html>\n"
     )
 
@@ -85,9 +86,7 @@ def _chart(certificate: Certificate) -> str:
         differs = "var(--bad)" if one["published"] not in (one["expected"], one["complete"]) else "var(--good)"
         bars.append(
             f"<g><title>{escape(title)}</title>"
-            f'<rect x="{x:.2f}" y="{complete:.2f}" width="{width:.2f}" height="{_BASE - complete:.2f}" fill="var(--late)"/>'
-            f'<rect x="{x:.2f}" y="{expected:.2f}" width="{width:.2f}" height="{_BASE - expected:.2f}" fill="{differs}" '
-            f'opacity=".55"/></g>'
+            f"{_bar(x, complete, width, 'var(--late)')}{_bar(x, expected, width, differs)}</g>"
         )
         steps.append(f"{x:.2f},{published:.2f} {x + width:.2f},{published:.2f}")
     first, last = (_time(one["window_start"]) for one in (series[0], series[-1]))
@@ -97,9 +96,14 @@ def _chart(certificate: Certificate) -> str:
         "Caps: what unlimited grace would add.</p>"
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="expected and published totals per window">'
         f'{"".join(bars)}<polyline points="{" ".join(steps)}" fill="none" stroke="var(--ink)" stroke-width="1.5"/>'
-        f'<text x="0" y="{_HEIGHT - 8}">{first}</text><text x="{_WIDTH}" y="{_HEIGHT - 8}" text-anchor="end">{last}</text>'
+        f'<text x="0" y="{_HEIGHT - 8}">{first}</text>'
+        f'<text x="{_WIDTH}" y="{_HEIGHT - 8}" text-anchor="end">{last}</text>'
         f'<text x="0" y="10">{top}</text></svg>'
     )
+
+
+def _bar(x: Decimal, y: Decimal, width: Decimal, fill: str) -> str:
+    return f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{_BASE - y:.2f}" fill="{fill}" />'
 
 
 def _differences(differences: Sequence[Mapping[str, Any]], found: int) -> str:
@@ -178,10 +182,8 @@ def _particulars(certificate: Certificate) -> str:
         "sha256 of this certificate": certificate["sha256"],
     }
     rows = ((escape(name), _code(text)) for name, text in parts.items())
-    return (
-        "<h2>Particulars</h2>" + _table(("", ""), rows) + '<p class="soft">Verify the JSON beside this page offline: '
-    )
-    "<code>recount verify FILE.json</code></p>"
+    how = "Verify the JSON beside this page offline: <code>recount verify FILE.json</code>"
+    return f'<h2>Particulars</h2>{_table(("", ""), rows)}<p class="soft">{how}</p>'
 
 
 def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

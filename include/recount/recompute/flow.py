@@ -99,6 +99,6 @@ def _not_recomputable(topology: Topology, given: str) -> NotRecomputable:
     return NotRecomputable(
         f"{topology.name} cannot be recomputed",
         given=given,
-        expected="a source, filter, with_fields or select_key steps, count, sum, min or max over time windows, one sink",
+        expected="source, filter, with_fields, select_key, then count, sum, min or max over time windows, one sink",
         remedy="split the topology, or audit the parts that have this shape",
     )

@@ -1,0 +1,125 @@
+"""A stream on a real broker, run by the real engine, small enough to be judged by hand."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from recount.audit.findings import Interval, Source
+from recount.audit.nightly import CertifiedAudit, audited
+from recount.core.aggregates import count, total
+from recount.core.expressions import coalesce, col
+from recount.core.schema import STRING, RecordSchema, decimal
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.kafka.connection import Connection
+from recount.kafka.declared import dead_letter_topic
+from recount.kafka.platform import platform_topics
+from recount.kafka.topics import apply, plan
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+from recount.spark.batch import AggregationWork
+from recount.spark.runner import RunOptions, StreamRunner
+
+MINUTE_MS = 60_000
+START_MS = 28_000_000 * MINUTE_MS
+"""A multiple of five minutes; as good an epoch as any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """One stream (revenue by region, 5 min windows, 1 min grace) with topics and tables of its own."""
+
+    session: SparkSession
+    settings: Settings
+    topology: Topology
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self.settings.data)
+
+    @property
+    def connection(self) -> Connection:
+        return Connection(bootstrap_servers=self.settings.bootstrap_servers)
+
+    @property
+    def orders(self) -> str:
+        return self.topology.sources[0].topic.name
+
+    @property
+    def revenue(self) -> str:
+        return self.topology.sinks[0].topic.name
+
+    def produce(self, records: Sequence[tuple[int, int, bytes | Mapping[str, Any]]]) -> None:
+        """Append ``(partition, ms after START_MS, value)`` in this order."""
+        producer = self.connection.producer()
+        for partition, after_ms, value in records:
+            encoded = value if isinstance(value, bytes) else json.dumps(value).encode()
+            producer.produce(self.orders, value=encoded, partition=partition, timestamp=START_MS + after_ms)
+        assert producer.flush(30) == 0
+
+    def run(self, *, max_offsets: int = 1_000) -> None:
+        """Let the engine process everything that is there."""
+        options = RunOptions(available_now=True, max_offsets=max_offsets)
+        work = AggregationWork(self.session, self.topology, self.settings.data)
+        StreamRunner(self.session, self.settings, work, options).run()
+
+    def audit(self, end_ms: int | None = None, source: Source = "kafka", **options: Any) -> CertifiedAudit:
+        return audited(
+            self.session, self.settings, self.topology, interval=Interval(end_ms=end_ms), source=source, **options
+        )
+
+
+def order(region: str | None, amount: float) -> dict[str, Any]:
+    """An order's value."""
+    return {"order_id": "o", "region": region, "amount": amount}
+
+
+def an_hour_of_orders(scene: Scene) -> None:
+    """Partition 1 lags five minutes behind partition 0; one record is 30 s beyond the grace, one is bad."""
+    records = []
+    for minute in range(60):
+        records.append((0, minute * MINUTE_MS, order("EU", 10.5)))
+        records.append((1, max(0, minute - 5) * MINUTE_MS, order("US" if minute % 2 else None, 1.25)))
+    records.insert(40, (0, 12 * MINUTE_MS + 30_000, order("EU", 99.99)))
+    records.insert(50, (1, 0, b"not json"))
+    scene.produce(records)
+
+
+@pytest.fixture
+def scene(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, unique: Callable[[str], str], tmp_path: Path
+) -> Scene:
+    schema = RecordSchema.of(order_id=STRING, region=STRING, amount=decimal(15, 2), required=("order_id", "amount"))
+    orders = Topic(name=unique("orders"), key="order_id", value=schema, partitions=2, retention_ms=-1)
+    revenue = Topic(name=unique("revenue"), key="region", partitions=2, retention_ms=-1)
+    topology = Topology(
+        name=f"revenue-{uuid.uuid4().hex[:8]}",
+        sinks=[
+            stream(orders)
+            .select_key(region=coalesce(col("region"), "UNKNOWN"))
+            .windowed_by(tumbling("5 min", grace="60 s"))
+            .aggregate(orders=count(), revenue=total("amount"))
+            .emit_final()
+            .to(revenue, table="revenue")
+        ],
+    )
+    folders = {name: str(tmp_path / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
+    settings = Settings(
+        profile="embedded", bootstrap_servers=kafka.bootstrap_servers, jars=str(project.spark_jars), **folders
+    )
+    scene = Scene(session=spark, settings=settings, topology=topology)
+    admin = scene.connection.admin()
+    topics = [*platform_topics(), orders, replace(dead_letter_topic(orders), retention_ms=-1), revenue]
+    apply(admin, plan(admin, topics, "embedded"))
+    return scene
