@@ -22,12 +22,13 @@ class Partials:
 
     key: str
     aggregates: Mapping[str, Aggregate]
+    inputs: Mapping[str, FieldType]
     fields: Mapping[str, FieldType]
 
     @classmethod
     def of(cls, node: WindowedAggregate) -> Partials:
         """The partials of ``node``."""
-        return cls(node.key, node.aggregates, node.fields)
+        return cls(node.key, node.aggregates, node.input.fields, node.fields)
 
     @property
     def group(self) -> list[str]:
@@ -45,7 +46,10 @@ class Partials:
 
     def from_records(self, records: pl.DataFrame) -> pl.DataFrame:
         """One partial per key and window of ``records``, which carry the window's bounds."""
-        made = [_first(aggregate).cast(self.schema[name]).alias(name) for name, aggregate in self.aggregates.items()]
+        made = [
+            _first(aggregate, self.inputs).cast(self.schema[name]).alias(name)
+            for name, aggregate in self.aggregates.items()
+        ]
         return self._grouped(records, made)
 
     def merge(self, partials: pl.DataFrame) -> pl.DataFrame:
@@ -57,11 +61,10 @@ class Partials:
         return rows.group_by(self.group).agg(*made, pl.col(TIMESTAMP).max()).select(list(self.schema))
 
 
-def _first(aggregate: Aggregate) -> pl.Expr:
+def _first(aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> pl.Expr:
     if aggregate.of is None:
         return pl.len()
-    values = compiled(aggregate.of)
-    return _reduced(aggregate, values)
+    return _reduced(aggregate, compiled(aggregate.of, inputs))
 
 
 def _again(name: str, aggregate: Aggregate) -> pl.Expr:

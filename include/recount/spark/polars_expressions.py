@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import reduce
 from typing import Any
 
 import polars as pl
 
-from recount.core.expressions import Call, Column, Expression, Literal
+from recount.core.expressions import Call, Column, Expression, Literal, type_of
 from recount.core.schema import FieldType
 
 _INFIX: dict[str, Callable[[Any, Any], Any]] = {
@@ -43,25 +43,35 @@ def polars_type(field_type: FieldType) -> pl.DataType:
     return _SCALARS[field_type.kind]
 
 
-def compiled(tree: Expression) -> pl.Expr:
-    """``tree`` as a Polars expression over columns of the same names."""
+def compiled(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr:
+    """``tree`` as a Polars expression over the columns ``fields``."""
     match tree:
         case Column(name):
             return pl.col(name)
         case Literal(value):
             return _literal(value)
         case Call("coalesce", options):
-            return pl.coalesce([compiled(option) for option in options])
+            return pl.coalesce([compiled(option, fields) for option in options])
         case Call("when", (condition, then, otherwise)):
-            return pl.when(compiled(condition)).then(compiled(then)).otherwise(compiled(otherwise))
+            chosen = pl.when(compiled(condition, fields)).then(compiled(then, fields))
+            return chosen.otherwise(compiled(otherwise, fields))
         case Call(name, arguments):
-            return _apply(name, [compiled(argument) for argument in arguments])
+            values = [compiled(argument, fields) for argument in arguments]
+            result = type_of(tree, fields)
+            if name in {"and", "or", "not"}:
+                values = [value.cast(pl.Boolean) for value in values]  # the null constant has no type of its own
+            if name == "*" and result is not None and result.kind == "decimal":
+                # Polars rounds a product to the larger scale of its factors; the exact one has the scale of both
+                values = [value.cast(polars_type(result)) for value in values]
+            return _apply(name, values)
     raise AssertionError(tree)
 
 
 def _literal(value: Any) -> pl.Expr:
     if isinstance(value, Decimal):
         return pl.lit(value, pl.Decimal(38, max(0, -int(value.as_tuple().exponent))))
+    if type(value) is int:
+        return pl.lit(value, pl.Int64())
     return pl.lit(value)
 
 

@@ -201,12 +201,14 @@ class PartitionPass:
         for step in self._plan.steps:
             match step:
                 case Filter(predicate=predicate):
-                    passes = pl.col("__passes") & compiled(predicate).fill_null(False)
+                    passes = pl.col("__passes") & compiled(predicate, step.input.fields).fill_null(False)
                     records = records.with_columns(passes.alias("__passes"))
                 case WithFields(added=added):
-                    records = records.with_columns([compiled(tree).alias(name) for name, tree in added.items()])
+                    records = records.with_columns(
+                        [compiled(tree, step.input.fields).alias(name) for name, tree in added.items()]
+                    )
                 case SelectKey(key=key, by=by):
-                    records = records.with_columns(compiled(by).alias(key))
+                    records = records.with_columns(compiled(by, step.input.fields).alias(key))
         return records
 
     def _timed(self, records: pl.DataFrame) -> pl.DataFrame:
