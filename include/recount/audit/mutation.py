@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Annotated, Any, Literal, get_args
 
 import typer
@@ -110,10 +111,11 @@ def _victim(rows: DataFrame, flow: Flow, place: int) -> Row:
 
 def _is(row: Row, flow: Flow) -> Column:
     """The condition that only ``row`` of the output table meets."""
-    condition = F.col("revision") == row["revision"]
-    for name in group_of(flow):
-        condition = condition & (named(name) == F.lit(row[name]))
-    return condition
+    return _in_group(row, flow) & (F.col("revision") == row["revision"])
+
+
+def _in_group(row: Row, flow: Flow) -> Column:
+    return reduce(lambda one, other: one & other, [named(name) == F.lit(row[name]) for name in group_of(flow)])
 
 
 def _replace(connection: Connection, output: DeltaTable, flow: Flow, victim: Row, changed: Row) -> None:
@@ -161,10 +163,7 @@ def _changed(value: Any) -> Any:
 
 
 def _share_of_a_batch(state: DataFrame, flow: Flow, victim: Row) -> Row:
-    condition = F.lit(True)
-    for name in group_of(flow):
-        condition = condition & (named(name) == F.lit(victim[name]))
-    [share] = state.where(condition).orderBy("generation", "batch").limit(1).collect()
+    [share] = state.where(_in_group(victim, flow)).orderBy("generation", "batch").limit(1).collect()
     return share.asDict()
 
 

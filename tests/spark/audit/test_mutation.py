@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from recount.audit.mutation import KINDS, mutate
-from recount.core.verdict import Difference
+from collections.abc import Mapping
+
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
+
+from recount.audit.mutation import KINDS, Mutation, mutate
+from recount.core.verdict import Difference
 
 
 def test_every_mutation_of_an_output_is_found_and_named(scene: Scene) -> None:
@@ -19,8 +22,6 @@ def test_every_mutation_of_an_output_is_found_and_named(scene: Scene) -> None:
     for difference in done.findings.differences:
         assert difference.kind == "output", difference
         found.add((_kind_of(difference, mutations), difference.verdict, difference.place.split()[0]))
-    for difference in done.findings.differences:
-        print(difference)
     assert found == {
         ("duplicate", "duplicated", "topic"),
         ("loss", "lost", "table"),
@@ -36,11 +37,10 @@ def test_every_mutation_of_an_output_is_found_and_named(scene: Scene) -> None:
     }
 
 
-def _kind_of(difference, mutations):
+def _kind_of(difference: Difference, mutations: Mapping[str, Mutation]) -> str:
+    """The mutation whose victim the difference is about; the rogue result of ``extra`` lies far from its victim."""
     for kind, mutation in mutations.items():
-        if mutation.key == difference.key and mutation.window_start in (
-            difference.window_start,
-            difference.window_start - 1,
-        ):
+        bounds = (mutation.window_start, mutation.window_start + 1)
+        if mutation.key == difference.key and difference.window_start in bounds:
             return kind
     return "extra"

@@ -1,0 +1,1 @@
+"""Backfill: results that grace left incomplete are corrected under a higher revision, exactly once."""
