@@ -78,7 +78,10 @@ class Submission:
             self._hook.submit(self._application)
             return None
         command = self._hook._build_spark_submit_command(self._application)
-        return DriverProcess.launch(command, driver_environment(os.environ), record=record, log=log)
+        environment = driver_environment(os.environ)
+        if self._resolved["master"].startswith("local"):
+            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        return DriverProcess.launch(command, environment, record=record, log=log)
 
     def kill(self) -> None:
         """End a running ``run``."""

@@ -1,0 +1,89 @@
+"""A stream under Airflow: launched, adopted, relaunched, stopped, and left alone when Airflow goes away.
+
+The tests run in the order written here, on one stream: each begins where the last one ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from tests.airflow.conftest import STREAM, Deployment, eventually
+
+from recount.airflow.naming import stream_dag
+
+DAG = stream_dag(STREAM)
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_a_stream_is_launched_and_watched_without_a_worker_slot(deployment: Deployment) -> None:
+    deployment.unpause(DAG)
+    assert eventually("the stream runs", deployment.running).lease_epoch == 1, deployment.driver_log()
+    assert eventually("the watch is deferred", deployment.watching)
+    assert len(deployment.driver_processes()) == 1
+
+
+def test_a_restart_of_airflow_leaves_the_stream_alone(deployment: Deployment) -> None:
+    before = deployment.status()
+    assert before is not None
+    deployment.airflow.restart()
+    eventually("the watch is deferred again", deployment.watching)
+    eventually("the driver speaks on", lambda: deployment.running().heartbeat_ms > before.heartbeat_ms + 20_000)
+    after = deployment.status()
+    assert after is not None
+    assert (after.driver_id, after.lease_epoch) == (before.driver_id, before.lease_epoch)
+    assert len(deployment.driver_processes()) == 1
+
+
+def test_a_killed_driver_is_relaunched_in_the_same_run(deployment: Deployment) -> None:
+    run, driver, before = deployment.watching(), deployment.driver(), deployment.status()
+    assert run and driver and before
+    os.killpg(driver.pid, signal.SIGKILL)
+    eventually("a new driver runs", lambda: deployment.running(after_epoch=before.lease_epoch))
+    eventually("the watch is deferred", deployment.watching)
+    assert deployment.watching() == run
+    assert len(deployment.driver_processes()) == 1
+
+
+def test_clearing_the_task_never_makes_two_drivers(deployment: Deployment) -> None:
+    before = deployment.status()
+    run = deployment.watching()
+    assert before and run
+    deployment.airflow.request(
+        "POST",
+        f"/api/v2/dags/{DAG}/clearTaskInstances",
+        {"dry_run": False, "dag_run_id": run, "task_ids": ["run"], "only_failed": False},
+    )
+    eventually("a new driver runs", lambda: deployment.running(after_epoch=before.lease_epoch))
+    assert len(deployment.driver_processes()) == 1
+    eventually("the watch is deferred", deployment.watching)
+
+
+def test_marking_the_task_failed_stops_the_stream_and_holds_it(deployment: Deployment) -> None:
+    run = deployment.watching()
+    assert run
+    deployment.mark(DAG, run, "run", "failed")
+    eventually("the driver says stopped", lambda: deployment.status().state == "stopped")
+    eventually("the driver is gone", lambda: not deployment.driver_processes())
+    eventually("the next run holds", lambda: (last := deployment.last_run(DAG)) != run and last)
+    held = deployment.last_run(DAG)
+    assert held
+    eventually("hold is deferred", lambda: deployment.task_state(DAG, held, "hold") == "deferred")
+    assert not deployment.driver_processes()
+
+
+def test_the_order_to_start_launches_it_again_and_the_order_to_stop_ends_it(deployment: Deployment) -> None:
+    before = deployment.status()
+    assert before
+    deployment.unpause("stream_orders")
+    started = deployment.trigger("stream_orders", {"stream": STREAM, "order": "start"})
+    assert deployment.finished("stream_orders", started) == "success"
+    eventually("the stream runs", lambda: deployment.running(after_epoch=before.lease_epoch))
+    run = eventually("the watch is deferred", deployment.watching)
+    stopped = deployment.trigger("stream_orders", {"stream": STREAM, "order": "stop"})
+    assert deployment.finished("stream_orders", stopped) == "success"
+    eventually("the driver says stopped", lambda: deployment.status().state == "stopped")
+    assert deployment.finished(DAG, run) == "success"
+    eventually("the next run holds", lambda: deployment.last_run(DAG) != run)
+    assert not deployment.driver_processes()
