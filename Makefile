@@ -12,7 +12,7 @@ export GX_ANALYTICS_ENABLED := false
 export SCARF_ANALYTICS := false
 export AIRFLOW__USAGE_DATA_COLLECTION__ENABLED := false
 
-MVN := mvn -Dstyle.color=never --batch-mode --quiet --strict-checksums --file pom.xml
+MVN := mvn --batch-mode --quiet --strict-checksums --file pom.xml
 UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
 PARTS := unit spark integration airflow chaos browser
 # pytest refuses a folder that does not exist, hence wildcard

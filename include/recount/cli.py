@@ -24,7 +24,6 @@ _COMMANDS = {
     "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
     "describe": ("recount.commands.describe:describe", "Print a topology."),
     "conformance": ("recount.commands.conformance:conformance", "Run the conformance cases against the interpreter."),
-    "estimate": ("recount.commands.estimate:estimate", "Estimate state size, recovery time and overhead."),
     "stream": ("recount.spark.commands:stream", "Run one stream in this process."),
     "audit": ("recount.audit.commands:audit", "Recompute an interval from the raw log and judge the output."),
     "verify": ("recount.audit.commands:verify", "Check a certificate offline."),

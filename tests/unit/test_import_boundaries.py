@@ -18,6 +18,7 @@ ROOMS = {
     "core": set(),
     "codec": {"core"},
     "commands": {"core"},
+    "testing": {"core"},
     "sessions": {"core"},
     "kafka": {"core"},
     "spark": FOUNDATION,

@@ -1,0 +1,67 @@
+"""The command line attaches every room by name and imports none of them before it is called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recount import cli
+from recount.core.errors import Terminal, Transient
+
+
+def refuse() -> None:
+    raise Terminal("no such stream", given="revenu", remedy="recount describe lists them")
+
+
+def wait() -> None:
+    raise Transient("the broker restarts")
+
+
+def greet(name: str, loud: bool = False) -> None:
+    print(name.upper() if loud else name)
+
+
+def test_help_imports_no_room() -> None:
+    code = (
+        "import sys\n"
+        "from recount.cli import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'pyspark', 'airflow', 'polars', 'confluent_kafka', 'psutil'}\n"
+        "print('LOADED', sorted(heavy & sys.modules.keys()))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[-1] == "LOADED []"
+
+
+@pytest.mark.parametrize("name", list(cli._COMMANDS))
+def test_every_command_of_the_table_answers_to_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.app([name, "--help"])
+    assert ended.value.code == 0
+    assert f"Usage: recount {name}" in capsys.readouterr().out
+
+
+def called(target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of this test module, called through the command line."""
+    code = f"from recount import cli; cli._attach('try', '{__name__}:{target}', ''); cli.app({['try', *arguments]!r})"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+
+
+def test_arguments_and_options_reach_the_command() -> None:
+    assert called("greet", "orders", "--loud").stdout == "ORDERS\n"
+
+
+def test_an_error_a_human_must_act_on_ends_with_one_and_its_remedy() -> None:
+    ended = called("refuse")
+    assert ended.returncode == 1
+    assert "remedy: recount describe lists them" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_error_worth_retrying_ends_with_the_code_for_that() -> None:
+    assert called("wait").returncode == 75
