@@ -10,7 +10,7 @@ import polars as pl
 from recount.core.aggregates import Aggregate
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.schema import FieldType
-from recount.spark.polars_expressions import compiled, polars_type
+from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 TIMESTAMP = "timestamp_ms"
 """The largest event time of the records behind a partial."""
@@ -50,15 +50,18 @@ class Partials:
             _first(aggregate, self.inputs).cast(self.schema[name]).alias(name)
             for name, aggregate in self.aggregates.items()
         ]
-        return self._grouped(records, made)
+        key = pl.col(field_column(self.key)).alias(self.key)
+        return self._grouped(records, key, made)
 
     def merge(self, partials: pl.DataFrame) -> pl.DataFrame:
         """One partial per key and window of ``partials``."""
         made = [_again(name, aggregate) for name, aggregate in self.aggregates.items()]
-        return self._grouped(partials, made)
+        return self._grouped(partials, pl.col(self.key), made)
 
-    def _grouped(self, rows: pl.DataFrame, made: list[pl.Expr]) -> pl.DataFrame:
-        return rows.group_by(self.group).agg(*made, pl.col(TIMESTAMP).max()).select(list(self.schema))
+    def _grouped(self, rows: pl.DataFrame, key: pl.Expr, made: list[pl.Expr]) -> pl.DataFrame:
+        return (
+            rows.group_by(key, WINDOW_START, WINDOW_END).agg(*made, pl.col(TIMESTAMP).max()).select(list(self.schema))
+        )
 
 
 def _first(aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> pl.Expr:

@@ -14,6 +14,8 @@ Step = Filter | WithFields | SelectKey
 
 
 AGGREGATES = ("count", "sum", "min", "max")
+RESERVED = frozenset({"timestamp_ms", "generation", "batch", "revision"})
+"""Columns that the engine adds to the results in its tables."""
 
 
 class NotExpressible(Terminal):
@@ -66,9 +68,13 @@ def plan_of(topology: Topology) -> AggregationPlan:
         node = node.input
     if not isinstance(node, Source):
         raise _refusal(topology, str(node), "filter, with_fields or select_key between the source and the window")
-    unknown = [str(each) for each in aggregate.aggregates.values() if each.kind not in AGGREGATES or each.where is not None]
+    results = aggregate.aggregates
+    unknown = [str(each) for each in results.values() if each.kind not in AGGREGATES or each.where is not None]
     if unknown:
         raise _refusal(topology, ", ".join(unknown), f"aggregates among {', '.join(AGGREGATES)}")
+    taken = sorted(RESERVED & {aggregate.key, *results})
+    if taken:
+        raise _refusal(topology, ", ".join(taken), f"results not called {', '.join(sorted(RESERVED))}")
     return AggregationPlan(
         topology=topology, source=node, steps=tuple(steps), aggregate=aggregate, windows=windows, sink=sink
     )

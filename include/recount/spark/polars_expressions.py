@@ -43,11 +43,16 @@ def polars_type(field_type: FieldType) -> pl.DataType:
     return _SCALARS[field_type.kind]
 
 
+def field_column(name: str) -> str:
+    """The column that carries the record's field ``name``: no field can be taken for a column of the engine's own."""
+    return f"field {name}"
+
+
 def compiled(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr:
-    """``tree`` as a Polars expression over the columns ``fields``."""
+    """``tree`` as a Polars expression over the columns of the record's ``fields``."""
     match tree:
         case Column(name):
-            return pl.col(name)
+            return pl.col(field_column(name))
         case Literal(value):
             return _literal(value)
         case Call("coalesce", options):

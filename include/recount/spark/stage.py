@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from recount.codec.decoder import ValueDecoder
 from recount.core.errors import Terminal
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
+from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
 from recount.spark.partials import TIMESTAMP, Partials
 from recount.spark.plan import AggregationPlan
-from recount.spark.polars_expressions import compiled
+from recount.spark.polars_expressions import compiled, field_column
 
 Partition = tuple[str, int]
 
@@ -99,6 +99,7 @@ class PartitionPass:
         self._latest_ms = stage.latest_ms
         self._decoder = ValueDecoder(plan.source.topic.value, plan.columns)
         self._partials = Partials.of(plan.aggregate)
+        self._key = pl.col(field_column(self._partials.key))
         self._stream_time_ms = stage.stream_times.get(partition)
         self._counts = dict.fromkeys(COUNTS, 0)
         self._tables = stage.empty_tables()
@@ -122,7 +123,7 @@ class PartitionPass:
         if not late.is_empty():
             self._tables["late"].append(
                 late.with_columns(
-                    pl.col(self._partials.key).cast(pl.String).alias("key"),
+                    self._key.cast(pl.String).alias("key"),
                     (pl.col(STREAM_TIME) - closes_ms).alias("margin_ms"),
                 ).select(list(LATE_SCHEMA))
             )
@@ -147,13 +148,12 @@ class PartitionPass:
         decoded = self._decoder.decode(batch.column("value").to_pylist())
         frame = pl.from_arrow(batch)
         assert isinstance(frame, pl.DataFrame)
-        frame = frame.rename({"key": "record_key", "value": "record_value"}).with_columns(
-            pl.from_arrow(pa.table(decoded.columns)).get_columns() if decoded.columns else []  # type: ignore[union-attr]
-        )
-        if self._plan.uses_record_key:
-            frame = frame.with_columns(pl.col("record_key").cast(pl.String, strict=False).alias(KEY))
-        if self._plan.source.topic.event_time:
-            frame = frame.with_columns(pl.col(self._plan.source.topic.event_time).alias(TIMESTAMP))
+        frame = frame.rename({"key": "record_key", "value": "record_value", TIMESTAMP: "record_timestamp_ms"})
+        fields = {**decoded.columns, self._plan.source.key: _text(batch.column("key"))}
+        frame = frame.with_columns(pl.Series(field_column(name), column) for name, column in fields.items())
+        event_time = self._plan.source.topic.event_time
+        time = pl.col(field_column(event_time) if event_time else "record_timestamp_ms")
+        frame = frame.with_columns(time.alias(TIMESTAMP))
         return self._judged(frame, {fault.index: (fault.reason, fault.detail) for fault in decoded.faults})
 
     def _judged(self, frame: pl.DataFrame, faults: Mapping[int, tuple[str, str]]) -> pl.DataFrame:
@@ -177,7 +177,7 @@ class PartitionPass:
         time = pl.col(TIMESTAMP)
         if self._plan.uses_record_key:
             yield pl.col("record_key").is_null(), "null-key", pl.lit("the record has no key")
-            yield pl.col(KEY).is_null(), "undecodable", pl.lit("the key is not UTF-8")
+            yield pl.col(field_column(self._plan.source.key)).is_null(), "undecodable", pl.lit("the key is not UTF-8")
         yield time.is_null(), "schema", pl.lit(f"event time {self._plan.source.topic.event_time} is missing")
         yield time < 0, "negative-timestamp", pl.format("event time {} ms", time)
         yield (
@@ -192,7 +192,9 @@ class PartitionPass:
         self._counts["dead_lettered"] += rejected.height
         if rejected.is_empty():
             return records
-        self._tables["rejected"].append(rejected.select(list(REJECTED_SCHEMA)).cast(REJECTED_SCHEMA))  # type: ignore[arg-type]
+        self._tables["rejected"].append(
+            rejected.with_columns(pl.col("record_timestamp_ms").alias(TIMESTAMP)).select(list(REJECTED_SCHEMA))
+        )
         return records.filter(pl.col("reason").is_null())
 
     def _stepped(self, records: pl.DataFrame) -> pl.DataFrame:
@@ -205,22 +207,22 @@ class PartitionPass:
                     records = records.with_columns(passes.alias("__passes"))
                 case WithFields(added=added):
                     records = records.with_columns(
-                        [compiled(tree, step.input.fields).alias(name) for name, tree in added.items()]
+                        [compiled(tree, step.input.fields).alias(field_column(name)) for name, tree in added.items()]
                     )
                 case SelectKey(key=key, by=by):
-                    records = records.with_columns(compiled(by, step.input.fields).alias(key))
+                    records = records.with_columns(compiled(by, step.input.fields).alias(field_column(key)))
         return records
 
     def _timed(self, records: pl.DataFrame) -> pl.DataFrame:
         """The records to aggregate, each with the stream time at its own offset."""
-        keyless = pl.col("__passes") & pl.col(self._partials.key).is_null()
+        keyless = pl.col("__passes") & self._key.is_null()
         running = pl.when(~keyless).then(pl.col(TIMESTAMP)).cum_max().forward_fill()
         records = records.with_columns(
             pl.max_horizontal(running, pl.lit(self._stream_time_ms, pl.Int64)).alias(STREAM_TIME)
         )
         self._stream_time_ms = records[STREAM_TIME][-1]
         passing = records.filter(pl.col("__passes"))
-        timed = passing.filter(pl.col(self._partials.key).is_not_null())
+        timed = passing.filter(self._key.is_not_null())
         self._counts["filtered"] += records.height - passing.height
         self._counts["null_key"] += passing.height - timed.height
         return timed
@@ -236,6 +238,21 @@ def _assigned(records: pl.DataFrame, size_ms: int, advance_ms: int) -> pl.DataFr
         starts = pl.int_ranges(oldest, newest + 1, advance_ms)
         placed = records.with_columns(starts.alias(WINDOW_START)).explode(WINDOW_START)
     return placed.with_columns((pl.col(WINDOW_START) + size_ms).alias(WINDOW_END))
+
+
+def _text(keys: pa.Array) -> pa.Array:
+    """Keys as text; null where one is not UTF-8."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if key is None else _utf8(key) for key in keys.to_pylist()], pa.string())
+
+
+def _utf8(key: bytes) -> str | None:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _partition(batch: pa.RecordBatch) -> Partition:

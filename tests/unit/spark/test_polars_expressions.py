@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import Expression, coalesce, col, evaluate, lit, type_of, when
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, decimal, list_of
-from recount.spark.polars_expressions import compiled, polars_type
+from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 FIELDS: dict[str, FieldType] = {
     "name": STRING,
@@ -152,7 +152,7 @@ trees = st.deferred(lambda: all_trees)  # its own repr would be a hundred kiloby
 
 def frame_of(given_rows: list[Row]) -> pl.DataFrame:
     schema = {name: polars_type(kind) for name, kind in FIELDS.items()}
-    return pl.DataFrame(given_rows, schema=schema, orient="row")
+    return pl.DataFrame(given_rows, schema=schema, orient="row").rename(field_column)
 
 
 def computed(tree: Expression, given_rows: list[Row]) -> list[Any]:
