@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from recount.core.errors import Terminal
+from recount.core.errors import Terminal, Transient
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel
 from recount.kafka.lease import Lease
+from recount.kafka.offsets import lag
 from recount.kafka.status import StreamStatus
 from recount.kafka.transaction import OutputTransaction
 from recount.spark.checkpoint import Checkpoint, Partition
@@ -27,6 +28,7 @@ from recount.spark.work import Attempt, Observer, Processor, Work, unobserved
 
 _LOG = logging.getLogger(__name__)
 _HEARTBEAT_S = 2.0
+_SILENCE_MS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,13 +161,23 @@ class StreamRunner:
                 status = _progressed(status, progress, processor)
                 heartbeat_due = 0.0
             if time.monotonic() >= heartbeat_due:
-                status = replace(status, heartbeat_ms=_now_ms())
+                status = replace(status, heartbeat_ms=_now_ms(), lag=self._lag_between_batches(status))
                 lease.publish(status)
                 heartbeat_due = time.monotonic() + _HEARTBEAT_S
         query.awaitTermination()
         for progress in listener.take(timeout_s=2.0):
             status = _progressed(status, progress, processor)
         return status
+
+    def _lag_between_batches(self, status: StreamStatus) -> int | None:
+        """The lag as Kafka knows it, when no batch has said it lately: Spark is silent while there is nothing to read."""
+        if status.lag is not None and _now_ms() - (status.last_progress_ms or 0) < _SILENCE_MS:
+            return status.lag
+        try:
+            parts = lag(self._connection, f"recount.{self._work.name}", [self._work.topic])
+        except Transient:
+            return status.lag
+        return sum(part.lag for part in parts.values())
 
     def _first_status(self, lease_epoch: int) -> StreamStatus:
         now_ms = _now_ms()

@@ -1,0 +1,111 @@
+"""DAG runs of a running Airflow, through its public REST API: start, follow, answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from recount.core.errors import Terminal, Transient
+from recount.local.airflow import EmbeddedAirflow
+
+_POLL_S = 1.0
+_OVER = ("success", "failed")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DagRun:
+    """One run, as it was when it was asked for; ``tasks`` maps task ids to states."""
+
+    dag: str
+    run: str
+    state: str
+    tasks: dict[str, str]
+
+
+class DagRuns:
+    """The runs of ``airflow``'s DAGs."""
+
+    def __init__(self, airflow: EmbeddedAirflow) -> None:
+        self._airflow = airflow
+
+    def unpause(self, dag: str, timeout_s: float = 120) -> None:
+        """Switch ``dag`` on, as soon as Airflow has parsed it; raises ``Transient`` when that takes too long."""
+        self._until(timeout_s, f"DAG {dag} to be parsed", lambda: self._known(dag))
+        self._airflow.request("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
+
+    def trigger(self, dag: str, **params: object) -> str:
+        """Start a run by hand; returns its id."""
+        self.unpause(dag)
+        answer = self._airflow.request("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": params})
+        return str(answer["dag_run_id"])
+
+    def wait(self, dag: str, run: str, timeout_s: float) -> DagRun:
+        """The run once it is over, whether it succeeded or failed."""
+        return self._until(
+            timeout_s,
+            f"run {run} of DAG {dag} to end",
+            lambda: found if (found := self.of(dag, run)).state in _OVER else None,
+        )
+
+    def succeed(self, dag: str, timeout_s: float, **params: object) -> DagRun:
+        """Start a run by hand and wait; raises ``Terminal`` naming the failed tasks unless it succeeds."""
+        run = self.wait(dag, self.trigger(dag, **params), timeout_s)
+        if run.state != "success":
+            raise Terminal(
+                f"a run of DAG {dag} failed",
+                given=run.tasks,
+                expected="success",
+                remedy=f"open {self._airflow.url} and read the task's log",
+            )
+        return run
+
+    def wait_for_next(self, dag: str, known: set[str], timeout_s: float) -> str:
+        """The id of a run that is not in ``known``, started by whatever starts it (an asset event)."""
+        return self._until(
+            timeout_s, f"a run of DAG {dag} to be started", lambda: next(iter(self.ids(dag) - known), None)
+        )
+
+    def ids(self, dag: str) -> set[str]:
+        """The ids of all runs of ``dag``."""
+        answer = self._airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns?limit=100")
+        return {run["dag_run_id"] for run in answer["dag_runs"]}
+
+    def of(self, dag: str, run: str) -> DagRun:
+        """The run as it is now."""
+        place = f"/api/v2/dags/{dag}/dagRuns/{run}"
+        state = self._airflow.request("GET", place)["state"]
+        tasks = self._airflow.request("GET", f"{place}/taskInstances")["task_instances"]
+        return DagRun(dag=dag, run=run, state=state, tasks={task["task_id"]: task["state"] or "" for task in tasks})
+
+    def approve(self, dag: str, run: str, task: str, timeout_s: float) -> None:
+        """Approve what ``task`` of the run asks, as a user does in the UI."""
+
+        def asked() -> bool | None:
+            return self.of(dag, run).tasks.get(task) in ("deferred", "awaiting_input") or None
+
+        self._until(timeout_s, f"task {task} of {run} to ask for approval", asked)
+        self._airflow.request(
+            "PATCH",
+            f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails",
+            {"chosen_options": ["Approve"], "params_input": {}},
+        )
+
+    def _known(self, dag: str) -> bool | None:
+        dags = self._airflow.request("GET", "/api/v2/dags?limit=500")["dags"]
+        return any(found["dag_id"] == dag for found in dags) or None
+
+    def _until(self, timeout_s: float, what: str, look: Callable[[], Found | None]) -> Found:
+        deadline = time.monotonic() + timeout_s
+        while (found := look()) is None:
+            if time.monotonic() > deadline:
+                raise Transient(
+                    "Airflow took too long",
+                    given=what,
+                    expected=f"within {timeout_s:.0f} s",
+                    remedy=f"open {self._airflow.url}; the logs are in {self._airflow.environment['RECOUNT_LOGS']}",
+                )
+            time.sleep(_POLL_S)
+        return found

@@ -1,0 +1,106 @@
+"""``recount demo``: the whole chain on a generated order flow, in the real Airflow, and whether all of it held."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from recount.core.durations import readable
+from recount.core.errors import Terminal
+from recount.local.demo_outcome import DemoOutcome
+from recount.local.demo_steps import DemoSteps
+from recount.local.home import Home
+from recount.local.order_flow import OrderFlow
+from recount.local.profile import Profile
+from recount.local.project import Project
+from recount.local.running import Running
+
+_console = Console(highlight=False, soft_wrap=True)
+
+
+class Injection(StrEnum):
+    """How the output is tampered with before the audit."""
+
+    duplicate = "duplicate"
+    loss = "loss"
+    alter = "alter"
+    extra = "extra"
+
+
+def demo(
+    inject: Annotated[Injection | None, typer.Option(help="tamper with the output before the audit")] = None,
+    records: Annotated[int, typer.Option(min=100_000, help="how many orders")] = 1_000_000,
+    keep: Annotated[bool, typer.Option("--keep", help="leave everything running at the end")] = False,
+) -> None:
+    """Run the whole chain on a generated order flow, and say what held. Exit code 1 when something did not."""
+    home = Home(path=Home.of(Project.containing(Path.cwd()).root).path / "demo")
+    with home.locked():
+        _refuse_a_running_one(home)
+        for folder in (home.kafka, home.airflow, home.tables, home.checkpoints, home.reports, home.logs):
+            Home(path=folder).delete()
+        profile = Profile(home=home, project=Project.containing(Path.cwd()))
+        # A SIGTERM shall clean up as Ctrl-C does.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        kept = False
+        try:
+            outcome = _run(profile, OrderFlow(end_ms=_now_ms(), records=records), inject)
+            _console.print(outcome.summary())
+            kept = keep
+        finally:
+            if not kept:
+                profile.stop()
+    if kept:
+        _console.print(f"\nstill running; look around, then stop it with: RECOUNT_HOME={home.path} make down")
+    else:
+        _console.print(f"\neverything is stopped; reports and logs stay in {home.path} until the next demo")
+    raise typer.Exit(0 if outcome.held else 1)
+
+
+def _refuse_a_running_one(home: Home) -> None:
+    if Running.read(home):
+        raise Terminal(
+            "a demo is still running",
+            given=str(home.path),
+            expected="none: a demo starts from nothing",
+            remedy=f"stop it: RECOUNT_HOME={home.path} make down",
+        )
+
+
+def _run(profile: Profile, flow: OrderFlow, inject: Injection | None) -> DemoOutcome:
+    started = time.monotonic()
+
+    def say(text: str) -> None:
+        _console.print(f"[dim]{time.monotonic() - started:5.0f} s[/]  {text}")
+
+    say(f"{flow.records:,} orders over {readable(flow.span_ms)}: {flow.late} planted too late, {flow.bad} bad")
+    profile.start(report=say)
+    steps = DemoSteps(profile, flow, say)
+    say(f"Airflow: {steps.airflow.url}  user {steps.airflow.username}, password {steps.airflow.password}")
+    steps.create_topics()
+    steps.stream_through_a_crash()
+    if inject:
+        steps.tamper(inject.value)
+    first = steps.audit()
+    second = None
+    if first.outcome == "match":
+        second = steps.backfill()
+    return DemoOutcome(
+        flow=flow,
+        first=first,
+        second=second,
+        injected=inject is not None,
+        airflow_url=steps.airflow.url,
+        reports=Path(profile.settings.reports),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

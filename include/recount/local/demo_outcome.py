@@ -1,0 +1,134 @@
+"""What the demo found, and whether all of it held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from recount.audit.certificate import load, verify_file
+from recount.core.certificate import Certificate, Unverified
+from recount.local.dag_runs import DagRun
+from recount.local.order_flow import OrderFlow
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A run of the audit DAG and the certificate it issued."""
+
+    run: DagRun
+    certificate: Path
+
+    @cached_property
+    def document(self) -> Certificate:
+        """The certificate's content."""
+        return load(self.certificate)
+
+    @property
+    def outcome(self) -> str:
+        """``match`` or ``violation``."""
+        return str(self.document["outcome"])
+
+    @property
+    def violations(self) -> int:
+        """Differences between the output and the log."""
+        return int(self.document["differences_found"])
+
+    @property
+    def misses(self) -> int:
+        """Results that unlimited grace would change."""
+        return int(self.document["grace_misses_found"])
+
+    @property
+    def unexplained(self) -> int:
+        """Grace misses that the late ledger does not explain."""
+        return sum(not miss["explained"] for miss in self.document["grace_misses"])
+
+    @property
+    def verifies(self) -> bool:
+        """Whether the certificate and its chain hold offline."""
+        try:
+            verify_file(self.certificate)
+        except Unverified:
+            return False
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOutcome:
+    """The two audits of a demo beside what was planted; ``second`` is None when the first found a violation."""
+
+    flow: OrderFlow
+    first: Audited
+    second: Audited | None
+    injected: bool
+    airflow_url: str
+    reports: Path
+    seconds: float
+
+    @property
+    def held(self) -> bool:
+        """Whether every check held. With an injection none may: a demo of a tampered output never succeeds."""
+        return not self.injected and all(holds for _, _, _, holds in self._checks())
+
+    def summary(self) -> RenderableType:
+        """One screen: each check with what was expected and found, and where to look."""
+        table = Table("", "expected", "found", "", box=None, title="\nWhat held", title_justify="left")
+        for name, expected, found, holds in self._checks():
+            table.add_row(name, expected, found, "[green]held[/]" if holds else "[red]DID NOT HOLD[/]")
+        last = self.second or self.first
+        places = Table.grid(padding=(0, 2))
+        places.add_row("Airflow", self.airflow_url)
+        places.add_row("Data Docs", str(self._data_docs()))
+        places.add_row("certificate", str(last.certificate.with_suffix(".html")))
+        places.add_row("", f"recount verify {last.certificate}")
+        places.add_row("took", f"{self.seconds:.0f} s")
+        return Group(table, *self._differences(), "", places)
+
+    def _checks(self) -> Iterator[tuple[str, str, str, bool]]:
+        totals = self.first.document["totals"]
+        yield _equal("records in", self.flow.records, totals["records"])
+        yield _equal("late records", self.flow.late, totals["late"])
+        yield _equal("bad records, dead-lettered", self.flow.bad, totals["dead_lettered"])
+        yield _equal("fidelity violations", 0, self.first.violations)
+        misses = self.first.misses
+        yield (
+            "grace misses",
+            "some, each explained",
+            f"{misses}, {self.first.unexplained} unexplained",
+            (misses > 0 and not self.first.unexplained),
+        )
+        if self.second:
+            yield _equal("grace misses after the backfill", 0, self.second.misses)
+            yield _equal("fidelity violations after the backfill", 0, self.second.violations)
+        tasks = (self.second or self.first).run
+        yield "audit in Airflow", "success", tasks.state, tasks.state == "success"
+        verifies = (self.second or self.first).verifies
+        yield "certificate chain", "verifies offline", "verifies" if verifies else "does not", verifies
+
+    def _differences(self) -> Iterator[RenderableType]:
+        if not self.first.violations:
+            return
+        table = Table(
+            "verdict", "where", "key", "window", "expected", "actual", "cause", title="\nDifferences", box=None
+        )
+        for found in self.first.document["differences"][:10]:
+            window = f"{found['window_start']} to {found['window_end']}"
+            table.add_row(
+                *(str(found[name]) for name in ("verdict", "place", "key")),
+                window,
+                *(str(found[name]) for name in ("expected", "actual", "cause")),
+            )
+        yield table
+
+    def _data_docs(self) -> Path:
+        found = sorted(self.reports.glob("gx/**/data_docs/**/index.html"))
+        return found[0] if found else self.reports / "gx"
+
+
+def _equal(name: str, expected: int, found: int) -> tuple[str, str, str, bool]:
+    return name, f"{expected:,}", f"{found:,}", expected == found

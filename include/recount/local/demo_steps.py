@@ -1,0 +1,128 @@
+"""The steps of the demo: what a user does in Airflow, done through its REST API, and one kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from recount.audit.certificate import load
+from recount.core.errors import Terminal, Transient
+from recount.core.registry import declared
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import lag
+from recount.kafka.status import StatusBoard, StreamStatus
+from recount.local.airflow import EmbeddedAirflow
+from recount.local.dag_runs import DagRun, DagRuns
+from recount.local.demo_outcome import Audited
+from recount.local.order_flow import OrderFlow
+from recount.local.profile import Profile
+
+STREAM = "revenue-by-region"
+_AUDIT, _BACKFILL, _STREAM = f"audit__{STREAM}", f"backfill__{STREAM}", f"stream__{STREAM}"
+_LIMIT_S = 300.0
+
+
+class DemoSteps:
+    """The steps on a started ``profile``; each returns when it is done and raises when it takes too long."""
+
+    def __init__(self, profile: Profile, flow: OrderFlow, say: Callable[[str], None]) -> None:
+        if profile.airflow is None:
+            raise Terminal("a demo without Airflow", expected="a profile that starts it")
+        self.airflow: EmbeddedAirflow = profile.airflow
+        self._settings = profile.settings
+        self._environment = profile.environment
+        self._flow = flow
+        self._say = say
+        self._runs = DagRuns(self.airflow)
+        self._connection = Connection(bootstrap_servers=profile.settings.bootstrap_servers)
+
+    def create_topics(self) -> None:
+        """Run the topics DAG."""
+        self._runs.succeed("topics", _LIMIT_S)
+        self._say("topics created by the DAG topics")
+
+    def stream_through_a_crash(self) -> None:
+        """Launch the stream, feed it, kill its driver in the middle, and wait until all is read."""
+        self._runs.unpause(_STREAM)
+        first = self._wait("the stream to run", lambda status: status.state == "running")
+        self._say(f"stream launched by the DAG {_STREAM}: pid {first.pid}, lease epoch {first.lease_epoch}")
+        producing = threading.Thread(
+            target=self._flow.produce, args=(self._connection, declared().topics["orders"]), daemon=True
+        )
+        producing.start()
+        middle = self._flow.records // 5
+        running = self._wait("a fifth of the records", lambda status: status.records_total >= middle)
+        os.killpg(os.getpgid(running.pid), signal.SIGKILL)
+        self._say(f"driver killed with -9 after {running.records_total:,} records")
+        producing.join()
+        done = self._wait(
+            "the relaunched stream to read the rest",
+            lambda status: status.lease_epoch > first.lease_epoch and status.state == "running" and self._lag() == 0,
+        )
+        self._say(f"relaunched by Airflow: pid {done.pid}, lease epoch {done.lease_epoch}, and all is read")
+
+    def tamper(self, kind: str) -> None:
+        """Tamper with the output, as somebody with access to it could."""
+        command = [sys.executable, "-m", "recount.audit.mutation", "--stream", STREAM, "--kind", kind]
+        subprocess.run(command, env={**os.environ, **self._environment}, check=True, timeout=_LIMIT_S)
+        self._say(f"output tampered with: {kind}")
+
+    def audit(self) -> Audited:
+        """Run the audit DAG by hand, as of now."""
+        self._runs.unpause(_BACKFILL)
+        run = self._runs.wait(_AUDIT, self._runs.trigger(_AUDIT, through="now"), _LIMIT_S)
+        return self._audited(run)
+
+    def backfill(self) -> Audited:
+        """Approve the backfill that the audit's asset event has started, and wait for its audit."""
+        run = self._runs.wait_for_next(_BACKFILL, set(), _LIMIT_S)
+        self._say("backfill started by the asset event of the audit, waiting for approval")
+        audits = self._runs.ids(_AUDIT)
+        self._runs.approve(_BACKFILL, run, "approval", _LIMIT_S)
+        self._say("approved")
+        repaired = self._runs.wait(_BACKFILL, run, _LIMIT_S)
+        if repaired.state != "success":
+            raise Terminal("the backfill failed", given=repaired.tasks, remedy=f"see {self.airflow.url}")
+        again = self._runs.wait_for_next(_AUDIT, audits, _LIMIT_S)
+        return self._audited(self._runs.wait(_AUDIT, again, _LIMIT_S))
+
+    def _audited(self, run: DagRun) -> Audited:
+        """The certificate that the audit of ``run`` issued: the newest."""
+        folder = Path(self._settings.reports) / "certificates" / STREAM
+        newest = max(folder.glob("*.json"), key=lambda path: int(load(path)["sequence"]), default=None)
+        if newest is None:
+            raise Terminal("the audit issued no certificate", given=run.tasks, remedy=f"see {self.airflow.url}")
+        audited = Audited(run=run, certificate=newest)
+        self._say(
+            f"audit {audited.outcome}: {audited.violations} violations, {audited.misses} grace misses; "
+            f"tasks {', '.join(f'{task} {state}' for task, state in sorted(run.tasks.items()))}"
+        )
+        return audited
+
+    def _lag(self) -> int:
+        return sum(part.lag for part in lag(self._connection, f"recount.{STREAM}", ["orders"]).values())
+
+    def _wait(self, what: str, holds: Callable[[StreamStatus], bool]) -> StreamStatus:
+        """The first status for which ``holds`` is true."""
+        board = StatusBoard(self._connection)
+        deadline = time.monotonic() + _LIMIT_S
+        try:
+            while time.monotonic() < deadline:
+                status = board.of(STREAM)
+                if status and holds(status):
+                    return status
+                time.sleep(0.2)
+        finally:
+            board.close()
+        raise Transient(
+            "the stream took too long",
+            given=what,
+            expected=f"within {_LIMIT_S:.0f} s",
+            remedy=f"read {self._settings.logs}/streams/{STREAM}.log",
+        )
