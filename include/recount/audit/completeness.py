@@ -13,7 +13,7 @@ from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 
-COMPLETENESS = "completeness"
+COMPLETENESS, CORRECTION = "completeness", "correction"
 KEPT, REPAIRED, MISSED = "kept", "repaired", "missed"
 MAX_LATE_NAMED = 100
 
@@ -98,7 +98,7 @@ def _correction_differences(judged: DataFrame, flow: Flow) -> list[Difference]:
     )
     return [
         Difference(
-            kind="correction",
+            kind=CORRECTION,
             place=flow.sink.topic.name,
             verdict=row.correction,
             key=row.key,

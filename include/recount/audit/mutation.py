@@ -115,7 +115,8 @@ def _is(row: Row, flow: Flow) -> Column:
 
 
 def _in_group(row: Row, flow: Flow) -> Column:
-    return reduce(lambda one, other: one & other, [named(name) == F.lit(row[name]) for name in group_of(flow)])
+    equal: list[Column] = [named(name) == F.lit(row[name]) for name in group_of(flow)]
+    return reduce(lambda one, other: one & other, equal)
 
 
 def _replace(connection: Connection, output: DeltaTable, flow: Flow, victim: Row, changed: Row) -> None:

@@ -14,6 +14,7 @@ from recount.audit.auditor import Auditor
 from recount.audit.certificate import issue
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.store import Run
+from recount.audit.verdict_tables import write_tables
 from recount.core.settings import Settings
 from recount.core.topology import Topology
 
@@ -45,6 +46,7 @@ def audited(
     interval = interval or Interval()
     auditor = Auditor(session, settings, topology)
     findings = auditor.audit(audit or new_audit_id(), interval, source=source, from_the_beginning=from_the_beginning)
+    write_tables(findings, auditor.store, settings.reports)
     certificate = issue(findings, settings.reports)
     seed = findings.seed
     auditor.store.complete(
