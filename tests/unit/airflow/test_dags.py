@@ -1,0 +1,74 @@
+"""The DAG files: quick to parse, without network, Spark or Great Expectations, and one DAG per declaration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recount.core.registry import declared
+from recount.local.project import Project
+
+PARSE_LIMIT_S = 0.9
+
+PARSE = Path(__file__).with_name("parse_dags.py")
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What ``parse_dags.py`` says of each DAG file, by the file's name."""
+    root = Project.containing(Path(__file__).parent).root
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow"))}
+    files = sorted(str(file) for file in (root / "dags").glob("*.py"))
+    command = [sys.executable, str(PARSE), *files]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    assert answer.returncode == 0, answer.stderr
+    lines = [json.loads(line[7:]) for line in answer.stdout.splitlines() if line.startswith("PARSED ")]
+    return {Path(found["file"]).stem: found for found in lines}
+
+
+def test_every_dag_file_is_parsed_without_an_error(parsed: dict[str, Any]) -> None:
+    assert {name: found["errors"] for name, found in parsed.items() if found["errors"]} == {}
+
+
+def test_a_dag_file_is_parsed_in_well_under_a_second(parsed: dict[str, Any]) -> None:
+    assert {name: found["seconds"] for name, found in parsed.items() if found["seconds"] > PARSE_LIMIT_S} == {}
+
+
+def test_a_dag_file_imports_nothing_heavy(parsed: dict[str, Any]) -> None:
+    assert {name: found["heavy"] for name, found in parsed.items() if found["heavy"]} == {}
+
+
+def test_every_stream_has_a_dag_and_every_topology_an_audit_and_a_backfill(parsed: dict[str, Any]) -> None:
+    declarations = declared()
+    assert set(parsed["streams"]["dags"]) == {"stream_orders"} | {f"stream__{name}" for name in declarations.streams}
+    assert set(parsed["audit"]["dags"]) == {f"audit__{name}" for name in declarations.topologies}
+    assert set(parsed["backfill"]["dags"]) == {f"backfill__{name}" for name in declarations.topologies}
+
+
+def test_a_stream_is_held_before_it_runs(parsed: dict[str, Any]) -> None:
+    assert parsed["streams"]["dags"]["stream__revenue-by-region"] == {"hold": ["run"], "run": []}
+
+
+def test_grace_misses_are_announced_only_after_the_expectations(parsed: dict[str, Any]) -> None:
+    assert parsed["audit"]["dags"]["audit__revenue-by-region"] == {
+        "audit": ["expectations", "grace_misses"],
+        "expectations": ["grace_misses"],
+        "grace_misses": [],
+    }
+
+
+def test_a_repair_is_shown_first_approved_then_audited(parsed: dict[str, Any]) -> None:
+    assert parsed["backfill"]["dags"]["backfill__revenue-by-region"] == {
+        "choose": ["dry_run", "repair"],
+        "dry_run": ["how"],
+        "how": ["approval", "repair"],
+        "approval": ["repair"],
+        "repair": ["audit_again"],
+        "audit_again": [],
+    }
