@@ -1,0 +1,104 @@
+"""The contenders, and the command line that starts each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bench.jobs import GRACE, GRACE_MS
+from recount.core.durations import milliseconds
+from recount.core.errors import Terminal
+from recount.core.tables import Tables
+from recount.local.project import Project
+
+LONG_GRACE_MS = milliseconds("3 h")
+
+_SOURCES = Path(__file__).parent / "kafka_streams"
+_JAVA = ("java", "-Xms1g", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+Engine = Literal["recount", "structured-streaming", "kafka-streams"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """One engine with the settings that tell it apart; ``name`` is unique."""
+
+    engine: Engine
+    name: str
+    grace_ms: int = GRACE_MS
+    guarantee: str = ""
+    commit_interval_ms: int = 0
+
+    def command(self, project: Project, pairs: Mapping[str, object]) -> list[str]:
+        """What to run, given the ``name=value`` pairs of a run."""
+        own = {"grace-ms": self.grace_ms, "jars": project.spark_jars}
+        if self.engine == "kafka-streams":
+            own |= {"guarantee": self.guarantee, "commit-interval-ms": self.commit_interval_ms}
+            program = [*_JAVA, "-cp", f"{_kafka_streams_build(project)}/*", "recount.bench.Contender"]
+        else:
+            module = "bench.recount_job" if self.engine == "recount" else "bench.structured_streaming"
+            program = [sys.executable, "-m", module]
+        return [*program, *(f"{name}={value}" for name, value in {**pairs, **own}.items())]
+
+    def state_folder(self, state: Path, application: str) -> Path:
+        """Where the state of ``application`` lies on disk."""
+        match self.engine:
+            case "recount":
+                return Path(Tables(f"{state}/tables").state(application))
+            case "structured-streaming":
+                return state / "checkpoints" / application / "state"
+            case "kafka-streams":
+                return state / application
+
+
+RECOUNT = Contender(engine="recount", name="Recount")
+STRUCTURED_STREAMING = Contender(engine="structured-streaming", name="Structured Streaming")
+
+
+def kafka_streams(
+    guarantee: Literal["exactly_once_v2", "at_least_once"], commit_interval_ms: int, grace: str
+) -> Contender:
+    """Kafka Streams with these settings."""
+    short = "exactly once" if guarantee == "exactly_once_v2" else "at least once"
+    return Contender(
+        engine="kafka-streams",
+        name=f"Kafka Streams, {short}, commit {commit_interval_ms} ms, grace {grace}",
+        guarantee=guarantee,
+        commit_interval_ms=commit_interval_ms,
+        grace_ms=milliseconds(grace),
+    )
+
+
+PEER = kafka_streams("exactly_once_v2", 100, "3 h")
+"""The Kafka Streams that Recount is compared with: exactly once like itself, with a grace that keeps its records."""
+
+PEER_SHORT_GRACE = kafka_streams("exactly_once_v2", 100, GRACE)
+
+
+def build_kafka_streams(project: Project) -> None:
+    """Compile the Java contender unless it is newer than its sources; raises ``Terminal`` with Maven's last words."""
+    target = _kafka_streams_build(project)
+    built = target / "contender.jar"
+    sources = [path for path in _SOURCES.rglob("*") if path.is_file()]
+    if built.exists() and built.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    command = [
+        "mvn",
+        "--batch-mode",
+        "--quiet",
+        f"--file={_SOURCES / 'pom.xml'}",
+        f"-Dbuild.folder={target}",
+        "package",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Terminal("the Kafka Streams contender does not build", given=done.stdout[-2_000:], remedy="see mvn above")
+
+
+def _kafka_streams_build(project: Project) -> Path:
+    return project.root / ".cache" / "bench" / "kafka_streams"

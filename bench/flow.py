@@ -1,0 +1,97 @@
+"""The seeded flow of orders that every contender reads, and what an exact answer to it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from confluent_kafka import Producer
+
+from recount.core.durations import milliseconds
+
+PARTITIONS = 4
+REGIONS = ("EU", "US", "APAC", "LATAM", "MEA", "ANZ", None)
+WINDOW_MS = milliseconds("5 min")
+_START_MS = 1_767_225_600_000  # 2026-01-01, the edge of a window
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flow:
+    """``records`` orders of about 100 bytes in ``topic``, keyed by user, ``per_second`` of them in a second of event time.
+
+    Up to 3 s out of order; one in 1,000 is 10 minutes late. Partition 0 is ``lag_ms`` behind the others: what it holds
+    at an offset is as much older. The same seed gives the same flow, byte for byte.
+    """
+
+    topic: str
+    records: int
+    users: int = 10_000
+    per_second: int = 1_000
+    lag_ms: int = 0
+    seed: int = 20_261_121
+
+    @cached_property
+    def user(self) -> Longs:
+        """Who ordered; the user determines the partition."""
+        return self._random(1).integers(0, self.users, self.records)
+
+    @property
+    def partition(self) -> Longs:
+        """Where each record lies."""
+        return self.user % PARTITIONS
+
+    @cached_property
+    def timestamp_ms(self) -> Longs:
+        """The event times, in the order in which the records are produced."""
+        index = np.arange(self.records, dtype=np.int64)
+        on_schedule = _START_MS + milliseconds("1 h") + index * 1_000 // self.per_second
+        jitter = self._random(2).integers(0, milliseconds("3 s"), self.records)
+        late = np.where(index % 1_000 == 500, milliseconds("10 min"), 0)
+        return on_schedule - jitter - late - np.where(self.partition == 0, self.lag_ms, 0)
+
+    def on_time(self, grace_ms: int) -> int:
+        """How many records are on time by the stream time of their own partition (shared semantics, tumbling windows)."""
+        total = 0
+        for partition in range(PARTITIONS):
+            times = self.timestamp_ms[self.partition == partition]
+            window_end = times - times % WINDOW_MS + WINDOW_MS
+            total += int(np.count_nonzero(window_end + grace_ms > np.maximum.accumulate(times)))
+        return total
+
+    def produce(self, producer: Producer) -> None:
+        """Append the whole flow to its topic."""
+        region = self._random(3).integers(0, len(REGIONS), self.records)
+        cents = self._random(4).integers(1, 50_000, self.records)
+        columns = (self.user, self.timestamp_ms, region, cents)
+        for index, (user, timestamp_ms, where, amount) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        ):
+            append(producer, self.topic, user, order(index, user, where, amount), timestamp_ms)
+        producer.flush()
+
+    def _random(self, column: int) -> np.random.Generator:
+        return np.random.default_rng((self.seed, column))
+
+
+def order(index: int, user: int, region: int, cents: int) -> bytes:
+    """The value of one record: compact JSON."""
+    name = REGIONS[region]
+    where = "null" if name is None else f'"{name}"'
+    return (
+        f'{{"order_id":"{index:010d}","user_id":"user-{user}","region":{where},'
+        f'"amount":{cents // 100}.{cents % 100:02d},"status":"new"}}'
+    ).encode()
+
+
+def append(producer: Producer, topic: str, user: int, value: bytes, timestamp_ms: int) -> None:
+    """Produce one record to its user's partition; waits while the producer's queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, key=f"user-{user}", partition=user % PARTITIONS, timestamp=timestamp_ms)
+            return
+        except BufferError:
+            producer.poll(0.05)

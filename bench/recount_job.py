@@ -1,0 +1,29 @@
+"""The contender Recount: its own runner and engine, as spark_jobs/stream.py drives them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from bench.contending import Arguments, contend
+from bench.jobs import JOBS
+from recount.core.settings import Settings
+from recount.spark.batch import AggregationWork
+from recount.spark.runner import RunOptions, StreamRunner
+
+
+def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix: str) -> Path:
+    """Run the job's topology with the runner."""
+    name = arguments[prefix + "application"]
+    topology = JOBS[arguments["job"]].topology(name, arguments[prefix + "topic"], arguments[prefix + "output"])
+    options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now="follow" not in arguments)
+    StreamRunner(session, settings, AggregationWork(session, topology, settings.data), options).run()
+    return Path(settings.checkpoints) / name
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    contend(run)

@@ -1,0 +1,184 @@
+"""Runs one contender once, alone, and takes its measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.cluster import Cluster, folder_bytes
+from bench.contenders import Contender
+from bench.flow import Flow
+from bench.jobs import Job, output_topic
+from bench.process_tree import ProcessTree
+from bench.results import Throughput
+from bench.results_topic import VisibleResults
+from recount.core.errors import Terminal, Transient
+from recount.local.daemon import end_of
+from recount.local.project import Project
+
+_LIMIT_S = 600.0
+
+
+class Program:
+    """A started contender: its events, and its end."""
+
+    def __init__(self, command: list[str], project: Project, log: Path) -> None:
+        self._log = log
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{project.root}:{project.root / 'include'}",
+            "PYTHONUNBUFFERED": "1",
+        }
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command,
+                cwd=project.root,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+
+    def wait_for(self, event: str) -> dict[str, Any]:
+        """The next ``event`` of the program; raises ``Transient`` with the end of its log when it ends or hangs."""
+        watchdog = threading.Timer(_LIMIT_S, self.kill)
+        watchdog.start()
+        try:
+            assert self._process.stdout is not None
+            for line in self._process.stdout:
+                if line.startswith(b"{"):
+                    said: dict[str, Any] = json.loads(line)
+                    if said["event"] == event:
+                        return said
+        finally:
+            watchdog.cancel()
+        raise Transient(f"a contender ended before it was {event}", given=end_of(self._log), remedy=f"read {self._log}")
+
+    def finish(self) -> None:
+        """Wait for the program to end by itself."""
+        try:
+            code = self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return
+        if code:
+            raise Terminal(f"a contender failed with {code}", given=end_of(self._log), remedy=f"read {self._log}")
+
+    def kill(self) -> None:
+        """kill -9, with everything it started."""
+        if self._process.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Where contenders run: the checkout, the broker, a folder for their state, the size of a batch."""
+
+    project: Project
+    cluster: Cluster
+    folder: Path
+    max_offsets: int
+
+    @contextmanager
+    def prepared(self, contender: Contender, job: Job) -> Iterator[Run]:
+        """A run with fresh names and output topics, all removed in the end."""
+        run = Run(bench=self, contender=contender, job=job, application=f"bench-{uuid.uuid4().hex[:8]}")
+        run.state.mkdir(parents=True)
+        self.cluster.create([output_topic(run.output), output_topic(f"warm-up-{run.output}")])
+        try:
+            yield run
+        finally:
+            self.cluster.remove(run.application)
+            shutil.rmtree(run.state, ignore_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One contender on one job."""
+
+    bench: Bench
+    contender: Contender
+    job: Job
+    application: str
+
+    @property
+    def state(self) -> Path:
+        """The folder of everything the contender writes."""
+        return self.bench.folder / self.application
+
+    @property
+    def output(self) -> str:
+        """The topic of its results."""
+        return f"{self.application}-results"
+
+    @property
+    def results(self) -> VisibleResults:
+        """Its results, from the beginning."""
+        return VisibleResults.of(self.bench.cluster.connection, self.output)
+
+    def started(self, topic: str, **pairs: object) -> Program:
+        """The contender's program, started on ``topic``."""
+        given = {
+            "bootstrap": self.bench.cluster.connection.bootstrap_servers,
+            "job": self.job.name,
+            "topic": topic,
+            "output": self.output,
+            "application": self.application,
+            "state": self.state,
+            "max-offsets": self.bench.max_offsets,
+            **pairs,
+        }
+        log = self.bench.folder / f"{self.application}.log"
+        return Program(self.contender.command(self.bench.project, given), self.bench.project, log)
+
+    def throughput(self, flow: Flow, warm_up: Flow) -> Throughput:
+        """Run to the end of ``flow`` after a warm-up in the same process."""
+        program = self.started(
+            flow.topic,
+            records=flow.records,
+            **{
+                "warm-up-topic": warm_up.topic,
+                "warm-up-records": warm_up.records,
+                "warm-up-output": f"warm-up-{self.output}",
+                "warm-up-application": f"{self.application}-warm-up",
+            },
+        )
+        cluster = self.bench.cluster
+        try:
+            with ProcessTree(program.pid) as tree, ProcessTree(cluster.pid) as broker:
+                program.wait_for("measuring")
+                cpu_s, broker_cpu_s = tree.cpu_s, broker.cpu_s
+                measured = program.wait_for("measured")
+                cpu_s, broker_cpu_s = tree.cpu_s - cpu_s, broker.cpu_s - broker_cpu_s
+                peak_bytes = tree.peak_bytes
+            program.finish()
+        finally:
+            program.kill()
+        counted = self.results.read_all()
+        state = self.contender.state_folder(self.state, self.application)
+        return Throughput(
+            job=self.job.name,
+            flow=flow.topic,
+            contender=self.contender.name,
+            records=flow.records,
+            seconds=(measured["last_ms"] - measured["first_ms"]) / 1_000,
+            counted=counted,
+            on_time=flow.on_time(self.contender.grace_ms),
+            cpu_s=cpu_s,
+            broker_cpu_s=broker_cpu_s,
+            peak_memory_bytes=peak_bytes,
+            state_bytes=folder_bytes(state) + cluster.log_bytes(f"{self.application}-results-changelog"),
+            kafka_bytes=cluster.log_bytes(self.application) - cluster.log_bytes(f"warm-up-{self.output}"),
+        )
