@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,10 +16,14 @@ from recount.local.kafka import EmbeddedKafka
 from recount.local.profile import embedded_settings, end_profile
 from recount.local.project import Project
 
+PROJECT = Project.containing(Path(__file__).parent)
+# Airflow reads it at its first import, and would otherwise write into the home of whoever runs the tests.
+os.environ["AIRFLOW_HOME"] = str(PROJECT.root / ".cache" / "airflow")
+
 
 @pytest.fixture(scope="session")
 def project() -> Project:
-    return Project.containing(Path(__file__).parent)
+    return PROJECT
 
 
 @pytest.fixture(scope="session")
