@@ -7,7 +7,7 @@ agree with the peer. So a case cannot hide a fault behind a rule.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Any
@@ -16,6 +16,8 @@ from recount.core.conformance.case import Case, Result
 from recount.core.conformance.comparing import Keep, comparable, first_difference, place
 from recount.core.conformance.declared import LEFT, RIGHT, value_of
 from recount.core.conformance.outcome import Outcome, interpreted
+
+Input = Mapping[str, Any]
 
 LATE_JOIN = "Joins: each side is judged late by its own partition, and a late record joins nothing"
 OWN_TIME_JOIN = "Joins: each side is judged by its own partition; no shared stream time makes a stored record expire"
@@ -38,7 +40,7 @@ def _explaining(case: Case, outcome: Outcome) -> Iterator[str]:
         case "stream-stream-join":
             yield from _stream_stream(case, outcome)
         case "stream-table-join" if case.config.get("grace_ms") is not None:
-            if _contained(outcome.updates, case.expected_final):
+            if _contained(_released(case, outcome), case.expected_final):
                 yield TABLE_TIME
         case "table-table-join":
             if first_difference(_without_idle_tombstones(case), outcome) is None:
@@ -55,6 +57,13 @@ def _explaining(case: Case, outcome: Outcome) -> Iterator[str]:
         yield NULL_VALUE
 
 
+def _released(case: Case, outcome: Outcome) -> list[Result]:
+    """The results of stream records that the peer, waiting for the stream's time, does not hold to the end."""
+    times = [one["ts"] for one in case.input if one["topic"] == case.config["left"] and one["value"] is not None]
+    latest_ms = max(times, default=0) - case.config["grace_ms"]
+    return [result for result in outcome.updates if result["timestamp"] <= latest_ms]
+
+
 def _contained(part: Sequence[Result], whole: Sequence[Result]) -> bool:
     return Counter(map(comparable, part)) <= Counter(map(comparable, whole))
 
@@ -68,27 +77,51 @@ def _stream_stream(case: Case, outcome: Outcome) -> Iterator[str]:
 
     if case.config["join_type"] != "inner" and first_difference(case, outcome, paired) is None:
         yield ALONE
-    # The peer joins what we call late, and forgets what we still hold: only such pairs may differ.
-    ours, theirs = ([one for one in results if paired(one)] for results in (outcome.updates, case.expected_final))
-    if outcome.indices("late") and _contained(ours, theirs):
-        yield LATE_JOIN
+    ours, theirs = (
+        Counter(comparable(one) for one in results if paired(one)) for results in (outcome.updates, case.expected_final)
+    )
+    of_late = _pairs(case, set(outcome.indices("late")).intersection)
+    forgotten = _pairs(case, lambda indices: _is_forgotten(case, indices))
+    if set(theirs - ours) <= of_late and set(ours - theirs) <= forgotten:
+        yield LATE_JOIN if of_late else OWN_TIME_JOIN
+
+
+def _is_forgotten(case: Case, indices: set[int]) -> bool:
+    """Whether the peer's store, by the largest time on its own side, had dropped the record that came first."""
     retention_ms = case.config["before_ms"] + case.config["after_ms"] + case.config["grace_ms"]
-    span_ms = max((one["ts"] for one in case.input), default=0) - min((one["ts"] for one in case.input), default=0)
-    if span_ms >= retention_ms and _contained(theirs, ours):
-        yield OWN_TIME_JOIN
+    stored = case.input[min(indices)]
+    before = case.input[: max(indices)]
+    return bool(stored["ts"] <= max(one["ts"] for one in before if one["topic"] == stored["topic"]) - retention_ms)
 
 
 def _alone(case: Case) -> set[tuple[Any, ...]]:
     """Every result that a record of the input would make without a partner."""
-    sides = {case.config["left"]: LEFT, case.config["right"]: RIGHT}
-    rows: Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]] = (
-        (record, {LEFT: None, RIGHT: None, sides[record["topic"]]: record["value"]})
-        for record in case.input
-        if record["value"] is not None and case.config.get("value_type") != "int-sum"
+    if case.config.get("value_type") == "int-sum":
+        return set()
+    sides = [(record, _side(case, record)) for record in case.input if record["value"] is not None]
+    return _results(case, ((record, {LEFT: None, RIGHT: None, side: record["value"]}) for record, side in sides))
+
+
+def _pairs(case: Case, differ: Callable[[set[int]], object]) -> set[tuple[Any, ...]]:
+    """Every result of two input records of one key, of which ``differ`` says that they may be judged otherwise."""
+    values = [(index, one) for index, one in enumerate(case.input) if one["value"] is not None]
+    pairs = (
+        (one if one["ts"] >= other["ts"] else other, {LEFT: one["value"], RIGHT: other["value"]})
+        for i, one in values
+        for j, other in values
+        if _side(case, one) == LEFT and _side(case, other) == RIGHT and one["key"] == other["key"] and differ({i, j})
     )
-    results = [{"key": record["key"], "value": value_of(case, row), "timestamp": record["ts"]} for record, row in rows]
-    without_time = [{name: value for name, value in result.items() if name != "timestamp"} for result in results]
-    return {comparable(result) for result in (*results, *without_time)}
+    return _results(case, pairs)
+
+
+def _side(case: Case, record: Input) -> str:
+    return LEFT if record["topic"] == case.config["left"] else RIGHT
+
+
+def _results(case: Case, rows: Iterable[tuple[Input, Mapping[str, Any]]]) -> set[tuple[Any, ...]]:
+    """Results as the case may write them: with the time of the record beside the row, and without."""
+    made = [({"key": record["key"], "value": value_of(case, row)}, record["ts"]) for record, row in rows]
+    return {comparable({**result, **time}) for result, ts in made for time in ({"timestamp": ts}, {})}
 
 
 def _without_idle_tombstones(case: Case) -> Case:

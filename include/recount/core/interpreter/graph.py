@@ -89,7 +89,8 @@ class Graph:
                     self._send(reader, operator.receive(record, port))
 
     def _clock(self, node: Node) -> Clock:
-        clock = Clock(_topics(node), _delay_above_ms(node))
+        # A suppression measures from the first update that it holds, whatever stands above it.
+        clock = Clock(_topics(node), 0 if isinstance(node, Suppress) else _delay_above_ms(node))
         self._clocks.append(clock)
         return clock
 

@@ -1,0 +1,66 @@
+"""Stream time per partition, and the frontier over them."""
+
+from __future__ import annotations
+
+from recount.core.interpreter.clock import Clock
+from recount.core.interpreter.record import Entry
+
+
+def entry(offset: int, timestamp_ms: int, partition: int = 0) -> Entry:
+    return Entry(topic="t", partition=partition, offset=offset, timestamp_ms=timestamp_ms)
+
+
+def test_stream_time_is_the_largest_time_so_far_and_includes_the_record_itself() -> None:
+    clock = Clock({"t"})
+    assert [clock.stream_time_ms(entry(i, time)) for i, time in enumerate((10, 30, 20))] == [10, 30, 30]
+
+
+def test_each_partition_has_a_stream_time_of_its_own() -> None:
+    clock = Clock({"t"})
+    clock.observe(entry(0, 90, partition=1))
+    assert clock.stream_time_ms(entry(0, 10)) == 10
+
+
+def test_a_record_keeps_the_stream_time_at_its_own_offset() -> None:
+    clock = Clock({"t"})
+    clock.observe(entry(0, 10))
+    clock.observe(entry(1, 90))
+    assert clock.stream_time_ms(entry(0, 10)) == 10
+
+
+def test_a_refused_record_does_not_advance_stream_time() -> None:
+    clock = Clock({"t"})
+    clock.refuse(entry(0, 90))
+    clock.observe(entry(0, 90))
+    assert clock.stream_time_ms(entry(1, 10)) == 10
+
+
+def test_the_frontier_is_the_smallest_stream_time_less_the_delay() -> None:
+    clock = Clock({"t"}, delay_ms=3)
+    clock.observe(entry(0, 50))
+    clock.observe(entry(0, 20, partition=1))
+    assert clock.frontier_ms == 17
+
+
+def test_a_topic_that_has_never_spoken_holds_the_frontier_back_until_it_is_idle() -> None:
+    clock = Clock({"t", "silent"})
+    clock.observe(entry(0, 50))
+    assert clock.frontier_ms is None
+    clock.declare_idle("silent", None)
+    assert clock.frontier_ms == 50
+
+
+def test_a_partition_that_speaks_is_not_idle_any_more() -> None:
+    clock = Clock({"t"})
+    clock.observe(entry(0, 50))
+    clock.observe(entry(0, 20, partition=1))
+    clock.declare_idle("t", 1)
+    assert clock.frontier_ms == 50
+    clock.observe(entry(1, 30, partition=1))
+    assert clock.frontier_ms == 30
+
+
+def test_a_topic_that_does_not_feed_the_operator_does_not_count() -> None:
+    clock = Clock({"t"})
+    clock.observe(Entry(topic="other", partition=0, offset=0, timestamp_ms=5))
+    assert clock.frontier_ms is None

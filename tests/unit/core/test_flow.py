@@ -1,0 +1,73 @@
+"""The fluent API: what it refuses, and what a declaration knows of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from recount.core.aggregates import count
+from recount.core.errors import InvalidDeclaration
+from recount.core.expressions import col
+from recount.core.flow import RecordStream
+from recount.core.nodes import KEY
+from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream, table
+from recount.core.windows import all_time, tumbling
+
+ORDERS = Topic(name="orders", key="order_id", value=RecordSchema.of(order_id=STRING, amount=LONG))
+PAYMENTS = Topic(name="payments", key="order_id", value=RecordSchema.of(amount=LONG))
+OUT = Topic(name="order-totals", key="order_id")
+
+
+@pytest.mark.parametrize(
+    ("declare", "field"),
+    [
+        (lambda: stream(ORDERS).filter(col("amount")), "filter"),
+        (lambda: stream(ORDERS).filter(col("amuont") > 1), "column"),
+        (lambda: stream(ORDERS).select_key(), "key"),
+        (lambda: stream(ORDERS).select_key(a=col("amount"), b=col("amount")), "key"),
+        (lambda: stream(ORDERS).windowed_by(all_time()).aggregate(n=count()).emit_final(), "emission"),
+        (lambda: stream(ORDERS).windowed_by(tumbling("1 s", grace="0 s")).aggregate().emit_final(), "aggregates"),
+        (lambda: stream(ORDERS).aggregate(window_start=count()), "aggregates"),
+        (lambda: stream(ORDERS).select_key(amount=col("amount")).merge(stream(PAYMENTS)), "merge"),
+        (lambda: stream(ORDERS).repartition(0), "repartition"),
+        (lambda: table(ORDERS).group_by(tier=col("order_id")).aggregate(), "aggregates"),
+        (lambda: stream(ORDERS).join(stream(PAYMENTS), before="1 s", after="1 s", grace="1 s"), "join"),
+        (lambda: stream(ORDERS).select_key(n=col("amount")).join_table(table(PAYMENTS)), "join key"),
+        (lambda: stream(ORDERS).deduplicate("nowhere", horizon="1 s"), "column"),
+        (lambda: Topology(name="nothing"), "sinks"),
+    ],
+)
+def test_a_declaration_that_cannot_mean_anything_is_refused_where_it_stands(
+    declare: Callable[[], object], field: str
+) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        declare()
+    assert refused.value.field == field
+    assert refused.value.remedy
+
+
+def test_a_filter_on_the_topics_key_keeps_deduplication_by_offset() -> None:
+    def partitioned(flow: RecordStream) -> bool:
+        return bool(flow.deduplicate(KEY, horizon="1 s").node.partitioned)  # type: ignore[union-attr]
+
+    assert partitioned(stream(ORDERS).filter(col("amount") > 1))
+    assert not partitioned(stream(ORDERS).with_fields(amount=1))
+
+
+def test_each_operator_is_named_once_and_after_what_it_reads() -> None:
+    totals = stream(ORDERS).aggregate(n=count())
+    topology = Topology(name="twice", sinks=[totals.to(OUT), totals.filter(col("n") > 1).to(PAYMENTS)])
+    nodes = list(topology.nodes())
+    assert len(nodes) == len(set(nodes)) == 5
+    assert all(nodes.index(above) < nodes.index(node) for node in nodes for above in node.inputs)
+
+
+def test_a_sink_names_its_table_like_its_topic() -> None:
+    assert stream(ORDERS).to(OUT).table == "order_totals"
+
+
+def test_a_window_without_bounds_has_no_bounds_in_its_result() -> None:
+    assert list(stream(ORDERS).aggregate(n=count()).node.fields) == [KEY, "n"]

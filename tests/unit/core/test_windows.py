@@ -1,0 +1,93 @@
+"""Windows: which hold a time, and the very millisecond at which each kind closes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recount.core.errors import InvalidDeclaration
+from recount.core.windows import (
+    LastN,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    hopping,
+    last_n,
+    session,
+    sliding,
+    tumbling,
+)
+
+MINUTE = 60_000
+
+
+def test_a_tumbling_window_holds_its_start_and_not_its_end() -> None:
+    windows = tumbling("1 min", grace="0 s")
+    assert list(windows.starts(MINUTE - 1)) == [0]
+    assert list(windows.starts(MINUTE)) == [MINUTE]
+
+
+def test_every_hopping_window_that_has_begun_and_not_ended_holds_a_time() -> None:
+    windows = hopping("10 min", advance="5 min", grace="0 s")
+    assert [start // MINUTE for start in windows.starts(12 * MINUTE)] == [5, 10]
+
+
+def test_no_hopping_window_starts_before_the_epoch() -> None:
+    assert list(hopping("10 s", advance="5 s", grace="0 s").starts(2_000)) == [0]
+
+
+def test_an_advance_that_does_not_divide_the_size_still_covers_every_time() -> None:
+    assert list(TimeWindows(size_ms=12, advance_ms=5, grace_ms=0).starts(21)) == [10, 15, 20]
+
+
+@pytest.mark.parametrize(
+    ("windows", "end_ms", "last_open_ms"),
+    [
+        (TimeWindows(size_ms=10, advance_ms=10, grace_ms=5), 10, 14),
+        (SlidingWindows(difference_ms=10, grace_ms=5), 10, 15),
+        (SessionWindows(gap_ms=3, grace_ms=5), 10, 18),
+    ],
+)
+def test_a_window_closes_in_the_millisecond_after_the_last_open_one(
+    windows: TimeWindows | SlidingWindows | SessionWindows, end_ms: int, last_open_ms: int
+) -> None:
+    assert not windows.is_closed(end_ms, last_open_ms)
+    assert windows.is_closed(end_ms, last_open_ms + 1)
+    assert windows.closes_ms(end_ms) == last_open_ms + 1
+
+
+def test_a_session_goes_on_over_exactly_the_gap_and_not_a_millisecond_more() -> None:
+    windows = session("30 s", grace="0 s")
+    assert windows.continues(0, 70_000, 100_000)
+    assert not windows.continues(0, 70_000, 100_001)
+
+
+def test_a_session_is_cut_after_its_maximal_duration() -> None:
+    windows = session("30 s", grace="0 s", max_duration="1 min")
+    assert windows.continues(0, 50_000, 60_000)
+    assert not windows.continues(0, 50_000, 60_001)
+
+
+def test_the_first_sliding_windows_share_the_start_zero() -> None:
+    windows = sliding("10 s", grace="0 s")
+    assert windows.left_of(3_000) == (0, 10_000)
+    assert windows.left_of(10_000) == (0, 10_000)
+    assert windows.left_of(15_000) == (5_000, 15_000)
+
+
+@pytest.mark.parametrize("declare", [lambda: session("0 s", grace="0 s"), lambda: last_n(0), lambda: LastN(n=-1)])
+def test_a_window_that_could_hold_nothing_is_refused(declare: object) -> None:
+    with pytest.raises(InvalidDeclaration):
+        declare()  # type: ignore[operator]
+
+
+@settings(deadline=None)
+@given(size=st.integers(1, 500), advance=st.integers(1, 500), time=st.integers(0, 10_000))
+def test_windows_tile_time(size: int, advance: int, time: int) -> None:
+    windows = TimeWindows(size_ms=size, advance_ms=min(size, advance), grace_ms=0)
+    starts = list(windows.starts(time))
+    step = windows.advance_ms
+    assert starts == [s for s in range(0, time + 1, step) if s <= time < s + size]
+    if step == size:
+        assert len(starts) == 1
