@@ -6,88 +6,27 @@ their meaning is written down; nothing is read and nothing runs.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from recount.core.aggregates import Aggregate
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.durations import Duration, milliseconds
-from recount.core.errors import require
-from recount.core.expressions import Expression, coalesce, col, columns_of, expression
+from recount.core.expressions import Expression, col, columns_of
 from recount.core.joins import JoinKind, StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.core.nodes import Emission, Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.core.nodes import Emission, Filter, Node, Sink, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, KeyState, Process
 from recount.core.schema import FieldType
-from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
+from recount.core.stateless import Merge, Peek, Repartition, Through
+from recount.core.steps import Row, Rows, Steps, one_key
 from recount.core.topics import Topic
 from recount.core.windows import GlobalWindow, Windows
 
-Row = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
-class RecordStream:
+class RecordStream(Steps):
     """An unbounded sequence of records."""
-
-    node: Node
-
-    def filter(self, predicate: Expression) -> RecordStream:
-        """Only the records for which ``predicate`` is true."""
-        return RecordStream(Filter(input=self.node, predicate=predicate))
-
-    def with_fields(self, **added: object) -> RecordStream:
-        """The same records with fields added or replaced."""
-        return RecordStream(WithFields(input=self.node, added=_expressions(added)))
-
-    def select(self, *kept: str, **chosen: object) -> RecordStream:
-        """The key and the named fields only: ``select("order_id", total=col("amount"))``."""
-        return RecordStream(Select(input=self.node, chosen=_chosen(kept, chosen)))
-
-    def select_key(self, **key: object) -> RecordStream:
-        """The same records under a new key, named by the one keyword: ``select_key(region=col("region"))``."""
-        name, by = _one_key(key)
-        return RecordStream(SelectKey(input=self.node, key=name, by=by))
-
-    def map(self, function: Callable[[Row], Row], **made: FieldType) -> RecordStream:
-        """Each record replaced by the row that ``function`` makes of its fields; ``made`` declares the row."""
-        return RecordStream(
-            FlatMap(input=self.node, function=lambda row: (function(row),), made=dict(made), word="map")
-        )
-
-    def flat_map(self, function: Callable[[Row], Iterable[Row]], **made: FieldType) -> RecordStream:
-        """Each record replaced by any number of rows."""
-        return RecordStream(FlatMap(input=self.node, function=function, made=dict(made)))
-
-    def peek(self, action: Callable[[Row], None]) -> RecordStream:
-        """Shows each record to ``action`` and passes it on."""
-        return RecordStream(Peek(input=self.node, action=action))
-
-    def foreach(self, action: Callable[[Row], None]) -> Foreach:
-        """Shows each record to ``action``; goes into a topology's ``actions``."""
-        return Foreach(input=self.node, action=action)
-
-    def branch(self, **predicates: Expression) -> dict[str, RecordStream]:
-        """One stream per predicate, each record in the first that is true, and ``rest`` for those in none."""
-        streams = {}
-        rest = self
-        for name, predicate in predicates.items():
-            streams[name] = rest.filter(predicate)
-            rest = rest.filter(~coalesce(predicate, False))
-        return {**streams, "rest": rest}
-
-    def merge(self, *others: RecordStream) -> RecordStream:
-        """All records of this and the other streams."""
-        return RecordStream(Merge(inputs=(self.node, *(other.node for other in others))))
-
-    def repartition(self, partitions: int) -> RecordStream:
-        """The same records, worked on by ``partitions`` tasks from here on."""
-        return RecordStream(Repartition(input=self.node, partitions=partitions))
-
-    def through(self, topic: Topic, *, table: str | None = None) -> RecordStream:
-        """Writes to ``topic`` and goes on with the same records."""
-        return RecordStream(Through(input=self.node, topic=topic, table=table or _table_name(topic)))
 
     def join(self, other: RecordStream, *, before: Duration, after: Duration, grace: Duration) -> RecordStream:
         """Pairs of records whose times fit; ``before`` and ``after`` say where the other's may lie."""
@@ -172,10 +111,6 @@ class RecordStream:
         """The stream read as the changes of a table."""
         return Table(ToTable(input=self.node, versioned=versioned))
 
-    def to(self, topic: Topic, *, table: str | None = None) -> Sink:
-        """Writes to ``topic`` and to a Delta table, by default named like the topic with ``_`` for ``-`` and ``.``."""
-        return Sink(input=self.node, topic=topic, table=table or _table_name(topic))
-
 
 @dataclass(frozen=True)
 class WindowedStream:
@@ -221,22 +156,12 @@ class WindowedTable:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Rows):
     """The latest row of each key; it changes with each record that it is made from."""
-
-    node: Node
 
     def filter(self, predicate: Expression) -> Table:
         """The rows for which ``predicate`` is true."""
         return Table(TableFilter(input=self.node, predicate=predicate))
-
-    def with_fields(self, **added: object) -> Table:
-        """The same rows with fields added or replaced."""
-        return Table(WithFields(input=self.node, added=_expressions(added)))
-
-    def select(self, *kept: str, **chosen: object) -> Table:
-        """The key and the named fields only."""
-        return Table(Select(input=self.node, chosen=_chosen(kept, chosen)))
 
     def join(self, other: Table) -> Table:
         """Rows of keys that are in both tables."""
@@ -252,7 +177,7 @@ class Table:
 
     def group_by(self, **key: object) -> GroupedTable:
         """The rows grouped anew: ``customers.group_by(tier=col("tier"))``."""
-        name, by = _one_key(key)
+        name, by = one_key(key)
         return GroupedTable(self.node, name, by)
 
     def emit_after(self, limit: Duration, *, max_rows: int | None = None) -> Table:
@@ -298,30 +223,6 @@ def cogroup(**streams: RecordStream) -> RecordStream:
     "payments"))``: each stream feeds the aggregates that are meant for it.
     """
     return RecordStream(Merge(inputs=tuple(one.node for one in streams.values()), names=tuple(streams)))
-
-
-def _expressions(given: Mapping[str, object]) -> dict[str, Expression]:
-    return {name: expression(value) for name, value in given.items()}
-
-
-def _chosen(kept: Iterable[str], chosen: Mapping[str, object]) -> dict[str, Expression]:
-    return {**{name: col(name) for name in kept}, **_expressions(chosen)}
-
-
-def _one_key(key: Mapping[str, object]) -> tuple[str, Expression]:
-    require(
-        len(key) == 1,
-        "key",
-        given=sorted(key),
-        expected="exactly one keyword, the name of the key",
-        remedy='select_key(region=col("region"))',
-    )
-    [(name, by)] = key.items()
-    return name, expression(by)
-
-
-def _table_name(topic: Topic) -> str:
-    return re.sub(r"[-.]", "_", topic.name)
 
 
 def _partition_keys(node: Node) -> frozenset[str]:

@@ -1,0 +1,112 @@
+"""The steps that keep no state, as methods of every stream; ``flow`` adds windows, joins and tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from recount.core.errors import require
+from recount.core.expressions import Expression, coalesce, col, expression
+from recount.core.nodes import Filter, Node, SelectKey, Sink, WithFields
+from recount.core.schema import FieldType
+from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
+from recount.core.topics import Topic
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a stream or of a table."""
+
+    node: Node
+
+    def with_fields(self, **added: object) -> Self:
+        """The same rows with fields added or replaced."""
+        return type(self)(WithFields(input=self.node, added=_expressions(added)))
+
+    def select(self, *kept: str, **chosen: object) -> Self:
+        """The key and the named fields only: ``select("order_id", total=col("amount"))``."""
+        return type(self)(Select(input=self.node, chosen=_chosen(kept, chosen)))
+
+
+@dataclass(frozen=True)
+class Steps(Rows):
+    """Steps that look at one record at a time."""
+
+    def filter(self, predicate: Expression) -> Self:
+        """Only the records for which ``predicate`` is true."""
+        return type(self)(Filter(input=self.node, predicate=predicate))
+
+    def select_key(self, **key: object) -> Self:
+        """The same records under a new key, named by the one keyword: ``select_key(region=col("region"))``."""
+        name, by = one_key(key)
+        return type(self)(SelectKey(input=self.node, key=name, by=by))
+
+    def map(self, function: Callable[[Row], Row], **made: FieldType) -> Self:
+        """Each record replaced by the row that ``function`` makes of its fields; ``made`` declares the row."""
+        return type(self)(FlatMap(input=self.node, function=lambda row: (function(row),), made=dict(made), word="map"))
+
+    def flat_map(self, function: Callable[[Row], Iterable[Row]], **made: FieldType) -> Self:
+        """Each record replaced by any number of rows."""
+        return type(self)(FlatMap(input=self.node, function=function, made=dict(made)))
+
+    def peek(self, action: Callable[[Row], None]) -> Self:
+        """Shows each record to ``action`` and passes it on."""
+        return type(self)(Peek(input=self.node, action=action))
+
+    def foreach(self, action: Callable[[Row], None]) -> Foreach:
+        """Shows each record to ``action``; goes into a topology's ``actions``."""
+        return Foreach(input=self.node, action=action)
+
+    def branch(self, **predicates: Expression) -> dict[str, Self]:
+        """One stream per predicate, each record in the first that is true, and ``rest`` for those in none."""
+        streams = {}
+        rest = self
+        for name, predicate in predicates.items():
+            streams[name] = rest.filter(predicate)
+            rest = rest.filter(~coalesce(predicate, False))
+        return {**streams, "rest": rest}
+
+    def merge(self, *others: Self) -> Self:
+        """All records of this and the other streams."""
+        return type(self)(Merge(inputs=(self.node, *(other.node for other in others))))
+
+    def repartition(self, partitions: int) -> Self:
+        """The same records, worked on by ``partitions`` tasks from here on."""
+        return type(self)(Repartition(input=self.node, partitions=partitions))
+
+    def through(self, topic: Topic, *, table: str | None = None) -> Self:
+        """Writes to ``topic`` and goes on with the same records."""
+        return type(self)(Through(input=self.node, topic=topic, table=table or _table_name(topic)))
+
+    def to(self, topic: Topic, *, table: str | None = None) -> Sink:
+        """Writes to ``topic`` and to a Delta table, by default named like the topic with ``_`` for ``-`` and ``.``."""
+        return Sink(input=self.node, topic=topic, table=table or _table_name(topic))
+
+
+def _expressions(given: Mapping[str, object]) -> dict[str, Expression]:
+    return {name: expression(value) for name, value in given.items()}
+
+
+def _chosen(kept: Iterable[str], chosen: Mapping[str, object]) -> dict[str, Expression]:
+    return {**{name: col(name) for name in kept}, **_expressions(chosen)}
+
+
+def one_key(key: Mapping[str, object]) -> tuple[str, Expression]:
+    """The name and the expression of the one keyword that names a key."""
+    require(
+        len(key) == 1,
+        "key",
+        given=sorted(key),
+        expected="exactly one keyword, the name of the key",
+        remedy='select_key(region=col("region"))',
+    )
+    [(name, by)] = key.items()
+    return name, expression(by)
+
+
+def _table_name(topic: Topic) -> str:
+    return re.sub(r"[-.]", "_", topic.name)
