@@ -20,8 +20,8 @@ MAX_SUM_PRECISION = 38
 class Fold:
     """An aggregation in Python functions. ``initial`` None (a reduce) starts with the first value itself.
 
-    ``adder(accumulator, value)`` takes the values one by one, in (partition, offset) order; ``merger(one, other)`` joins
-    the accumulators of two sessions that a record has bridged, the earlier session first.
+    ``adder(accumulator, value)`` takes the values one by one, in (partition, offset) order; ``merger(one, other)``
+    joins the accumulators of two sessions that a record has bridged, the earlier session first.
     """
 
     initial: Callable[[], Any] | None
@@ -34,8 +34,8 @@ class Fold:
 class Aggregate:
     """One column of a result, over the values ``of`` of the records for which ``where`` is true (None: of all).
 
-    Nulls are passed over by all but ``count`` and ``fold``; of no values the result is null, of a count 0. ``first`` and
-    ``last`` go by (partition, offset).
+    Nulls are passed over by all but ``count`` and ``fold``; of no values the result is null, of a count 0. ``first``
+    and ``last`` go by (partition, offset).
     """
 
     kind: AggregateKind
@@ -121,7 +121,7 @@ def last(of: str | Expression) -> Aggregate:
 
 
 def distinct(of: str | Expression, *, sketch: bool = False) -> Aggregate:
-    """The number of different values; ``sketch`` estimates it (about 3 percent off beyond 1,024 values) in small state."""
+    """The number of different values; ``sketch`` estimates it in small state, about 3 percent off beyond 1,024."""
     return Aggregate(kind="distinct sketch" if sketch else "distinct", of=_expression(of))
 
 

@@ -103,8 +103,8 @@ class TableAggregate:
 class Suppress(OneInput):
     """Holds the updates of each key (and window) back, and lets the latest go when ``limit_ms`` have passed.
 
-    It goes when ``time of the first update held <= frontier - limit``; later updates replace the row and keep that time.
-    With more than ``max_rows`` rows held the oldest goes early.
+    It goes when ``time of the first update held <= frontier - limit``; later updates replace the row and keep that
+    time. With more than ``max_rows`` rows held the oldest goes early.
     """
 
     input: Node

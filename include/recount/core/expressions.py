@@ -186,7 +186,7 @@ def columns_of(tree: Expression) -> frozenset[str]:
 
 
 def type_of(tree: Expression, fields: Mapping[str, FieldType]) -> FieldType | None:
-    """The type of ``tree`` over ``fields`` (None: the null constant); raises ``InvalidDeclaration`` where it has none."""
+    """The type of ``tree`` over ``fields`` (None: the null constant); ``InvalidDeclaration`` where it has none."""
     match tree:
         case Column(name):
             return _column_type(name, fields)

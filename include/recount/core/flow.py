@@ -145,7 +145,7 @@ class WindowedTable:
         return RecordStream(self._emitting("each record"))
 
     def emit_after(self, limit: Duration, *, max_rows: int | None = None) -> RecordStream:
-        """The latest result of a changed key and window ``limit`` after its first change (suppress until time limit)."""
+        """The latest result ``limit`` after its first change (Kafka Streams: suppress until time limit)."""
         held = Suppress(input=self._emitting("each record"), limit_ms=milliseconds(limit, "limit"), max_rows=max_rows)
         return RecordStream(held)
 

@@ -94,9 +94,9 @@ class StreamStreamJoin(Join):
 class StreamTableJoin(Join):
     """Adds to each record of the left stream the row of the right table; only stream records make results.
 
-    Of a versioned table it is the version as of the record's time, of another the one current when the record is read.
-    ``grace_ms`` (versioned only): the record waits until ``ts <= stream time of the table - grace``. ``by`` finds the row
-    by an expression instead of the key (a global table).
+    Of a versioned table it is the version as of the record's time, of another the one current when the record is
+    read. ``grace_ms`` (versioned only): the record waits until ``ts <= stream time of the table - grace``. ``by``
+    finds the row by an expression instead of the key (a global table).
     """
 
     left: Node

@@ -68,7 +68,7 @@ class BatchProof:
 
     @classmethod
     def from_json(cls, text: str | None) -> BatchProof | None:
-        """The proof in a commit's ``userMetadata``; None where the commit is not a batch (table creation, compaction)."""
+        """The proof in a commit's ``userMetadata``; None where the commit is no batch (table creation, compaction)."""
         if not text or not text.startswith("{"):
             return None
         document: dict[str, Any] = json.loads(text)

@@ -20,7 +20,7 @@ REVISION_HEADER, ORIGIN_HEADER, WINDOW_HEADER = "recount-revision", "recount-ori
 
 @dataclass(frozen=True, kw_only=True)
 class OutputRecord:
-    """A record for a sink's topic. ``revision`` 0 is the first result of its key and window, each later one is higher."""
+    """A record for a sink's topic. ``revision`` 0 is the first result of its key and window; later ones are higher."""
 
     key: bytes | None
     value: bytes | None

@@ -1,4 +1,4 @@
-"""All declarations of a deployment: the ``Topology``, ``Archive`` and ``Topic`` objects that its topology modules name."""
+"""All declarations of a deployment: the ``Topology``, ``Archive`` and ``Topic`` objects of its topology modules."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 | folder | writer | rows |
 | --- | --- | --- |
-| ``streams/<stream>/state`` | stream | partial aggregates by key, window, (generation, batch); commits carry the proof |
+| ``streams/<stream>/state`` | stream | partial aggregates by key, window, batch; commits carry the proof |
 | ``streams/<stream>/late`` | stream | the late ledger: one row per late (record, window) |
 | ``streams/<stream>/rejected`` | stream | one row per dead-lettered record |
 | ``outputs/<table>`` | stream | what the sink emitted, with revision |

@@ -58,8 +58,9 @@ class Topology:
     """A named graph of operators that runs as one stream, with one lease, one ledger and one audit.
 
     ``idle_after``: a partition read to its end for so long no longer holds the frontier back. ``max_future``: a
-    timestamp further than this ahead of the batch's recorded time is dead-lettered. ``actions`` are flows that end in a
-    ``foreach``. ``on_bad_record``: a record that cannot be processed goes to the dead-letter topic, or fails the stream.
+    timestamp further than this ahead of the batch's recorded time is dead-lettered. ``actions`` are flows that end in
+    a ``foreach``. ``on_bad_record``: a record that cannot be processed goes to the dead-letter topic, or fails the
+    stream.
     """
 
     name: str

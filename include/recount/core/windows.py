@@ -3,9 +3,10 @@
 All bounds are integer milliseconds since the epoch, UTC. Time windows (tumbling, hopping) hold ``start <= ts < end``;
 sliding and session windows hold ``start <= ts <= end``. Rules and their sources: docs/semantics.md.
 
-Every kind answers ``is_closed(end_ms, clock_ms)``. With the stream time of a record's own partition as the clock it says
-that the record is late for the window, with the frontier that the window's final result is due: one rule, two clocks.
-``delay_ms`` is how far behind the frontier the event time of a final result can be; the next stage waits so much longer.
+Every kind answers ``is_closed(end_ms, clock_ms)``. With the stream time of a record's own partition as the clock it
+says that the record is late for the window, with the frontier that the window's final result is due: one rule, two
+clocks. ``delay_ms`` is how far behind the frontier the event time of a final result can be; the next stage waits so
+much longer.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ def hopping(size: Duration, *, advance: Duration, grace: Duration) -> TimeWindow
 
 
 def sliding(difference: Duration, *, grace: Duration) -> SlidingWindows:
-    """Windows of records that are at most ``difference`` apart, one ending at every record and one beginning after it."""
+    """Windows of records that are at most ``difference`` apart: one ends at every record, one begins after it."""
     return SlidingWindows(difference_ms=milliseconds(difference, "difference"), grace_ms=milliseconds(grace, "grace"))
 
 

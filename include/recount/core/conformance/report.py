@@ -31,7 +31,7 @@ class Verdict:
 
 
 def verdicts(folder: Path, *, engine: Engine, only: str | None = None) -> Iterator[Verdict]:
-    """Judge every case of ``folder``, or the one whose id is ``only``; raises ``InvalidDeclaration`` if there is none."""
+    """Judge every case of ``folder``, or the one whose id is ``only``; ``InvalidDeclaration`` if there is none."""
     found = False
     for document in documents(folder):
         if only in (None, document["id"]):

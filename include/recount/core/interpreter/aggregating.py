@@ -19,7 +19,7 @@ _EXACT = Context(prec=100)
 
 
 def results(aggregates: Mapping[str, Aggregate], records: Iterable[Record], gap_ms: int | None = None) -> Row:
-    """Every aggregate over ``records``, which are taken in log order; ``gap_ms`` of a session merges folds as it did."""
+    """Every aggregate over ``records``, taken in log order; with the ``gap_ms`` of a session, folds merge as it did."""
     ordered = sorted(records, key=lambda record: record.order)
     return {name: _result(aggregate, ordered, gap_ms) for name, aggregate in aggregates.items()}
 
@@ -100,10 +100,11 @@ def _added(fold: Fold, accumulator: Any, value: Any) -> Any:
 
 
 def sketched(values: Iterable[Any]) -> int:
-    """An estimate of the number of different values from the ``SKETCH_SIZE`` smallest of their hashes; exact below that.
+    """An estimate of how many values differ, from the ``SKETCH_SIZE`` smallest of their hashes; exact below that.
 
-    Source: Bar-Yossef et al., Counting Distinct Elements in a Data Stream (2002): the k-th smallest of n uniform hashes
-    lies near k / n of their range. The hash is the first 60 bits of MD5 of the value's text, so that every engine has it.
+    Source: Bar-Yossef et al., Counting Distinct Elements in a Data Stream (2002): the k-th smallest of n uniform
+    hashes lies near k / n of their range. The hash is the first 60 bits of MD5 of the value's text, so that every
+    engine has it.
     """
     hashes = {int(hashlib.md5(str(value).encode(), usedforsecurity=False).hexdigest()[:15], 16) for value in values}
     if len(hashes) < SKETCH_SIZE:

@@ -1,4 +1,4 @@
-"""The unit-test driver: feed records to a topology and read what it makes of them, in milliseconds, with nothing running.
+"""The unit-test driver: feed records to a topology and read what it makes of them; nothing else has to run.
 
 >>> from recount.core.aggregates import count
 >>> from recount.core.schema import STRING, RecordSchema
@@ -44,8 +44,8 @@ from recount.core.topology import Topology
 class TopologyDriver:
     """Runs ``topology`` record by record.
 
-    Results are those of docs/semantics.md: a final result leaves when the frontier has passed, so feed a later record, or
-    ``advance_to`` a later time. Without ``wall_clock_ms`` no timestamp is too far in the future.
+    Results are those of docs/semantics.md: a final result leaves when the frontier has passed, so feed a later
+    record, or ``advance_to`` a later time. Without ``wall_clock_ms`` no timestamp is too far in the future.
     """
 
     def __init__(self, topology: Topology, *, wall_clock_ms: int | None = None) -> None:
@@ -68,8 +68,8 @@ class TopologyDriver:
     ) -> Fate:
         """Append a record to a source topic, and let it run through; says what became of it.
 
-        ``value`` is the JSON object as a dict or its bytes, or None for a null value. Offsets count from 0 per partition.
-        Raises ``InvalidDeclaration`` for a topic that the topology does not read.
+        ``value`` is the JSON object as a dict or its bytes, or None for a null value. Offsets count from 0 per
+        partition. Raises ``InvalidDeclaration`` for a topic that the topology does not read.
         """
         names = sorted(source.topic.name for source in self.topology.sources)
         require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="pipe into a source topic")
@@ -100,7 +100,7 @@ class TopologyDriver:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """The records piped inside are one batch: ``emit_each_batch`` gives one update per key; else each is its own."""
+        """The records piped inside are one batch: ``emit_each_batch`` gives one update per key; else each is one."""
         self._in_batch = True
         yield
         self._in_batch = False

@@ -1,7 +1,7 @@
 """Which windows a record falls into: one class per kind of window, each holding one key's accepted records.
 
-``add`` places a record and says what changed. A record is judged late with ``stream_time_ms``, that of its own partition
-at its own offset; None (a derived record) is never late.
+``add`` places a record and says what changed. A record is judged late with ``stream_time_ms``, that of its own
+partition at its own offset; None (a derived record) is never late.
 """
 
 from __future__ import annotations

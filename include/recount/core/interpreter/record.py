@@ -30,11 +30,11 @@ class Entry:
 class Record:
     """One record between two operators.
 
-    ``row`` has every field of the operator it left, the key included. ``is_null``: the value is null (of a table: the key
-    was deleted); then all fields but the key, and a window's bounds, mean nothing. ``order`` sorts records as the log
-    does, by (topic, partition, offset). ``entry`` is where it entered; None for a derived record (a join's result, a
-    window's), which is never late, because what made it was on time. ``revision`` counts the results of one key and
-    window. ``superseded``: a change of a versioned table that is older than the key's latest one.
+    ``row`` has every field of the operator it left, the key included. ``is_null``: the value is null (in a table: the
+    key was deleted); then all fields but the key, and a window's bounds, mean nothing. ``order`` sorts records as the
+    log does, by (topic, partition, offset). ``entry`` is where it entered; None for a derived record (a join's
+    result, a window's), which is never late, because what made it was on time. ``revision`` counts the results of one
+    key and window. ``superseded``: a change of a versioned table that is older than the key's latest one.
     """
 
     row: Row
