@@ -11,8 +11,13 @@ def ailments(status: StreamStatus, limits: Health, now_ms: int) -> list[str]:
     """What is beyond its limit, each as a sentence with both numbers; empty when the stream is well.
 
     A value equal to its limit is well. Progress counts only while there is lag. The frontier's age is how far it is
-    behind the largest stream time, in event time: so a topic with old records is not ill for that.
+    behind the largest stream time, in event time: so a topic with old records is not ill for that. A driver that is
+    starting does not speak while it recovers, and has the time of the progress limit for it.
     """
+    if status.state == "starting":
+        start_age_ms = now_ms - status.started_at_ms
+        late = start_age_ms > limits.progress_age_ms
+        return [_beyond("starting for", start_age_ms, limits.progress_age_ms)] if late else []
     found = []
     heartbeat_age_ms = now_ms - status.heartbeat_ms
     if heartbeat_age_ms > limits.heartbeat_age_ms:

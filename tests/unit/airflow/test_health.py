@@ -56,6 +56,12 @@ def test_progress_counts_from_the_start_until_the_first_batch() -> None:
     assert ailments(starting, LIMITS, NOW_MS + 1) != []
 
 
+def test_a_starting_driver_may_be_silent_as_long_as_the_progress_limit() -> None:
+    starting = replace(WELL, state="starting", heartbeat_ms=NOW_MS - 60_000, started_at_ms=NOW_MS - 60_000)
+    assert ailments(starting, LIMITS, NOW_MS) == []
+    assert len(ailments(starting, LIMITS, NOW_MS + 1)) == 1
+
+
 def test_old_records_do_not_make_a_stream_ill() -> None:
     year_old = replace(WELL, frontier_ms=0, stream_time_ms=300_000)
     assert ailments(year_old, LIMITS, NOW_MS) == []
