@@ -26,7 +26,7 @@ for name, stream in STREAMS.items():
         tags=["recount", "stream"],
         doc_md=StreamOperator.__doc__,
     ):
-        # Retries are for Airflow's own mishaps (a trigger that fires before the worker has left): the driver is adopted.
+        # Retries are for Airflow's own mishaps (a trigger fires before its worker has left): the driver is adopted.
         HoldOperator(task_id="hold", stream=name, retries=3) >> StreamOperator(
             task_id="run",
             stream=name,
