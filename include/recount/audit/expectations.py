@@ -1,4 +1,4 @@
-"""The expectations of ``expectations/*.json`` put to the tables of an audit; results become Great Expectations' Data Docs.
+"""The suites of ``expectations/*.json`` put to the tables of an audit; the results become Data Docs.
 
 Run as ``python -m recount.audit.expectations --stream S --audit ID``: exit code 0 when all hold, 3 when one fails. Only
 here is Great Expectations imported, which takes ten seconds.

@@ -115,7 +115,7 @@ class AuditStore:
     def append(self, name: str, audit: str, rows: DataFrame) -> None:
         """Append ``rows`` under ``audit``."""
         path = self._tables.audit(self._stream, name)
-        rows.withColumn("audit", F.lit(audit)).coalesce(4).write.format("delta").mode("append").save(path)
+        rows.withColumn("audit", F.lit(audit)).coalesce(1).write.format("delta").mode("append").save(path)
 
     def append_findings(
         self,
@@ -131,7 +131,8 @@ class AuditStore:
             (MISSES, GraceMiss, misses),
         ):
             rows = [tuple(asdict(one).values()) for one in found]
-            self.append(name, audit, self._session.createDataFrame(rows, _schema(kind)))
+            if rows:
+                self.append(name, audit, self._session.createDataFrame(rows, _schema(kind)))
 
     def complete(self, run: Run) -> None:
         """Make the audit a complete one."""
