@@ -26,6 +26,9 @@ TABLE_TIME = "Joins: with a join grace the event waits for the table's stream ti
 TOMBSTONE = "Joins: a tombstone is emitted only where a result existed"
 NO_EXPIRY = "Windows: a final result is due by its window and the frontier alone; state does not expire before that"
 CLOSING = "Windows: the final result of an end-inclusive window is due when end < frontier - grace (session: - gap)"
+REVISED = (
+    "Time: an emitted result that a later record changes is revised; a closed session taken in by another is withdrawn"
+)
 NO_THROTTLE = "Emission: the frontier decides when a final result is emitted, never a wall clock"
 NULL_VALUE = "Time: every record with a key advances stream time, also one whose null value is then dropped"
 
@@ -46,11 +49,16 @@ def _explaining(case: Case, outcome: Outcome) -> Iterator[str]:
             if first_difference(_without_idle_tombstones(case), outcome) is None:
                 yield TOMBSTONE
         case "suppress" if case.config["mode"] == "until_window_closes":
-            if first_difference(case, outcome, _not_at_the_boundary(case)) is None:
+            at_rest, open_there = _not_revised(outcome), _not_at_the_boundary(case)
+            if first_difference(case, outcome, at_rest) is None:
+                yield REVISED
+            if first_difference(case, outcome, lambda result: at_rest(result) and open_there(result)) is None:
                 yield CLOSING
         case "tumbling" | "hopping" | "sliding" | "session" if case.config.get("emit") == "close":
             if case.config.get("emit_interval_ms") and _contained(case.expected_final, outcome.updates):
                 yield NO_THROTTLE
+            if first_difference(case, outcome, _not_revised(outcome)) is None:
+                yield REVISED
             if first_difference(case, outcome, _not_expired(case, outcome)) is None:
                 yield NO_EXPIRY
     if case.operator in ("sliding", "count", "reduce", "aggregate") and _agrees_without_null_values(case):
@@ -138,6 +146,12 @@ def _without_idle_tombstones(case: Case) -> Case:
     existing.clear()
     steps = [(after, [one for one in emitted if kept(one)]) for after, emitted in case.expected_steps]
     return replace(case, expected_updates=updates, expected_steps=steps)
+
+
+def _not_revised(outcome: Outcome) -> Keep:
+    """Leaves out the windows of final results that were withdrawn."""
+    withdrawn = {place(result) for result in outcome.updates if result["value"] is None}
+    return lambda result: place(result) not in withdrawn
 
 
 def _not_at_the_boundary(case: Case) -> Keep:

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from recount.core.describe import describe
-from recount.core.errors import require
+from recount.core.errors import Terminal, require
 from recount.core.interpreter.graph import Graph
 from recount.core.interpreter.intake import Intake
 from recount.core.interpreter.journal import DeadLetter, Fate, LateRecord
@@ -69,7 +69,8 @@ class TopologyDriver:
         """Append a record to a source topic, and let it run through; says what became of it.
 
         ``value`` is the JSON object as a dict or its bytes, or None for a null value. Offsets count from 0 per
-        partition. Raises ``InvalidDeclaration`` for a topic that the topology does not read.
+        partition. Raises ``InvalidDeclaration`` for a topic that the topology does not read, and ``Terminal`` for a
+        bad record where the topology fails on one.
         """
         names = sorted(source.topic.name for source in self.topology.sources)
         require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="pipe into a source topic")
@@ -87,6 +88,13 @@ class TopologyDriver:
             wall_clock_ms=self.wall_clock_ms,
         )
         if isinstance(taken, DeadLetter):
+            if self.topology.on_bad_record == "fail":
+                raise Terminal(
+                    "a bad record",
+                    given=f"{topic}-{partition}@{offset}: {taken.reason}, {taken.detail}",
+                    expected="none: the topology says on_bad_record='fail'",
+                    remedy="mend the record, or declare on_bad_record='dead-letter'",
+                )
             self.dead_letters.append(taken)
             entry = Entry(topic=topic, partition=partition, offset=offset, timestamp_ms=timestamp_ms)
             self._graph.journal.fates[entry] = "dead-lettered"

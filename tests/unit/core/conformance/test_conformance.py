@@ -174,6 +174,13 @@ class TestRules:
         document = case("suppress", config, [record(0), record(5, key="other")])
         self.assert_excused({**document, "expected_final": [windowed(1, 0, 0, 0)]}, by_design.CLOSING)
 
+    def test_a_closed_session_that_a_later_record_joins_to_an_open_one(self) -> None:
+        config = {"gap_ms": 5, "grace_ms": 0, "aggregate": "count", "emit": "close"}
+        document = case("session", config, [record(0), record(6), record(7, key="other"), record(3)])
+        expected = [windowed(1, 0, 0, 0)]
+        self.assert_excused({**document, "expected_final": expected}, by_design.REVISED)
+        assert verdict({**document, "expected_final": [*expected, windowed(3, 0, 6, 6)]}).result == "failed"
+
     def test_an_emission_throttled_by_a_wall_clock(self) -> None:
         config = {**COUNTING, "emit": "close", "emit_interval_ms": 1000, "retention_ms": 1000}
         document = case("tumbling", config, [record(1), record(12), record(25)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recount.core.aggregates import count
-from recount.core.errors import InvalidDeclaration
+from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.expressions import col
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.schema import LONG, STRING, RecordSchema, decimal
@@ -55,6 +55,13 @@ def test_a_bad_record_is_a_dead_letter_with_its_reason(value: bytes, timestamp_m
     driver = TopologyDriver(topology, wall_clock_ms=8 * HOUR_MS)
     assert driver.pipe("orders", key="o1", value=value, timestamp_ms=timestamp_ms) == "dead-lettered"
     assert [(letter.offset, letter.reason) for letter in driver.dead_letters] == [(0, reason)]
+
+
+def test_a_topology_that_fails_on_a_bad_record_names_its_place() -> None:
+    topology = Topology(name="strict", sinks=[stream(ORDERS).to(OUT)], on_bad_record="fail")
+    with pytest.raises(Terminal) as failed:
+        TopologyDriver(topology).pipe("orders", key="o1", value=b"?", timestamp_ms=0, partition=2)
+    assert "orders-2@0: undecodable" in str(failed.value.given)
 
 
 def test_the_future_begins_after_max_future() -> None:
