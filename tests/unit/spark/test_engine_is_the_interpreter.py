@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import polars as pl
@@ -182,6 +182,7 @@ BACK_FROM_IDLE: list[Batch] = [
     ([order(1_000), order(1_000, partition=1), order(1_000, partition=2)], 0),
     ([order(50_000), order(50_000, partition=1)], IDLE_AFTER_MS),
     ([order(2_000, partition=2, amount=0.1)], 0),
+    ([order(3_000, partition=2, amount=0.2)], 0),
 ]
 LATE_FOR_SOME: list[Batch] = [([order(12_000), order(9_000), order(1_000)], 0)]
 
@@ -202,19 +203,9 @@ def test_engine_and_interpreter_agree_on_results_lateness_and_fates(
     if engine.plan.aggregate.emission.kind == "each batch":
         assert [in_order(batch) for batch in emitted] == [in_order(batch) for batch in expected]
     place = ("partition", "offset")
-    assert sorted(
-        engine.made["late"].select(*place, WINDOW_START, WINDOW_END, TIMESTAMP, "stream_time_ms", "margin_ms").rows()
-    ) == sorted(
-        (
-            late.partition,
-            late.offset,
-            late.window_start,
-            late.window_end,
-            late.timestamp_ms,
-            late.stream_time_ms,
-            late.margin_ms,
-        )
-        for late in driver.late
+    judged = (*place, WINDOW_START, WINDOW_END, TIMESTAMP, "stream_time_ms", "margin_ms")
+    assert sorted(engine.made["late"].select(*judged).rows()) == sorted(
+        tuple(getattr(late, name) for name in judged) for late in driver.late
     )
     assert sorted(engine.made["rejected"].select(*place, TIMESTAMP, "reason", "detail").rows()) == sorted(
         (bad.partition, bad.offset, bad.timestamp_ms, bad.reason, bad.detail) for bad in driver.dead_letters
@@ -230,7 +221,7 @@ def test_final_results_do_not_depend_on_where_the_log_is_cut_into_batches(
     topology: Topology, log: list[LogRecord], cuts: list[int]
 ) -> None:
     bounds = [0, *sorted(min(place, len(log)) for place in cuts), len(log)]
-    pieces: list[Batch] = [(log[start:end], 0) for start, end in itertools.pairwise(bounds)]
+    pieces: list[Batch] = [(log[start:end], 0) for start, end in pairwise(bounds)]
     whole, _ = by_engine(topology, [(log, 0), CLOSING], ())
     cut, _ = by_engine(topology, [*pieces, CLOSING], ())
     assert whole.emitted.sort(whole.emitted.columns).equals(cut.emitted.sort(cut.emitted.columns))
