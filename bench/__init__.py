@@ -1,1 +1,1 @@
-"""The benchmark: Recount beside its peers, on the same jobs, the same machine and in the same run. See ``make bench``."""
+"""The benchmark: Recount beside its peers, on the same jobs and machine, in the same run. See ``make bench``."""

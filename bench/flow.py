@@ -21,16 +21,17 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """``records`` orders of about 100 bytes in ``topic``, keyed by user, ``per_second`` of them in a second of event time.
+    """``records`` orders of about 100 bytes in ``topic``, keyed by user, ``per_second`` of them a second of event time.
 
-    Up to 3 s out of order; one in 1,000 is 10 minutes late. Partition 0 is ``lag_ms`` behind the others: what it holds
-    at an offset is as much older. The same seed gives the same flow, byte for byte.
+    Up to 3 s out of order; one in ``late_every`` (0: none) is 10 minutes late. Partition 0 is ``lag_ms`` behind the
+    others: what it holds at an offset is as much older. The same seed gives the same flow, byte for byte.
     """
 
     topic: str
     records: int
     users: int = 10_000
     per_second: int = 1_000
+    late_every: int = 1_000
     lag_ms: int = 0
     seed: int = 20_261_121
 
@@ -50,11 +51,12 @@ class Flow:
         index = np.arange(self.records, dtype=np.int64)
         on_schedule = _START_MS + milliseconds("1 h") + index * 1_000 // self.per_second
         jitter = self._random(2).integers(0, milliseconds("3 s"), self.records)
-        late = np.where(index % 1_000 == 500, milliseconds("10 min"), 0)
+        every = self.late_every or self.records + 1
+        late = np.where(index % every == every - 1, milliseconds("10 min"), 0)
         return on_schedule - jitter - late - np.where(self.partition == 0, self.lag_ms, 0)
 
     def on_time(self, grace_ms: int) -> int:
-        """How many records are on time by the stream time of their own partition (shared semantics, tumbling windows)."""
+        """How many records are on time by the stream time of their own partition, in tumbling windows."""
         total = 0
         for partition in range(PARTITIONS):
             times = self.timestamp_ms[self.partition == partition]

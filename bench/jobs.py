@@ -1,6 +1,6 @@
 """The jobs that every contender runs.
 
-A new job is an entry here (Recount's declaration), a case in kafka_streams' Jobs.java and one in structured_streaming.py.
+A new job is an entry here (its declaration), a case in kafka_streams' Jobs.java and one in structured_streaming.py.
 All write JSON with ``window_start`` and ``orders`` (how many records the result counts), keyed by the result's key.
 """
 

@@ -56,3 +56,9 @@ class ProcessTree:
                     self._cpu_s[process.pid] = times.user + times.system
                     total += process.memory_full_info().pss if memory else 0
         self._peak_bytes = max(self._peak_bytes, total)
+
+
+def busy_s() -> float:
+    """Processor seconds that the whole machine has spent on anything so far."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - times.iowait - times.guest - times.guest_nice)

@@ -12,7 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Throughput:
-    """One run to the end of a topic. ``counted`` records are in the visible results; ``on_time`` should be."""
+    """One run to the end of a topic. ``counted`` records are in the visible results; ``on_time`` should be.
+
+    ``others_cores`` is what everything but the contender and the broker used of the machine meanwhile, in cores.
+    """
 
     job: str
     flow: str
@@ -26,6 +29,7 @@ class Throughput:
     peak_memory_bytes: int
     state_bytes: int
     kafka_bytes: int
+    others_cores: float
 
     @property
     def records_per_s(self) -> float:

@@ -38,7 +38,7 @@ class VisibleResults:
         return cls(consumer=consumer)
 
     def read(self, timeout_s: float) -> bool:
-        """Take what is there, waiting up to ``timeout_s`` for the first; says whether all partitions are at their end."""
+        """Take what is there, waiting up to ``timeout_s`` for it; says whether all partitions are at their end."""
         for message in self.consumer.consume(10_000, timeout_s):
             self._take(message)
         return len(self._ended) == PARTITIONS

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from bench.cluster import Cluster, folder_bytes
 from bench.contenders import Contender
 from bench.flow import Flow
 from bench.jobs import Job, output_topic
-from bench.process_tree import ProcessTree
+from bench.process_tree import ProcessTree, busy_s
 from bench.results import Throughput
 from bench.results_topic import VisibleResults
 from recount.core.errors import Terminal, Transient
@@ -159,13 +160,14 @@ class Run:
         try:
             with ProcessTree(program.pid) as tree, ProcessTree(cluster.pid) as broker:
                 program.wait_for("measuring")
-                cpu_s, broker_cpu_s = tree.cpu_s, broker.cpu_s
+                before, begun_s = (tree.cpu_s, broker.cpu_s, busy_s()), time.monotonic()
                 measured = program.wait_for("measured")
-                cpu_s, broker_cpu_s = tree.cpu_s - cpu_s, broker.cpu_s - broker_cpu_s
+                after, ended_s = (tree.cpu_s, broker.cpu_s, busy_s()), time.monotonic()
                 peak_bytes = tree.peak_bytes
             program.finish()
         finally:
             program.kill()
+        cpu_s, broker_cpu_s, all_cpu_s = (end - start for start, end in zip(before, after, strict=True))
         counted = self.results.read_all()
         state = self.contender.state_folder(self.state, self.application)
         return Throughput(
@@ -181,4 +183,5 @@ class Run:
             peak_memory_bytes=peak_bytes,
             state_bytes=folder_bytes(state) + cluster.log_bytes(f"{self.application}-results-changelog"),
             kafka_bytes=cluster.log_bytes(self.application) - cluster.log_bytes(f"warm-up-{self.output}"),
+            others_cores=max(0.0, all_cpu_s - cpu_s - broker_cpu_s) / (ended_s - begun_s),
         )

@@ -1,0 +1,74 @@
+"""``make bench``: measure, print the table, write JSON, charts and a page."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bench.cluster import cluster
+from bench.contenders import build_kafka_streams
+from bench.page import write_page
+from bench.plan import full
+from bench.plan import quick as quick_plan
+from bench.results import Results
+from bench.running import Bench
+from bench.session import Session
+from bench.table import tables
+from recount.local.home import Home
+from recount.local.project import Project
+
+
+class Part(StrEnum):
+    """A part of the benchmark: the method of ``Session`` that measures it."""
+
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+    RECOVERY = "recovery"
+
+
+def main(
+    quick: Annotated[bool, typer.Option("--quick", help="About ten minutes instead of an hour.")] = False,
+    publish: Annotated[bool, typer.Option("--publish", help="Write the page and charts to docs/.")] = False,
+    part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be repeated.")] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
+    records: Annotated[int, typer.Option(min=0, help="Records of the throughput topics (0: as planned).")] = 0,
+) -> None:
+    """Run Recount beside Kafka Streams and plain Structured Streaming on this machine."""
+    console = Console(log_path=False)
+    project = Project.containing(Path(__file__).parent)
+    home = Home.of(project.root)
+    output = home.path / "bench"
+    output.mkdir(parents=True, exist_ok=True)
+    build_kafka_streams(project)
+    plan = quick_plan(repeats) if quick else full(repeats)
+    plan = replace(plan, records=records or plan.records)
+    folder = Path(tempfile.mkdtemp(prefix="run-", dir=output))
+    begun = time.monotonic()
+    with cluster(folder / "home", project) as broker:
+        bench = Bench(project=project, cluster=broker, folder=folder, max_offsets=plan.max_offsets)
+        session = Session(bench, plan, console.log, lambda results: results.write(output / "results.json"))
+        for each in part or Part:
+            getattr(session, each)()
+    shutil.rmtree(folder)
+    report(session.results, project.root / "docs" if publish else output, console)
+    console.print(f"{(time.monotonic() - begun) / 60:.1f} minutes")
+
+
+def report(results: Results, folder: Path, console: Console) -> None:
+    """Print the tables; write the page, its charts and the JSON below ``folder``."""
+    for table in tables(results):
+        console.print(table.rich())
+    page = write_page(results, folder)
+    console.print(f"written: {page}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,107 @@
+"""One session of the benchmark: every measurement of a plan, each contender alone, in alternation."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections.abc import Callable, Iterable
+
+import psutil
+
+from bench.flow import Flow
+from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION
+from bench.latency import measure_latency
+from bench.plan import LAGGING, ORDERS, Plan
+from bench.recovery import measure_recovery, recovery_flow
+from bench.results import Results
+from bench.running import Bench
+from recount.core.durations import milliseconds
+
+Tell = Callable[[str], None]
+Save = Callable[[Results], None]
+
+_WARM_UP = "warm-up-orders"
+
+
+class Session:
+    """Measures ``plan`` on ``bench``; tells what it does, and hands the results over after every measurement."""
+
+    def __init__(self, bench: Bench, plan: Plan, tell: Tell, save: Save) -> None:
+        self._bench, self._plan, self._tell, self._save = bench, plan, tell, save
+        settings = {"records": plan.records, "warm_up_records": plan.warm_up_records, "max_offsets": plan.max_offsets}
+        self.results = Results(machine=machine(), settings=settings)
+
+    def throughput(self) -> None:
+        """Every scenario, repeat by repeat, the contenders taking turns."""
+        records = self._plan.records
+        flows = {
+            ORDERS: Flow(topic=ORDERS, records=records),
+            LAGGING: Flow(topic=LAGGING, records=records, lag_ms=milliseconds("10 min")),
+        }
+        warm_up = Flow(topic=_WARM_UP, records=self._plan.warm_up_records, seed=1)
+        used = {scenario.flow for scenario in self._plan.scenarios}
+        self._produce([warm_up, *(flow for flow in flows.values() if flow.topic in used)])
+        for scenario in self._plan.scenarios:
+            for repeat in range(scenario.repeats):
+                for contender in scenario.contenders:
+                    with self._bench.prepared(contender, scenario.job) as run:
+                        measured = run.throughput(flows[scenario.flow], warm_up)
+                    self.results.throughput.append(measured)
+                    self._save(self.results)
+                    self._tell(
+                        f"{scenario.job.name} on {scenario.flow}, {repeat + 1}/{scenario.repeats}: {contender.name}: "
+                        f"{measured.records_per_s:,.0f} records/s, {measured.wrongly_dropped:,} wrongly dropped, "
+                        f"others used {measured.others_cores:.2f} cores"
+                    )
+
+    def latency(self) -> None:
+        """At a fixed rate, each contender on a topic of its own."""
+        for number, contender in enumerate(self._plan.followers):
+            topic = f"latency-{number}"
+            self._bench.cluster.create_source(topic)
+            with self._bench.prepared(contender, REVENUE_BY_REGION) as run:
+                measured = measure_latency(
+                    run,
+                    topic,
+                    per_second=self._plan.latency_per_second,
+                    warm_up_s=self._plan.latency_warm_up_s,
+                    measured_s=self._plan.latency_s,
+                )
+            self.results.latency.append(measured)
+            self._save(self.results)
+            self._tell(f"latency: {contender.name}: p50 {measured.p50_ms:.0f} ms, p99 {measured.p99_ms:.0f} ms")
+            self._bench.cluster.remove(topic)
+
+    def recovery(self) -> None:
+        """By the number of keys; each contender on a topic of its own, for the measurement appends to it."""
+        for keys in self._plan.recovery_keys:
+            for number, contender in enumerate(self._plan.followers):
+                flow = recovery_flow(f"recovery-{keys}-{number}", keys)
+                self._produce([flow])
+                with self._bench.prepared(contender, COUNTS_PER_USER) as run:
+                    measured = measure_recovery(run, flow)
+                self.results.recovery.append(measured)
+                self._save(self.results)
+                self._tell(f"recovery with {keys:,} keys: {contender.name}: {measured.seconds:.1f} s")
+                self._bench.cluster.remove(flow.topic)
+
+    def _produce(self, flows: Iterable[Flow]) -> None:
+        producer = self._bench.cluster.connection.producer({"linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
+        for flow in flows:
+            self._tell(f"producing {flow.records:,} records to {flow.topic}")
+            self._bench.cluster.create_source(flow.topic)
+            flow.produce(producer)
+
+
+def machine() -> dict[str, object]:
+    """What the figures were taken on."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]  # noqa: S607
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / (1 << 30)),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "java": java,
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }

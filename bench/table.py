@@ -1,0 +1,118 @@
+"""The results as rows of text: one table a job and flow, one for latency, one for recovery."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from bench.contenders import RECOUNT
+from bench.jobs import JOBS
+from bench.plan import LAGGING
+from bench.results import Results, Summary, summaries
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A table before it is drawn, and the ``name`` of its chart. The first column is text, the others are figures."""
+
+    name: str
+    title: str
+    head: Sequence[str]
+    body: Sequence[Sequence[str]]
+
+    def rich(self) -> Table:
+        """For a terminal."""
+        table = Table(title=self.title, title_justify="left")
+        for index, name in enumerate(self.head):
+            table.add_column(name, justify="right" if index else "left")
+        for row in self.body:
+            table.add_row(*row)
+        return table
+
+    def markdown(self) -> str:
+        """For a page."""
+        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *self.body]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def tables(results: Results) -> Iterator[Rows]:
+    """Every table of ``results`` that has rows."""
+    for (job, flow), contenders in summaries(results.throughput).items():
+        yield _throughput(job, flow, contenders)
+    if results.latency:
+        yield _latency(results)
+    if results.recovery:
+        yield _recovery(results)
+
+
+def _throughput(job: str, flow: str, contenders: Sequence[Summary]) -> Rows:
+    ours = next((each.records_per_s for each in contenders if each.contender == RECOUNT.name), None)
+    body = []
+    for each in contenders:
+        slowest, fastest = each.spread
+        body.append(
+            [
+                each.contender,
+                f"{each.records_per_s:,.0f}",
+                f"{slowest:,.0f} to {fastest:,.0f}",
+                _ratio(ours, each.records_per_s),
+                f"{each.median(lambda run: run.wrongly_dropped):,.0f}",
+                f"{each.median(lambda run: run.cpu_s_per_million):.1f}",
+                f"{each.median(lambda run: run.broker_cpu_s * 1e6 / run.records):.1f}",
+                f"{each.median(lambda run: run.peak_memory_bytes) / _MIB:,.0f}",
+                f"{each.median(lambda run: run.state_bytes) / _MIB:,.2f}",
+                f"{each.median(lambda run: run.kafka_bytes) / _MIB:,.1f}",
+                f"{each.median(lambda run: run.others_cores):.2f}",
+            ]
+        )
+    head = [
+        "contender",
+        "records/s",
+        "spread",
+        "Recount is",
+        "wrongly dropped",
+        "CPU s per million",
+        "broker's",
+        "peak MiB",
+        "state MiB",
+        "to Kafka MiB",
+        "others' cores",
+    ]
+    lagging = ", one partition 10 minutes behind" if flow == LAGGING else ""
+    return Rows(name=f"{job}-{flow}", title=f"{JOBS[job].what}{lagging}", head=head, body=body)
+
+
+def _latency(results: Results) -> Rows:
+    ours = {each.contender: each for each in results.latency}.get(RECOUNT.name)
+    body = [
+        [
+            each.contender,
+            f"{each.p50_ms:,.0f}",
+            f"{each.p99_ms:,.0f}",
+            _ratio(ours.p50_ms if ours else None, each.p50_ms),
+            _ratio(ours.p99_ms if ours else None, each.p99_ms),
+            f"{each.lost:,}",
+        ]
+        for each in results.latency
+    ]
+    head = ["contender", "p50 ms", "p99 ms", "Recount's p50 is", "Recount's p99 is", "not visible"]
+    rate = f"{results.latency[0].per_second:,}"
+    return Rows(name="latency", title=f"latency from produce to visible, {rate} records/s", head=head, body=body)
+
+
+def _recovery(results: Results) -> Rows:
+    ours = {each.keys: each.seconds for each in results.recovery if each.contender == RECOUNT.name}
+    body = [
+        [each.contender, f"{each.keys:,}", f"{each.seconds:.1f}", _ratio(ours.get(each.keys), each.seconds)]
+        for each in results.recovery
+    ]
+    head = ["contender", "keys", "s", "Recount is"]
+    return Rows(name="recovery", title="from the restart after kill -9 to the first new result", head=head, body=body)
+
+
+def _ratio(ours: float | None, theirs: float) -> str:
+    return f"{ours / theirs:.2f} x" if ours else ""
