@@ -170,7 +170,7 @@ class StreamRunner:
         return status
 
     def _lag_between_batches(self, status: StreamStatus) -> int | None:
-        """The lag as Kafka knows it, when no batch has said it lately: Spark is silent while there is nothing to read."""
+        """The lag as Kafka knows it, when no batch has said it lately: Spark is silent with nothing to read."""
         if status.lag is not None and _now_ms() - (status.last_progress_ms or 0) < _SILENCE_MS:
             return status.lag
         try:
