@@ -4,7 +4,6 @@
 PYTHON ?= python3.11
 ARGS ?=
 
-export RECOUNT_JARS ?= $(CURDIR)/.cache/jars/spark
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # No library that runs here reports on anybody.
 export DO_NOT_TRACK := 1

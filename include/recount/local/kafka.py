@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import uuid
@@ -11,7 +12,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from recount.core.errors import Transient, require
+from recount.core.errors import Terminal, Transient, require
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
@@ -77,7 +78,8 @@ class EmbeddedKafka:
 
     def stop_broker(self, node: int, *, patience_s: float = 20) -> None:
         """Stop one broker, which hands its partitions over; ``patience_s=0`` is a crash (kill -9 at once)."""
-        daemon.stop(self._home, [self._daemons.pop(node)], patience_s)
+        if broker := self._daemons.pop(node, None):
+            daemon.stop(self._home, [broker], patience_s)
 
     def runs(self, node: int) -> bool:
         return node in self._daemons and self._daemons[node].alive
@@ -147,19 +149,30 @@ class EmbeddedKafka:
         """Give the storage of new brokers the identity of one cluster."""
         self._home.kafka.mkdir(parents=True, exist_ok=True)
         (self._home.kafka / "log4j2.properties").write_text(_LOG4J)
-        if not nodes:
-            return
-        identity = self._home.kafka / "cluster.id"
-        if not identity.exists():
-            identity.write_text(uuid.uuid4().hex[:22])
+        identity = self._identity()
         formatting = []
         for node in nodes:
             self._folder(node).mkdir(parents=True, exist_ok=True)
-            arguments = ("format", "--cluster-id", identity.read_text(), "--config", self._write_properties(node))
+            arguments = ("format", "--cluster-id", identity, "--config", self._write_properties(node))
             command = self._java("kafka.tools.StorageTool", *arguments)
             formatting.append(Daemon.start(self._home, f"kafka-{node}-format", command, os.environ))
         for process in formatting:
             process.wait(self._home, _START_LIMIT_S)
+
+    def _identity(self) -> str:
+        """The id of the cluster in this home, made at the first start; ``Terminal`` when it has another shape."""
+        file = self._home.kafka / "cluster.json"
+        if not file.exists():
+            file.write_text(json.dumps({"id": uuid.uuid4().hex[:22], "brokers": self.brokers}))
+        cluster = json.loads(file.read_text())
+        if cluster["brokers"] != self.brokers:
+            raise Terminal(
+                "this home holds a Kafka of another shape",
+                given=f"{self.brokers} broker(s)",
+                expected=f"{cluster['brokers']} broker(s), as at its first start",
+                remedy="start with that number, or delete the home first: recount down --delete",
+            )
+        return str(cluster["id"])
 
     def _write_properties(self, node: int) -> Path:
         properties = self._folder(node) / "server.properties"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,8 +37,8 @@ class Project:
 
     @property
     def spark_jars(self) -> Path:
-        """Folder of the jars a Spark application needs (``RECOUNT_JARS`` where set)."""
-        return self._fetched(Path(os.environ.get("RECOUNT_JARS", self.root / ".cache" / "jars" / "spark")))
+        """Folder of the jars a Spark application needs."""
+        return self._fetched(self.root / ".cache" / "jars" / "spark")
 
     @property
     def kafka_jars(self) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from recount.core.errors import InvalidDeclaration
+from recount.core.errors import InvalidDeclaration, Terminal
 from recount.local import daemon
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
@@ -55,11 +55,13 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_records(tmp_path: Path,
         assert values(kafka, "orders", 2) == [b"1", b"2"]
 
 
-def test_nothing_runs_after_the_context(tmp_path: Path, project: Project) -> None:
+def test_nothing_runs_after_the_context_and_the_shape_stays(tmp_path: Path, project: Project) -> None:
     home = Home(path=tmp_path)
     with EmbeddedKafka(home=home, project=project):
         assert [process.name for process in daemon.recorded(home)] == ["kafka-1"]
     assert daemon.sweep(home) == 0
+    with pytest.raises(Terminal, match="another shape"):
+        EmbeddedKafka(home=home, project=project, brokers=3).start()
 
 
 def test_three_brokers_replicate_and_survive_the_loss_of_one(tmp_path: Path, project: Project) -> None:

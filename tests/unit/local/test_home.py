@@ -49,8 +49,7 @@ def test_a_folder_outside_of_a_project_is_refused(tmp_path: Path) -> None:
         Project.containing(tmp_path)
 
 
-def test_missing_jars_name_the_command_that_fetches_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("RECOUNT_JARS", raising=False)
+def test_missing_jars_name_the_command_that_fetches_them(tmp_path: Path) -> None:
     for jars in ("spark_jars", "kafka_jars"):
         with pytest.raises(Terminal) as raised:
             getattr(Project(root=tmp_path), jars)
