@@ -47,8 +47,12 @@ class Submission:
             application_args=list(arguments),
             jars=",".join(jars),
             driver_memory=driver_memory,
+            conf={"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"},
         )
         self._resolved = self._hook._resolve_connection()
+        self._environment = driver_environment(os.environ)
+        if self._resolved["master"].startswith("local"):
+            self._environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if self.is_cluster and not self._resolved["master"].startswith("spark://"):
             self._hook._env_vars = settings.to_environment()
 
@@ -57,13 +61,18 @@ class Submission:
         """Whether the driver runs on the cluster (deploy mode cluster) instead of beside Airflow."""
         return bool(self._resolved["deploy_mode"] == "cluster")
 
+    @property
+    def command(self) -> list[str]:
+        """The words of the spark-submit command."""
+        return list(self._hook._build_spark_submit_command(self._application))
+
     def run(self) -> int:
         """Submit and wait for the end, the job's output in the task's log; returns its exit code.
 
         On a cluster the exit code of a job that failed is 1, whatever its own was.
         """
         try:
-            self._hook.submit(self._application)
+            self._hook.submit(self._application, env=self._environment)
         except AirflowException:
             exit_code = self._hook._submit_sp.returncode if self._hook._submit_sp else 0
             if not exit_code:
@@ -75,13 +84,9 @@ class Submission:
         """Submit and leave it running: a process of this machine, or None when it runs on the cluster."""
         if self.is_cluster:
             self._hook._conf.update(_SUBMIT_AND_LEAVE)
-            self._hook.submit(self._application)
+            self._hook.submit(self._application, env=self._environment)
             return None
-        command = self._hook._build_spark_submit_command(self._application)
-        environment = driver_environment(os.environ)
-        if self._resolved["master"].startswith("local"):
-            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        return DriverProcess.launch(command, environment, record=record, log=log)
+        return DriverProcess.launch(self.command, self._environment, record=record, log=log)
 
     def kill(self) -> None:
         """End a running ``run``."""
