@@ -52,7 +52,7 @@ class Graph:
         order = (entry.topic, entry.partition, entry.offset)
         record = Record(row=row, timestamp_ms=entry.timestamp_ms, order=order, entry=entry, is_null=is_null)
         self._send(source, [record])
-        self.journal.note(entry, "filtered")
+        self.journal.close(entry)
 
     def settle(self, entry: Entry | None = None) -> None:
         """Time has passed, by the record at ``entry`` or by hand: let every operator emit what is due, inputs first."""

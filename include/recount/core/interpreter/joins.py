@@ -141,6 +141,7 @@ class StreamTableJoinOperator(Operator):
             return self.drop(record, "null value")
         if self.node.grace_ms is not None and not self._table_is_past(record, self.node.grace_ms):
             self._waiting.append(record)
+            self.journal.note(record.entry, "waiting")
             return ()
         return self._looked_up(record)
 

@@ -8,8 +8,9 @@ from typing import Literal
 
 from recount.core.interpreter.record import Entry
 
-Fate = Literal["counted", "late", "deduplicated", "null value", "null key", "filtered", "dead-lettered"]
-_PRECEDENCE: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "filtered")
+# A waiting record is held until time has passed (a lookup with grace, a deduplication by event time).
+Fate = Literal["counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting", "dead-lettered"]
+_PRECEDENCE: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,10 @@ class Journal:
     late: list[LateRecord] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     fates: dict[Entry, Fate] = field(default_factory=dict)
+
+    def close(self, entry: Entry) -> None:
+        """The record has passed all operators; one that nothing took up was filtered."""
+        self.fates.setdefault(entry, "filtered")
 
     def note(self, entry: Entry | None, fate: Fate) -> None:
         """Say what an operator did with a record; where operators differ the first of counted, late, ... holds."""

@@ -6,7 +6,7 @@ partition at its own offset; None (a derived record) is never late.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,6 +25,10 @@ Window = tuple[int, int]
 """Start and end in milliseconds."""
 UNBOUNDED: Window = (0, 0)
 """The one window of kinds that have no bounds."""
+
+
+Judged = tuple[Record, int | None]
+"""A record and the stream time by which it was judged."""
 
 
 @dataclass(kw_only=True)
@@ -65,6 +69,10 @@ def _is_late(windows: ClosingWindows, end_ms: int, stream_time_ms: int | None) -
     return stream_time_ms is not None and windows.is_closed(end_ms, stream_time_ms)
 
 
+def _source(record: Record) -> Partition | None:
+    return record.entry.source if record.entry else None
+
+
 class TimePanes:
     """Tumbling and hopping: the windows of a record follow from its time alone."""
 
@@ -96,44 +104,57 @@ class SlidingPanes:
         [5, 15] ends at 15; [16, 26] begins after 15 and holds 22; [12, 22] ends at 22; [23, 33] holds 28; ...
 
     A record that is late for a window neither falls into it nor defines it; one that is late even for the newest window
-    that could hold it, [ts, ts + difference], is late altogether.
+    that could hold it, [ts, ts + difference], is late altogether. The ledger names its own left window, and those which
+    records of its own partition had defined.
     """
 
     def __init__(self, windows: SlidingWindows) -> None:
         self._windows = windows
-        self._accepted: list[tuple[Record, int | None]] = []
+        self._accepted: list[Judged] = []
         self._known: set[Window] = set()
+        self._known_of: dict[Partition | None, set[Window]] = {}
 
     def add(self, record: Record, stream_time_ms: int | None) -> Placement:
         """Every window that the record changed or brought into being, by start."""
-        ts, difference = record.timestamp_ms, self._windows.difference_ms
-        if _is_late(self._windows, ts + difference, stream_time_ms):
-            return Placement(late=[self._windows.left_of(ts)])
+        ts, left = record.timestamp_ms, self._windows.left_of(record.timestamp_ms)
+        if _is_late(self._windows, ts + self._windows.difference_ms, stream_time_ms):
+            return Placement(late=[left])
         self._accepted.append((record, stream_time_ms))
-        before = self._known
-        near = {window for window in self._defined_near(ts) if self.records(window)}
+        before, near = self._known, self._defined_near(ts, self._accepted)
         self._known = before | near
-        holding = {window for window in near | before if window[0] <= ts <= window[1]}
-        late = {window for window in holding | {self._windows.left_of(ts)} if self._is_late(window, stream_time_ms)}
-        return Placement(changed=sorted((holding - late) | (near - before)), late=sorted(late))
+        source = _source(record)
+        own = self._known_of.setdefault(source, set())
+        own |= self._defined_near(ts, [one for one in self._accepted if _source(one[0]) == source])
+        holding = {window for window in self._known | own if window[0] <= ts <= window[1]}
+        late = {window for window in holding | {left} if self._is_late(window, stream_time_ms)}
+        changed = (holding & self._known - late) | (near - before)
+        return Placement(changed=sorted(changed), late=sorted(late & (own | {left})))
 
-    def _defined_near(self, timestamp_ms: int) -> Iterator[Window]:
-        """The windows that accepted records around ``timestamp_ms`` define and are on time for."""
-        for record, stream_time_ms in self._accepted:
-            if abs(record.timestamp_ms - timestamp_ms) <= self._windows.difference_ms + 1:
-                left, right = self._windows.left_of(record.timestamp_ms), self._windows.right_of(record.timestamp_ms)
-                yield from (window for window in (left, right) if not self._is_late(window, stream_time_ms))
+    def _defined_near(self, timestamp_ms: int, accepted: Sequence[Judged]) -> set[Window]:
+        """The windows that ``accepted`` records around ``timestamp_ms`` define, are on time for, and are in."""
+        windows = self._windows
+        defined = {
+            window
+            for record, stream_time_ms in accepted
+            if abs(record.timestamp_ms - timestamp_ms) <= windows.difference_ms + 1
+            for window in (windows.left_of(record.timestamp_ms), windows.right_of(record.timestamp_ms))
+            if not self._is_late(window, stream_time_ms)
+        }
+        return {window for window in defined if self._inside(window, accepted)}
 
     def _is_late(self, window: Window, stream_time_ms: int | None) -> bool:
         return _is_late(self._windows, window[1], stream_time_ms)
 
-    def records(self, window: Window) -> list[Record]:
-        """The accepted records inside ``window`` that were on time for it."""
+    def _inside(self, window: Window, accepted: Sequence[Judged]) -> list[Record]:
         return [
             record
-            for record, stream_time_ms in self._accepted
+            for record, stream_time_ms in accepted
             if window[0] <= record.timestamp_ms <= window[1] and not self._is_late(window, stream_time_ms)
         ]
+
+    def records(self, window: Window) -> list[Record]:
+        """The accepted records inside ``window`` that were on time for it."""
+        return self._inside(window, self._accepted)
 
 
 class SessionPanes:
@@ -151,7 +172,7 @@ class SessionPanes:
 
     def add(self, record: Record, stream_time_ms: int | None) -> Placement:
         """A session that takes others in withdraws them; Kafka Streams' rule: unless it is just the record's moment."""
-        own = self._of_partition.setdefault(record.entry.source if record.entry else None, [])
+        own = self._of_partition.setdefault(_source(record), [])
         own_window = self._window_with(record, [*own, record])
         if _is_late(self._windows, own_window[1], stream_time_ms):
             return Placement(late=[own_window])

@@ -63,6 +63,7 @@ class DeduplicateOperator(Operator):
         if self.node.partitioned:
             return self._judged(identity, record)
         self._waiting.append((identity, record))
+        self.journal.note(record.entry, "waiting")
         return ()
 
     def on_time(self) -> Iterator[Record]:

@@ -38,8 +38,18 @@ class WindowedOperator(Operator):
         placement = self._panes.setdefault(key, panes_of(self.node.windows)).add(record, stream_time_ms)
         if record.entry is not None and stream_time_ms is not None:
             self._journal_late(record.entry, key, placement, stream_time_ms)
-        self.journal.note(record.entry, "counted" if placement.changed or not placement.late else "late")
+        self._note(record, key, placement)
         return self._emit(key, placement, record)
+
+    def _note(self, record: Record, key: Any, placement: Placement) -> None:
+        """A record that was late for all windows there were can still be in one that a later record defines."""
+        if not isinstance(self.node.windows, SlidingWindows):
+            self.journal.note(record.entry, "late" if placement.late and not placement.changed else "counted")
+            return
+        self.journal.note(record.entry, "late" if placement.late else "counted")
+        for window in placement.changed:
+            for counted in self._records((key, window)):
+                self.journal.note(counted.entry, "counted")
 
     def _emit(self, key: Any, placement: Placement, cause: Record) -> list[Record]:
         withdrawn = [(key, window) for window in placement.withdrawn]
