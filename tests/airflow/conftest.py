@@ -1,10 +1,9 @@
-"""A whole profile for the tests of the DAGs: real broker, real Airflow, real drivers, in a home of their own."""
+"""What the tests of the DAGs do and see: a real Airflow, a real broker, real drivers."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psutil
@@ -12,16 +11,15 @@ import pytest
 
 from recount.airflow.drivers import DriverProcess, log_of, record_of
 from recount.airflow.naming import stream_dag
+from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
-from recount.local.home import Home
-from recount.local.profile import Profile
-from recount.local.project import Project
+from recount.local.airflow import EmbeddedAirflow
 
 STREAM = "revenue-by-region"
 
 
-def eventually(what: str, look: Callable[[], Any], timeout_s: float = 120) -> Any:
+def eventually(what: str, look: Callable[[], Any], timeout_s: float = 240) -> Any:
     """The first true answer of ``look``; fails naming ``what`` when there is none in time."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -34,11 +32,10 @@ def eventually(what: str, look: Callable[[], Any], timeout_s: float = 120) -> An
 class Deployment:
     """What a user sees and does: runs, task states, drivers, statuses."""
 
-    def __init__(self, profile: Profile) -> None:
-        assert profile.airflow is not None
-        self.profile = profile
-        self.airflow = profile.airflow
-        self._board = StatusBoard(Connection(bootstrap_servers=profile.settings.bootstrap_servers))
+    def __init__(self, airflow: EmbeddedAirflow) -> None:
+        self.airflow = airflow
+        self.settings = Settings.from_environment(airflow.environment)
+        self._board = StatusBoard(Connection(bootstrap_servers=self.settings.bootstrap_servers))
 
     def unpause(self, dag: str) -> None:
         """Let the schedule run ``dag``; waits until it is parsed."""
@@ -72,10 +69,8 @@ class Deployment:
         return runs[0]["dag_run_id"] if runs else None
 
     def task_state(self, dag: str, run: str, task: str) -> str | None:
-        state: str | None = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")[
-            "state"
-        ]
-        return state
+        found = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")
+        return None if found["state"] is None else str(found["state"])
 
     def mark(self, dag: str, run: str, task: str, state: str) -> None:
         """What the buttons "mark as failed" and "mark as success" do."""
@@ -89,16 +84,24 @@ class Deployment:
     def status(self, stream: str = STREAM) -> StreamStatus | None:
         return self._board.of(stream)
 
+    def state(self, stream: str = STREAM) -> str | None:
+        said = self.status(stream)
+        return said.state if said else None
+
+    def heartbeat_ms(self, stream: str = STREAM) -> int:
+        said = self.status(stream)
+        return said.heartbeat_ms if said else 0
+
     def running(self, stream: str = STREAM, after_epoch: int = 0) -> StreamStatus | None:
         """The status of a running driver with a later lease than ``after_epoch``."""
         said = self.status(stream)
         return said if said and said.state == "running" and said.lease_epoch > after_epoch else None
 
     def driver(self, stream: str = STREAM) -> DriverProcess | None:
-        return DriverProcess.find(record_of(self.profile.settings.run, stream))
+        return DriverProcess.find(record_of(self.settings.run, stream))
 
     def driver_log(self, stream: str = STREAM) -> str:
-        log = log_of(self.profile.settings.logs, stream)
+        log = log_of(self.settings.logs, stream)
         return log.read_text(errors="replace") if log.exists() else ""
 
     def driver_processes(self, stream: str = STREAM) -> list[int]:
@@ -114,16 +117,15 @@ class Deployment:
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            return process.environ().get("RECOUNT_HOME") == str(self.profile.home.path)
+            return process.environ().get("RECOUNT_RUN") == self.settings.run
         except psutil.Error:
             return False
 
 
-@pytest.fixture(scope="session")
-def deployment(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[Deployment]:
-    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "")
-    with Profile(home=Home(path=tmp_path_factory.mktemp("airflow")), project=project) as profile:
-        deployment = Deployment(profile)
-        deployment.unpause("topics")
-        assert deployment.finished("topics", deployment.trigger("topics")) == "success"
-        yield deployment
+@pytest.fixture(scope="module")
+def deployment(airflow: EmbeddedAirflow) -> Deployment:
+    """The Airflow of this test module, with the declared topics created by its own DAG."""
+    deployment = Deployment(airflow)
+    deployment.unpause("topics")
+    assert deployment.finished("topics", deployment.trigger("topics")) == "success"
+    return deployment

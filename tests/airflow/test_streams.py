@@ -29,7 +29,7 @@ def test_a_restart_of_airflow_leaves_the_stream_alone(deployment: Deployment) ->
     assert before is not None
     deployment.airflow.restart()
     eventually("the watch is deferred again", deployment.watching)
-    eventually("the driver speaks on", lambda: deployment.running().heartbeat_ms > before.heartbeat_ms + 20_000)
+    eventually("the driver speaks on", lambda: deployment.heartbeat_ms() > before.heartbeat_ms + 20_000)
     after = deployment.status()
     assert after is not None
     assert (after.driver_id, after.lease_epoch) == (before.driver_id, before.lease_epoch)
@@ -64,7 +64,7 @@ def test_marking_the_task_failed_stops_the_stream_and_holds_it(deployment: Deplo
     run = deployment.watching()
     assert run
     deployment.mark(DAG, run, "run", "failed")
-    eventually("the driver says stopped", lambda: deployment.status().state == "stopped")
+    eventually("the driver says stopped", lambda: deployment.state() == "stopped")
     eventually("the driver is gone", lambda: not deployment.driver_processes())
     eventually("the next run holds", lambda: (last := deployment.last_run(DAG)) != run and last)
     held = deployment.last_run(DAG)
@@ -83,7 +83,7 @@ def test_the_order_to_start_launches_it_again_and_the_order_to_stop_ends_it(depl
     run = eventually("the watch is deferred", deployment.watching)
     stopped = deployment.trigger("stream_orders", {"stream": STREAM, "order": "stop"})
     assert deployment.finished("stream_orders", stopped) == "success"
-    eventually("the driver says stopped", lambda: deployment.status().state == "stopped")
+    eventually("the driver says stopped", lambda: deployment.state() == "stopped")
     assert deployment.finished(DAG, run) == "success"
     eventually("the next run holds", lambda: deployment.last_run(DAG) != run)
     assert not deployment.driver_processes()
