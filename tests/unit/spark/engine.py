@@ -51,13 +51,14 @@ def cut(batch: pa.RecordBatch, at: Sequence[int]) -> Iterator[pa.RecordBatch]:
 
 @dataclass
 class Engine:
-    """Runs one stream batch by batch and keeps all that it made; ``cuts`` are where Arrow batches are cut."""
+    """Runs one stream batch by batch and keeps all that it ``made``; ``cuts`` are where Arrow batches are cut."""
 
     topology: Topology
     partitions: int = 1
     cuts: Sequence[int] = ()
     clock: PartitionClock = field(default_factory=lambda: PartitionClock.after(None))
     made: dict[str, pl.DataFrame] = field(init=False)
+    last: dict[str, pl.DataFrame] = field(init=False)
     emitted: pl.DataFrame = field(init=False)
     batches: int = 0
 
@@ -86,6 +87,7 @@ class Engine:
             mapped["partials"], self.clock.frontier_ms, after.frontier_ms, self._emitted_before
         )
         self.clock = after
+        self.last = {**mapped, "emitted": emitted}
         self.made = {name: pl.concat([self.made[name], mapped[name]]) for name in mapped}
         self.emitted = pl.concat([self.emitted, emitted])
         self.batches += 1

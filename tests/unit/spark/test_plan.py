@@ -1,0 +1,71 @@
+"""What the engine runs, and that it names what it does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from recount.core.aggregates import average, count, total
+from recount.core.expressions import col
+from recount.core.flow import RecordStream
+from recount.core.nodes import Sink
+from recount.core.schema import BOOLEAN, LONG, STRING, RecordSchema, decimal
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import sliding, tumbling
+from recount.spark.plan import NotExpressible, plan_of
+
+ORDERS = Topic(
+    name="orders",
+    key="id",
+    value=RecordSchema.of(region=STRING, amount=decimal(9, 2), vip=BOOLEAN, note=STRING, at=LONG),
+    event_time="at",
+)
+OUTPUT = Topic(name="output", key="region")
+MINUTE = tumbling("60 s", grace="0 s")
+BY_REGION = stream(ORDERS).select_key(region=col("region"))
+
+
+def final(records: RecordStream) -> Sink:
+    return records.windowed_by(MINUTE).aggregate(orders=count()).emit_final().to(OUTPUT)
+
+
+def test_only_the_fields_that_are_read_are_columns() -> None:
+    vips = stream(ORDERS).filter(col("vip")).select_key(region=col("region"))
+    sink = vips.windowed_by(MINUTE).aggregate(total=total("amount")).emit_final().to(OUTPUT)
+    assert plan_of(Topology(name="vips", sinks=[sink])).columns == ["region", "amount", "vip", "at"]
+
+
+@pytest.mark.parametrize(
+    ("sinks", "named"),
+    [
+        (lambda: [final(BY_REGION), final(stream(ORDERS))], "2 sinks"),
+        (lambda: [BY_REGION.to(OUTPUT)], "select key"),
+        (lambda: [final(BY_REGION.repartition(2))], "repartition"),
+        (
+            lambda: [BY_REGION.windowed_by(sliding("60 s", grace="0 s")).aggregate(n=count()).emit_final().to(OUTPUT)],
+            "sliding",
+        ),
+        (
+            lambda: [BY_REGION.windowed_by(MINUTE).aggregate(n=count()).emit_each_record().to(OUTPUT)],
+            "each record",
+        ),
+        (
+            lambda: [BY_REGION.windowed_by(MINUTE).aggregate(mean=average("amount")).emit_final().to(OUTPUT)],
+            "avg",
+        ),
+        (
+            lambda: [BY_REGION.windowed_by(MINUTE).aggregate(n=count().only(col("vip"))).emit_final().to(OUTPUT)],
+            "only",
+        ),
+        (
+            lambda: [BY_REGION.windowed_by(MINUTE).aggregate(revision=count()).emit_final().to(OUTPUT)],
+            "revision",
+        ),
+    ],
+)
+def test_what_the_engine_does_not_run_is_refused_by_its_name(sinks: Callable[[], list[Sink]], named: str) -> None:
+    with pytest.raises(NotExpressible) as refusal:
+        plan_of(Topology(name="refused", sinks=sinks()))
+    assert named in str(refusal.value.given)
