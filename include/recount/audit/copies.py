@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 from recount.audit.committed import committed_records, header
 from recount.audit.ledger import Order
+from recount.core.nodes import KEY
 from recount.core.output import ORIGIN_HEADER, REVISION_HEADER
 from recount.core.tables import Tables
 from recount.recompute.aggregating import TIMESTAMP
@@ -33,17 +34,20 @@ def copies_on_kafka(session: SparkSession, bootstrap_servers: str, flow: Flow, r
         return session.createDataFrame([], _schema(flow))
     value = F.from_json(F.col("value").cast("string"), _value_schema(flow), {"prefersDecimal": "true"})
     origin = F.when(header(ORIGIN_HEADER) == BACKFILL, BACKFILL).otherwise(STREAM)
-    rows = records.withColumn("decoded", value).select(
-        *(F.col("decoded")[name].alias(name) for name in flow.aggregate.fields),
+    record_key = F.col("key").cast("string")
+    columns = {name: F.col("decoded")[name] for name in flow.aggregate.fields}
+    if flow.key == KEY:
+        columns[KEY] = record_key
+    revision = F.coalesce(header(REVISION_HEADER).try_cast("int"), F.lit(NO_REVISION))
+    has_own_key = record_key.eqNullSafe(columns[flow.key].cast("string"))
+    return records.withColumn("decoded", value).select(
+        *(column.alias(name) for name, column in columns.items()),
         F.unix_millis("timestamp").alias(TIMESTAMP),
         F.lit(KAFKA).alias(PLACE),
         origin.alias(ORIGIN),
-        F.coalesce(header(REVISION_HEADER).try_cast("int"), F.lit(NO_REVISION)).alias(REVISION),
+        F.when(has_own_key, revision).otherwise(NO_REVISION).alias(REVISION),
         F.concat_ws("", F.lit(f"{topic}-"), "partition", F.lit("@"), "offset").alias(EVIDENCE),
-        F.col("key").cast("string").alias("__record_key"),
     )
-    own_key = F.col("__record_key").eqNullSafe(named(flow.key).cast("string"))
-    return rows.withColumn(REVISION, F.when(own_key, F.col(REVISION)).otherwise(NO_REVISION)).drop("__record_key")
 
 
 def copies_in_output(session: SparkSession, tables: Tables, flow: Flow, cut: Order) -> DataFrame:

@@ -1,0 +1,56 @@
+"""Logs in memory, read in place of Kafka."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from recount.recompute.log import Ranges
+
+_SCHEMA = "partition int, offset long, timestamp_ms long, key binary, value binary"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRecord:
+    """A record as it lies on Kafka."""
+
+    partition: int = 0
+    timestamp_ms: int = 0
+    key: bytes | None = b"key"
+    value: bytes | None = b"{}"
+
+
+@dataclass(frozen=True)
+class MemoryLog:
+    """A log whose partitions hold ``records`` in the order given, from offset 0 on."""
+
+    records: Sequence[LogRecord]
+
+    @property
+    def ranges(self) -> dict[int, tuple[int, int]]:
+        """All of it."""
+        partitions = {record.partition for record in self.records}
+        return {p: (0, sum(record.partition == p for record in self.records)) for p in sorted(partitions)}
+
+    def read(self, session: SparkSession, topic: str, ranges: Ranges) -> DataFrame:  # noqa: ARG002 - it holds one
+        rows = [
+            (partition, offset, record.timestamp_ms, record.key, record.value)
+            for partition, (start, end) in sorted(ranges.items())
+            for offset, record in enumerate(one for one in self.records if one.partition == partition)
+            if start <= offset < end
+        ]
+        return session.createDataFrame(rows, _SCHEMA).coalesce(1)
+
+
+def order(**fields: Any) -> bytes:
+    """An order's value."""
+    return json.dumps(fields).encode()
+
+
+def told(rows: Sequence[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    """The columns ``names`` of ``rows``, sorted."""
+    return sorted(tuple(row[name] for name in names) for row in rows)

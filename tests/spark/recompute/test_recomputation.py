@@ -1,0 +1,169 @@
+"""The recompute by hand, and beside the interpreter on random logs."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from tests.spark.recompute.conftest import LogRecord, MemoryLog, order, told
+from tests.unit.spark.test_engine_is_the_interpreter import TOPOLOGIES, values
+
+from recount.core.aggregates import count, total
+from recount.core.errors import Terminal
+from recount.core.expressions import coalesce, col
+from recount.core.interpreter.driver import TopologyDriver
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.schema import STRING, RecordSchema, decimal
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import TimeWindows, hopping, tumbling
+from recount.recompute.aggregating import results
+from recount.recompute.decoding import Limits
+from recount.recompute.flow import Flow, NotRecomputable
+from recount.recompute.recomputation import Recomputation, recompute
+
+ORDERS = Topic(
+    name="orders", key="id", value=RecordSchema.of(region=STRING, amount=decimal(9, 2), required=("amount",))
+)
+OUT = Topic(name="out", key="region")
+
+
+def revenue(windows: TimeWindows) -> Topology:
+    by_region = stream(ORDERS).select_key(region=col("region")).windowed_by(windows)
+    return Topology(
+        name="revenue", sinks=[by_region.aggregate(orders=count(), sum=total("amount")).emit_final().to(OUT)]
+    )
+
+
+def expected(done: Recomputation) -> list[tuple[object, ...]]:
+    rows = results(done.partials.where(~F.col("is_late")), done.flow).collect()
+    return told(rows, "region", WINDOW_START, "orders", "sum")
+
+
+def test_a_record_is_late_by_the_stream_time_of_its_own_partition_at_its_own_offset(spark: SparkSession) -> None:
+    """Tumbling 10 s, grace 3 s: [0, 10) closes at 13 s of the record's own partition.
+
+    partition 0:  5 s   12.999 s   6 s (on time)   13 s   7 s (late by 0 ms)
+    partition 1:  8 s (on time, though partition 0 is ahead)
+    """
+    times = [(0, 5_000), (0, 12_999), (0, 6_000), (0, 13_000), (0, 7_000), (1, 8_000)]
+    log = MemoryLog([LogRecord(partition=p, timestamp_ms=at, value=order(region="EU", amount=0.1)) for p, at in times])
+    done = recompute(spark, Flow.of(revenue(tumbling("10 s", grace="3 s"))), log, log.ranges)
+
+    assert expected(done) == [("EU", 0, 3, Decimal("0.30")), ("EU", 10_000, 2, Decimal("0.20"))]
+    assert told(done.late.collect(), "partition", "offset", WINDOW_START, "margin_ms") == [(0, 4, 0, 0)]
+    complete = results(done.partials, done.flow).where(F.col(WINDOW_START) == 0).collect()
+    assert told(complete, "orders", "sum", "timestamp_ms") == [(4, Decimal("0.40"), 8_000)]
+
+
+def test_a_hopping_record_may_be_late_for_one_of_its_windows_only(spark: SparkSession) -> None:
+    """Hopping 10 s by 5 s, no grace: at stream time 12 s, a record at 7 s is late for [0, 10) but not for [5, 15)."""
+    log = MemoryLog([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (12_000, 7_000)])
+    done = recompute(spark, Flow.of(revenue(hopping("10 s", advance="5 s", grace="0 s"))), log, log.ranges)
+    assert [row[:3] for row in expected(done)] == [("EU", 5_000, 2), ("EU", 10_000, 1)]
+    assert told(done.late.collect(), "offset", WINDOW_START, WINDOW_END) == [(1, 0, 10_000)]
+    [total_of] = done.totals
+    assert (total_of.counted, total_of.late) == (2, 0)
+
+
+def test_bad_records_and_null_keys_have_a_fate_and_do_not_advance_stream_time(spark: SparkSession) -> None:
+    log = MemoryLog(
+        [
+            LogRecord(timestamp_ms=1_000, value=order(region="EU", amount=1)),
+            LogRecord(timestamp_ms=90_000, value=b"{"),
+            LogRecord(timestamp_ms=90_000, value=order(region="EU")),
+            LogRecord(timestamp_ms=90_000, value=order(amount=1)),
+            LogRecord(timestamp_ms=-1, value=order(region="EU", amount=1)),
+            LogRecord(timestamp_ms=95_001, value=order(region="EU", amount=1)),
+            LogRecord(timestamp_ms=80_000, value=order(region="EU", amount=1)),
+            LogRecord(timestamp_ms=2_000, value=order(region="EU", amount=1)),
+        ]
+    )
+    limits = {0: Limits(starts=[0, 7], latest_ms=[95_000, 1])}
+    done = recompute(spark, Flow.of(revenue(tumbling("10 s", grace="3 s"))), log, log.ranges, limits=limits)
+    [part] = done.totals
+    assert (part.records, part.counted, part.late, part.null_key, part.dead_lettered) == (8, 2, 0, 1, 5)
+    assert part.stream_time_ms == 80_000
+    assert told(done.rejected.collect(), "offset", "reason") == [
+        (1, "undecodable"),
+        (2, "schema"),
+        (4, "negative-timestamp"),
+        (5, "future-timestamp"),
+        (7, "future-timestamp"),
+    ]
+
+
+def test_a_stretch_seeded_with_stream_times_continues_the_one_before(spark: SparkSession) -> None:
+    times = [5_000, 14_000, 6_000, 15_000, 7_000]
+    log = MemoryLog([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in times])
+    flow = Flow.of(revenue(tumbling("10 s", grace="3 s")))
+    whole = recompute(spark, flow, log, {0: (0, 5)})
+    first = recompute(spark, flow, log, {0: (0, 2)})
+    seeds = {part.partition: part.stream_time_ms for part in first.totals}
+    second = recompute(spark, flow, log, {0: (2, 5)}, stream_times=seeds)
+    assert told(second.late.collect(), "offset") == told(whole.late.collect(), "offset") == [(2,), (4,)]
+    merged = results(first.partials.unionByName(second.partials), flow).collect()
+    assert told(merged, "region", WINDOW_START, "orders") == told(
+        results(whole.partials, flow).collect(), "region", WINDOW_START, "orders"
+    )
+
+
+def test_a_log_that_is_not_in_offset_order_is_refused(spark: SparkSession) -> None:
+    class Shuffled(MemoryLog):
+        def read(self, session, topic, ranges):  # type: ignore[no-untyped-def]
+            return super().read(session, topic, ranges).orderBy(F.desc("offset")).coalesce(1)
+
+    log = Shuffled([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (1, 2)])
+    with pytest.raises(Exception, match="not in offset order"):
+        recompute(spark, Flow.of(revenue(tumbling("10 s", grace="3 s"))), log, log.ranges)
+
+
+def test_a_topology_of_another_shape_is_refused_by_name() -> None:
+    copied = Topology(name="copied", sinks=[stream(ORDERS).filter(coalesce(col("amount") > 1, False)).to(OUT)])
+    with pytest.raises(NotRecomputable) as refused:
+        Flow.of(copied)
+    assert isinstance(refused.value, Terminal)
+
+
+records = st.builds(
+    LogRecord,
+    partition=st.integers(0, 2),
+    timestamp_ms=st.integers(-1_000, 60_000),
+    key=st.sampled_from([None, b"a", b"b", b"\xff"]),
+    value=values,
+)
+
+
+@settings(deadline=None, max_examples=10, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(TOPOLOGIES), st.lists(records, min_size=5, max_size=40))
+def test_the_recompute_is_the_interpreter(spark: SparkSession, topology: Topology, log: list[LogRecord]) -> None:
+    driver = TopologyDriver(topology)
+    for one in log:
+        driver.pipe(
+            topology.sources[0].topic.name,
+            key=one.key,
+            value=one.value,
+            timestamp_ms=one.timestamp_ms,
+            partition=one.partition,
+        )
+    memory = MemoryLog(log)
+    done = recompute(spark, Flow.of(topology), memory, memory.ranges)
+    fates = {name: sum(getattr(part, name) for part in done.totals) for name in ("counted", "late", "dead_lettered")}
+    assert fates == {name: driver.fates.get(name.replace("_", "-"), 0) for name in fates}  # type: ignore[call-overload]
+    place = ("partition", "offset", WINDOW_START, "margin_ms")
+    assert told(done.late.collect(), *place) == told([vars(late) for late in driver.late], *place)
+    driver.advance_to(10**9)
+    rows = results(done.partials.where(~F.col("is_late")), done.flow).collect()
+    last = {(out.key, out.window): out for out in driver.outputs(topology.sinks[0].topic.name)}
+    names = [*done.flow.aggregate.aggregates]
+    found = {(row[done.flow.key], (row[WINDOW_START], row[WINDOW_END])): row for row in rows}
+    assert found.keys() == last.keys()
+    for group, row in found.items():
+        assert row.timestamp_ms == last[group].timestamp_ms
+        for name in names:
+            assert row[name] == (last[group].value or {})[name] or row[name] == pytest.approx(last[group].value[name])
+    done.release()
