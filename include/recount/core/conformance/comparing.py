@@ -95,7 +95,7 @@ def _ordered(case: Case, where: str, expected: Sequence[Result], actual: Sequenc
 
 def _lists(where: str, expected: Sequence[Result], actual: Sequence[Result], *, in_order: bool) -> Difference | None:
     """Only the fields that are expected are compared."""
-    fields = {name for result in expected for name in result} or {"key", "value"}
+    fields = {name for result in expected or actual for name in result}
     left = [comparable(result) for result in expected]
     right = [comparable({name: value for name, value in result.items() if name in fields}) for result in actual]
     if not in_order:

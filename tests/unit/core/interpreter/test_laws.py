@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +31,8 @@ EVENTS = Topic(name="events", key="id", value=RecordSchema.of(who=STRING, n=LONG
 OTHERS = Topic(name="others", key="id", value=RecordSchema.of(what=LONG))
 OUT = Topic(name="out", key="who")
 END_MS = 10_000
-law = settings(max_examples=30, deadline=None)
+law = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "30")), deadline=None)
+"""A longer run: ``LAW_EXAMPLES=5000 pytest --hypothesis-seed=1 tests/unit/core/interpreter/test_laws.py``."""
 WINDOWS: list[ClosingWindows] = [
     TimeWindows(size_ms=10, advance_ms=10, grace_ms=5),
     TimeWindows(size_ms=10, advance_ms=4, grace_ms=0),

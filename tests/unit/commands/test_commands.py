@@ -1,0 +1,77 @@
+"""``recount conformance`` and ``recount describe`` as they are typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import Result
+from typer.testing import CliRunner
+
+from recount.commands.conformance import conformance
+from recount.commands.describe import describe
+from recount.core.errors import RecountError
+
+CASE = {
+    "id": "Test.counts",
+    "source": "apache/kafka",
+    "operator": "tumbling",
+    "config": {"size_ms": 10, "grace_ms": 0, "aggregate": "count"},
+    "input": [{"topic": "t", "key": "k", "value": "v", "ts": 1}],
+    "expected_final": [{"key": "k", "window_start": 0, "window_end": 10, "value": 1, "timestamp": 1}],
+}
+
+
+def typed(command: Callable[..., None], *arguments: str) -> Result:
+    app = typer.Typer()
+    app.command()(command)
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.fixture
+def cases(tmp_path: Path) -> Callable[..., str]:
+    def write(*documents: object) -> str:
+        (tmp_path / "cases.json").write_text(json.dumps(documents))
+        return str(tmp_path)
+
+    return write
+
+
+def test_cases_that_pass_are_only_counted(cases: Callable[..., str]) -> None:
+    shown = typed(conformance, cases(CASE))
+    assert (shown.exit_code, shown.output) == (0, "1 passed, 0 failed, 0 not expressible\n")
+
+
+def test_each_case_that_differs_has_one_line_and_makes_the_exit_code_1(cases: Callable[..., str]) -> None:
+    shown = typed(conformance, cases(CASE, {**CASE, "id": "Test.none", "expected_final": []}))
+    assert shown.exit_code == 1
+    assert shown.output.splitlines() == [
+        "Test.none: failed: final: expected nothing, actual ('k', 0, 10, None, 1)",
+        "1 passed, 1 failed, 0 not expressible",
+    ]
+
+
+def test_one_case_can_be_run_alone(cases: Callable[..., str]) -> None:
+    folder = cases(CASE, {**CASE, "id": "Test.none", "expected_final": []})
+    assert typed(conformance, folder, "--case", "Test.counts").exit_code == 0
+
+
+def test_the_engine_must_be_one_that_there_is(cases: Callable[..., str]) -> None:
+    assert typed(conformance, cases(CASE), "--engine", "teleport").exit_code == 2
+
+
+def test_every_declared_stream_is_described() -> None:
+    assert "stream revenue-by-region" in typed(describe).output
+
+
+def test_a_stream_can_be_drawn() -> None:
+    assert typed(describe, "revenue-by-region", "--mermaid").output.startswith("flowchart TD")
+
+
+def test_a_stream_that_is_not_declared_is_an_error_that_names_those_that_are() -> None:
+    shown = typed(describe, "nowhere")
+    assert isinstance(shown.exception, RecountError)
+    assert "revenue-by-region" in shown.exception.expected
