@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from recount.audit import side_ledgers
 from recount.audit.causes import output_differences
-from recount.audit.completeness import COMPLETENESS, completeness_differences, grace_misses
+from recount.audit.completeness import COMPLETENESS, MISSED, completeness_differences, grace_misses
 from recount.audit.conservation import OFFSETS, accounts, conservation_differences
 from recount.audit.copies import is_after
 from recount.audit.fidelity import PLACES
@@ -21,6 +21,7 @@ from recount.audit.ledger_rules import ledger_faults
 from recount.audit.series import window_totals
 from recount.audit.settled import settled_ledger
 from recount.audit.store import NOTHING, VERDICTS, AuditStore, Seed
+from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.settings import Settings
@@ -69,26 +70,23 @@ class Auditor:
             frontier_ms=ledger.between(None, cut.order).frontier_ms,
             published=_unseen(published, seed),
         )
+        self._require_kept(segment, source)
         recomputed = self._recomputed(segment, seed, self._log(source))
+        judge = Judge(self._session, self._settings.bootstrap_servers, self._tables, self.store, self._flow)
+        rows, parts = judge.judged(stretch, recomputed)
+        judged = rows.persist()
         try:
-            judge = Judge(self._session, self._settings.bootstrap_servers, self._tables, self.store, self._flow)
-            judged, parts = judge.judged(stretch, recomputed)
-            judged = judged.persist()
             late = self._up_to(self._tables.late(self._topology.name), cut.order)
-            misses = grace_misses(judged, parts, late, self._flow)
+            state = self._up_to(self._tables.state(self._topology.name), cut.order)
+            counts = _counts(judged)
+            misses = grace_misses(judged, parts, late, self._flow) if counts.get(f"{COMPLETENESS} {MISSED}") else []
             found = accounts(self._session, self._connection, self._log(source), self._source.name, recomputed.totals)
             differences = [
                 *ledger_faults(_at(ledger, seed.order), segment.proofs, self._topology.idle_after_ms),
                 *self._unread(segment, seed),
                 *conservation_differences(found, recomputed.totals, segment),
                 *self._side_ledgers(recomputed, segment, letters),
-                *output_differences(
-                    self._session,
-                    judged,
-                    recomputed,
-                    self._up_to(self._tables.state(self._topology.name), cut.order),
-                    segment,
-                ),
+                *output_differences(self._session, judged, recomputed, state, segment),
                 *completeness_differences(judged, misses, self._flow),
             ]
             self._keep_verdicts(audit, judged)
@@ -103,14 +101,14 @@ class Auditor:
                 frontier_ms=stretch.frontier_ms,
                 published_ends={partition: span.end for partition, span in published.items()},
                 accounts=tuple(found),
-                counts=_counts(judged),
+                counts=counts,
                 differences=tuple(differences),
                 misses=tuple(misses),
                 series=window_totals(judged, self._flow),
             )
         finally:
+            judged.unpersist()
             recomputed.release()
-            self._session.catalog.clearCache()
 
     def _log(self, source: Source) -> Log:
         if source == "archive":
@@ -129,6 +127,20 @@ class Auditor:
 
     def _up_to(self, path: str, cut: Order) -> DataFrame:
         return self._session.read.format("delta").load(path).where(~is_after(cut))
+
+    def _require_kept(self, segment: Ledger, source: Source) -> None:
+        """Raise ``Terminal`` when Kafka no longer holds all that is to be recomputed from it."""
+        if source == "archive":
+            return
+        kept = _kept(self._connection, self._source.name)
+        expired = {p: start for p, (start, _) in segment.ranges[self._source.name].items() if start < kept[p].start}
+        if expired:
+            raise Terminal(
+                f"records of {self._source.name} have expired before they were audited",
+                given={partition: kept[partition].start for partition in expired},
+                expected=f"to begin at offsets {expired}",
+                remedy="audit with --source archive, and set the topic's retention above the audit's interval",
+            )
 
     def _unread(self, segment: Ledger, seed: Seed) -> list[Difference]:
         """Records that are on Kafka before the first offset that the stream has ever read."""

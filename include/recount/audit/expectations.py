@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import pandas as pd
+import pyarrow.parquet as pq
 import typer
 
 from recount.audit.verdict_tables import TABLES, folder_of
@@ -78,13 +78,13 @@ def _suite(gx: Any, path: Path, name: str) -> Any:
     return gx.ExpectationSuite(name=name, expectations=declared["expectations"])
 
 
-def _table(folder: Path, name: str) -> pd.DataFrame:
+def _table(folder: Path, name: str) -> Any:
     path = folder / f"{name}.parquet"
     if not path.exists():
         raise Terminal(
             "no tables of this audit", given=str(path), expected="the tables of a complete audit", remedy="audit first"
         )
-    return pd.read_parquet(path)
+    return pq.read_table(path).to_pandas()
 
 
 if __name__ == "__main__":

@@ -116,7 +116,8 @@ def _is(row: Row, flow: Flow) -> Column:
 
 def _in_group(row: Row, flow: Flow) -> Column:
     equal: list[Column] = [named(name) == F.lit(row[name]) for name in group_of(flow)]
-    return reduce(lambda one, other: one & other, equal)
+    condition: Column = reduce(lambda one, other: one & other, equal)
+    return condition
 
 
 def _replace(connection: Connection, output: DeltaTable, flow: Flow, victim: Row, changed: Row) -> None:

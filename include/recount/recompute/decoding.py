@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from recount.codec.decoder import ValueDecoder
@@ -37,7 +38,10 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodePass:
-    """One task's pass over its records: their fields, key, event time, and ``reason``, ``detail`` of bad ones."""
+    """One task's pass over its records: their fields, key, event time, and ``reason``, ``detail`` of bad ones.
+
+    ``timestamp_ms`` of a bad record is the one that Kafka has: its event time may be what is bad about it.
+    """
 
     flow: Flow
     limits: Mapping[int, Limits]
@@ -90,6 +94,9 @@ class DecodePass:
         if limits:
             latest_ms = limits.at(records.column("offset").to_numpy())
             reject(milliseconds > latest_ms, "future-timestamp", "event time is too far in the future")
+        if event_time and faults:
+            bad = pa.array([index in faults for index in range(records.num_rows)])
+            times = pc.if_else(bad, records.column("timestamp_ms"), times)
         said = [faults.get(index, (None, None)) for index in range(records.num_rows)] if faults else []
         reasons, details = ([text[part] for text in said] or [None] * records.num_rows for part in (0, 1))
         return pa.record_batch(
