@@ -29,11 +29,11 @@ def is_held(stream: str) -> bool:
     return order is not None and (status is None or order >= status.lease_epoch)
 
 
-def stop(stream: str, least_epoch: int = 1) -> None:
+def stop(stream: str, least_epoch: int = 0) -> None:
     """Order the stream's driver, and one that is just starting with ``least_epoch``, to end after its batch."""
     connection, _ = _here()
     status = last_status(connection, stream)
-    request_stop(connection, stream, max(least_epoch, status.lease_epoch if status else 1))
+    request_stop(connection, stream, max(least_epoch, status.lease_epoch if status else 0))
 
 
 def start(stream: str) -> None:

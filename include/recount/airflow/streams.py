@@ -121,10 +121,6 @@ class StreamOperator(BaseOperator):
             after_epoch, launched_at_ms = self._launch()
         self._wait(after_epoch, launched_at_ms, relaunched)
 
-    def on_kill(self) -> None:
-        """A user acted on the task while it was launching."""
-        stop(self.stream)
-
     def _adopted(self) -> tuple[int, int] | None:
         """What to watch when a driver is at work or just starting; None when one has to be launched."""
         settings = Settings.from_environment(os.environ)

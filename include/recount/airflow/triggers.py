@@ -94,7 +94,7 @@ class BackoffTrigger(BaseTrigger):
         yield TriggerEvent({})
 
     async def on_kill(self) -> None:
-        await asyncio.to_thread(stop_and_wait, self.stream, 1, _STOP_PATIENCE_S)
+        await asyncio.to_thread(stop_and_wait, self.stream, 0, _STOP_PATIENCE_S)
 
 
 class ReleaseTrigger(BaseTrigger):

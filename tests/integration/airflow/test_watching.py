@@ -1,0 +1,190 @@
+"""What the watch finds: each test puts a real status on a real board, and where it needs one, a real process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recount.airflow import orders
+from recount.airflow.drivers import DriverProcess, record_of
+from recount.airflow.watching import StreamWatch
+from recount.core.settings import Settings
+from recount.core.topology import Health
+from recount.kafka.connection import Connection
+from recount.kafka.lease import Lease
+from recount.kafka.platform import platform_topics
+from recount.kafka.status import State, StreamStatus
+from recount.kafka.topics import apply, plan
+from recount.local.kafka import EmbeddedKafka
+
+LIMITS = Health(heartbeat_age_ms=30_000)
+START_TIMEOUT_MS = 60_000
+
+
+@pytest.fixture(scope="module")
+def connection(kafka: EmbeddedKafka) -> Connection:
+    connection = Connection(bootstrap_servers=kafka.bootstrap_servers)
+    admin = connection.admin()
+    apply(admin, plan(admin, platform_topics(), "embedded"))
+    return connection
+
+
+@pytest.fixture
+def run(tmp_path: Path, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The run folder, and the settings that orders read from the environment."""
+    folders = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run", "jars"), str(tmp_path))
+    settings = Settings(profile="embedded", bootstrap_servers=connection.bootstrap_servers, **folders)
+    for name in [name for name in os.environ if name.startswith("RECOUNT_")]:
+        monkeypatch.delenv(name)
+    for name, value in settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+    return settings.run
+
+
+@pytest.fixture
+def stream(unique: Callable[[str], str]) -> str:
+    return unique("stream")
+
+
+@pytest.fixture
+def driver(run: str, stream: str) -> Iterator[DriverProcess]:
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    launched = DriverProcess.launch(command, os.environ, record=record_of(run, stream), log=Path(run) / "driver.log")
+    yield launched
+    launched.end()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def says(lease: Lease, state: State = "running", heartbeat_ms: int | None = None, error: str | None = None) -> None:
+    lease.publish(
+        StreamStatus(
+            stream=lease.stream,
+            driver_id="driver",
+            lease_epoch=lease.epoch,
+            host="host",
+            pid=1,
+            state=state,
+            started_at_ms=now_ms(),
+            heartbeat_ms=heartbeat_ms or now_ms(),
+            error=error,
+        )
+    )
+
+
+def watch(connection: Connection, run: str, stream: str, after_epoch: int = 0, launched_ago_ms: int = 0) -> StreamWatch:
+    return StreamWatch(
+        connection=connection,
+        stream=stream,
+        limits=LIMITS,
+        record=record_of(run, stream),
+        after_epoch=after_epoch,
+        launched_at_ms=now_ms() - launched_ago_ms,
+        start_timeout_ms=START_TIMEOUT_MS,
+    )
+
+
+def outcome(watch: StreamWatch) -> str | None:
+    found = watch.look()
+    return found.outcome if found else None
+
+
+def test_a_driver_that_has_not_spoken_yet_has_its_time(connection: Connection, run: str, stream: str) -> None:
+    assert outcome(watch(connection, run, stream)) is None
+    assert outcome(watch(connection, run, stream, launched_ago_ms=START_TIMEOUT_MS + 1_000)) == "not started"
+
+
+def test_a_driver_that_dies_before_its_lease_has_not_started(
+    connection: Connection, run: str, stream: str, driver: DriverProcess
+) -> None:
+    watching = watch(connection, run, stream)
+    assert outcome(watching) is None
+    driver.end()
+    assert outcome(watching) == "not started"
+
+
+def test_a_running_driver_is_left_alone_until_it_is_silent(connection: Connection, run: str, stream: str) -> None:
+    lease = Lease.acquire(connection, stream)
+    watching = watch(connection, run, stream)
+    says(lease)
+    assert outcome(watching) is None
+    says(lease, heartbeat_ms=now_ms() - 31_000)
+    assert outcome(watching) == "unhealthy"
+
+
+def test_a_killed_driver_is_missed_before_its_heartbeat_is(
+    connection: Connection, run: str, stream: str, driver: DriverProcess
+) -> None:
+    says(Lease.acquire(connection, stream))
+    watching = watch(connection, run, stream)
+    assert outcome(watching) is None
+    driver.end()
+    assert outcome(watching) == "died"
+
+
+@pytest.mark.parametrize("state", ["stopped", "failed"])
+def test_a_driver_s_last_word_is_believed(
+    connection: Connection, run: str, stream: str, driver: DriverProcess, state: State
+) -> None:
+    says(Lease.acquire(connection, stream), state, error="no space left")
+    driver.end()
+    assert outcome(watch(connection, run, stream)) == state
+
+
+def test_the_status_of_an_earlier_driver_says_nothing_of_the_new_one(
+    connection: Connection, run: str, stream: str
+) -> None:
+    former = Lease.acquire(connection, stream)
+    says(former, "failed")
+    watching = watch(connection, run, stream, after_epoch=former.epoch)
+    assert outcome(watching) is None
+    says(Lease.acquire(connection, stream))
+    assert outcome(watching) is None
+
+
+def test_a_later_driver_that_took_over_is_watched_instead(connection: Connection, run: str, stream: str) -> None:
+    says(Lease.acquire(connection, stream))
+    watching = watch(connection, run, stream)
+    assert outcome(watching) is None
+    later = Lease.acquire(connection, stream)
+    says(later)
+    assert outcome(watching) is None
+    says(later, "failed")
+    assert outcome(watching) == "failed"
+
+
+def test_an_order_to_stop_holds_the_stream_until_it_is_withdrawn(connection: Connection, run: str, stream: str) -> None:
+    assert not orders.is_held(stream)
+    says(Lease.acquire(connection, stream), "stopped")
+    orders.stop(stream)
+    assert orders.is_held(stream)
+    orders.start(stream)
+    assert not orders.is_held(stream)
+
+
+def test_an_order_does_not_hold_a_driver_launched_in_spite_of_it(connection: Connection, run: str, stream: str) -> None:
+    says(Lease.acquire(connection, stream))
+    orders.stop(stream)
+    says(Lease.acquire(connection, stream))
+    assert not orders.is_held(stream)
+
+
+def test_a_stream_that_never_ran_can_be_held(connection: Connection, run: str, stream: str) -> None:
+    orders.stop(stream)
+    assert orders.is_held(stream)
+
+
+def test_stopping_waits_for_the_driver_s_end(
+    connection: Connection, run: str, stream: str, driver: DriverProcess
+) -> None:
+    says(Lease.acquire(connection, stream))
+    assert not orders.stop_and_wait(stream, 1, patience_s=0.5)
+    driver.end()
+    assert orders.stop_and_wait(stream, 1, patience_s=0.5)
