@@ -87,12 +87,13 @@ def _difference(row: Row, place: str, flow: Flow, shares: Sequence[BatchShare]) 
         window_end=row[WINDOW_END],
         expected=row[f"{EXPECTED}_text"],
         actual=row[f"{place}_result_text"],
-        cause=_cause(row, place, verdict, flow.windows, shares),
+        cause=cause_of(row, place, verdict, flow.windows, shares),
         evidence=(*row[f"{place}_evidence"], *inputs[:20]),
     )
 
 
-def _cause(row: Row, place: str, verdict: str, windows: TimeWindows, shares: Sequence[BatchShare]) -> str:
+def cause_of(row: Row, place: str, verdict: str, windows: TimeWindows, shares: Sequence[BatchShare]) -> str:
+    """Why ``place`` has ``verdict`` for the line-up ``row``, given what each batch added to the result."""
     faulty = [share for share in shares if share.is_faulty]
     state = "the stream's state is right"
     if faulty:

@@ -111,7 +111,8 @@ def _victim(rows: DataFrame, flow: Flow, place: int) -> Row:
 
 def _is(row: Row, flow: Flow) -> Column:
     """The condition that only ``row`` of the output table meets."""
-    return _in_group(row, flow) & (F.col("revision") == row["revision"])
+    condition: Column = _in_group(row, flow) & (F.col("revision") == row["revision"])
+    return condition
 
 
 def _in_group(row: Row, flow: Flow) -> Column:
