@@ -14,6 +14,8 @@ from recount.core.errors import Terminal
 from recount.core.settings import Settings
 
 DEFAULT_CONNECTION = "spark_default"
+_LOG_COLUMNS = "160"
+"""The width of a table that a job prints into its log."""
 _SUBMIT_AND_LEAVE = {
     "spark.yarn.submit.waitAppCompletion": "false",
     "spark.kubernetes.submission.waitAppCompletion": "false",
@@ -50,7 +52,7 @@ class Submission:
             conf={"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"},
         )
         self._resolved = self._hook._resolve_connection()
-        self._environment = driver_environment(os.environ)
+        self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ)}
         if self._resolved["master"].startswith("local"):
             self._environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if self.is_cluster and not self._resolved["master"].startswith("spark://"):

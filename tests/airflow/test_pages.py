@@ -1,0 +1,53 @@
+"""The plugin's pages: only for users of Airflow, and nothing outside the reports folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from recount.local.airflow import EmbeddedAirflow
+from tests.airflow.conftest import STREAM, Deployment
+
+pytestmark = pytest.mark.timeout(600)
+ROUTES = ("/recount/", f"/recount/streams/{STREAM}", "/recount/data-docs", "/recount/reports/certificates/x.html")
+
+
+@pytest.fixture(scope="module")
+def user(airflow: EmbeddedAirflow) -> httpx.Client:
+    login = {"username": airflow.username, "password": airflow.password}
+    token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=60).json()["access_token"]
+    return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_no_page_is_shown_to_a_stranger(deployment: Deployment, route: str) -> None:
+    assert httpx.get(deployment.airflow.url + route, timeout=60).status_code == 401
+    forged = {"Authorization": "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9."}
+    assert httpx.get(deployment.airflow.url + route, headers=forged, timeout=60).status_code in (401, 403)
+
+
+def test_the_overview_lists_every_stream(deployment: Deployment, user: httpx.Client) -> None:
+    page = user.get("/recount/")
+    assert page.status_code == 200
+    assert STREAM in page.text
+    assert "never started" in page.text
+
+
+def test_a_stream_has_a_page_and_an_unknown_one_has_none(deployment: Deployment, user: httpx.Client) -> None:
+    assert user.get(f"/recount/streams/{STREAM}").status_code == 200
+    assert user.get("/recount/streams/unknown").status_code == 404
+
+
+def test_a_report_is_served_and_nothing_outside_the_folder_is(deployment: Deployment, user: httpx.Client) -> None:
+    reports = Path(deployment.settings.reports)
+    (reports / "certificates").mkdir(exist_ok=True)
+    (reports / "certificates" / "x.html").write_text("<p>proved</p>")
+    (reports.parent / "secret.txt").write_text("secret")
+    (reports / "link.txt").symlink_to(reports.parent / "secret.txt")
+    assert user.get("/recount/reports/certificates/x.html").text == "<p>proved</p>"
+    for path in ("../secret.txt", "..%2fsecret.txt", "%2e%2e/secret.txt", "link.txt", "certificates", "missing.html"):
+        answer = user.get(f"/recount/reports/{path}")
+        assert "secret" not in answer.text
+        assert answer.status_code != 200 or "<html" in answer.text.lower()  # Airflow's own page, for a path of its own
