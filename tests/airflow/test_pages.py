@@ -6,9 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from tests.airflow.conftest import STREAM, Deployment
 
 from recount.local.airflow import EmbeddedAirflow
-from tests.airflow.conftest import STREAM, Deployment
 
 pytestmark = pytest.mark.timeout(600)
 ROUTES = ("/recount/", f"/recount/streams/{STREAM}", "/recount/data-docs", "/recount/reports/certificates/x.html")
