@@ -90,7 +90,7 @@ class Auditor:
                 *completeness_differences(judged, misses, self._flow),
             ]
             self._keep_verdicts(audit, judged)
-            self.store.append_findings(audit, found, differences, misses)
+            self.store.put_findings(audit, found, differences, misses)
             return Findings(
                 audit=audit,
                 topology=self._topology,
@@ -189,7 +189,7 @@ class Auditor:
     def _keep_verdicts(self, audit: str, judged: DataFrame) -> None:
         verdicts = [f"{place}_verdict" for place in PLACES]
         key = named(self._flow.key).cast("string").alias("key")
-        self.store.append(VERDICTS, audit, judged.select(key, WINDOW_START, WINDOW_END, *verdicts, COMPLETENESS))
+        self.store.put(VERDICTS, audit, judged.select(key, WINDOW_START, WINDOW_END, *verdicts, COMPLETENESS))
 
 
 def _kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:

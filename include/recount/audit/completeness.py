@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recount.audit.copies import DELTA, KAFKA
-from recount.audit.fidelity import COMPLETE, EXPECTED, PLACES, same_result
+from recount.audit.fidelity import COMPLETE, EXPECTED, EXPIRED, same_result
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.verdict import Difference, GraceMiss
 from recount.recompute.aggregating import group_of
@@ -19,10 +19,13 @@ MAX_LATE_NAMED = 100
 
 
 def with_completeness(lined_up: DataFrame, flow: Flow) -> DataFrame:
-    """``lined_up`` with ``completeness``: ``kept`` (grace lost nothing), ``repaired`` by a backfill, ``missed``."""
+    """``lined_up`` (with verdicts) with ``completeness``: ``kept`` (grace lost nothing), ``missed``, ``repaired``.
+
+    A backfill repairs a result when the newest revision is the complete one, in Delta and, unless it expired, on Kafka.
+    """
     unaffected = same_result(F.col(EXPECTED), F.col(COMPLETE), flow)
-    published = [same_result(F.col(f"{place}_latest"), F.col(COMPLETE), flow) for place in PLACES]
-    repaired = published[0] & published[1]
+    kafka, delta = (same_result(F.col(f"{place}_latest"), F.col(COMPLETE), flow) for place in (KAFKA, DELTA))
+    repaired = delta & (kafka | (F.col(f"{KAFKA}_verdict") == EXPIRED))
     verdict = F.when(unaffected, KEPT).when(repaired, REPAIRED).otherwise(MISSED)
     return lined_up.withColumn(COMPLETENESS, verdict)
 

@@ -56,9 +56,9 @@ class Judge:
         What was recomputed and what was read from Kafka is stored first, for the audits to come.
         """
         flow = self._flow
-        self._store.append(PARTIALS, stretch.audit, recomputed.partials)
+        self._store.put(PARTIALS, stretch.audit, recomputed.partials)
         seen = copies_on_kafka(self._session, self._bootstrap_servers, flow, stretch.published)
-        self._store.append(PUBLISHED, stretch.audit, seen)
+        self._store.put(PUBLISHED, stretch.audit, seen)
         touched = self._touched(stretch)
         oldest_ms = touched.agg(F.min(WINDOW_START)).first()[0]  # type: ignore[index]
         parts = self._all(PARTIALS, stretch, oldest_ms)

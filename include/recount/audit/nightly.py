@@ -44,8 +44,10 @@ def audited(
 ) -> CertifiedAudit:
     """Audit ``topology`` and issue its certificate; a violation is a result, not an error."""
     interval = interval or Interval()
+    audit = audit or new_audit_id()
     auditor = Auditor(session, settings, topology)
-    findings = auditor.audit(audit or new_audit_id(), interval, source=source, from_the_beginning=from_the_beginning)
+    auditor.store.require_new(audit)
+    findings = auditor.audit(audit, interval, source=source, from_the_beginning=from_the_beginning)
     write_tables(findings, auditor.store, settings.reports)
     certificate = issue(findings, settings.reports)
     seed = findings.seed

@@ -7,6 +7,7 @@ seed ended, and its ``lineage`` names all audits whose partials and publications
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -16,11 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.ledger import Ledger, Order
+from recount.core.errors import Terminal
 from recount.core.tables import Tables
 from recount.core.verdict import Difference, GraceMiss, PartitionAccount
 
-PARTIALS, PUBLISHED, VERDICTS = "partials", "published", "verdicts"
+PARTIALS, PUBLISHED, VERDICTS, PLANS = "partials", "published", "verdicts", "plans"
 RUNS, PARTITIONS, DIFFERENCES, MISSES = "runs", "partitions", "differences", "misses"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _SQL_TYPES = {"str": "string", "int": "long", "bool": "boolean", "tuple[str, ...]": "array<string>"}
 
 
@@ -89,6 +92,18 @@ class AuditStore:
                 return Seed(run=run, stream_times={part.partition: part.stream_time_ms for part in parts})
         return NOTHING
 
+    def require_new(self, audit: str) -> None:
+        """Raise ``Terminal`` unless ``audit`` can name an audit and no complete one has that name."""
+        if not _NAME.fullmatch(audit):
+            raise Terminal("invalid name of an audit", given=audit, expected="letters, digits, '-', '_', '.'")
+        if any(run.audit == audit for run in self.runs()):
+            raise Terminal(
+                "an audit of that name is complete",
+                given=audit,
+                expected="a new name: later audits build on what that one recomputed",
+                remedy="leave --audit out",
+            )
+
     def runs(self) -> list[Run]:
         """All complete audits, oldest first."""
         rows = self._rows(RUNS)
@@ -112,19 +127,21 @@ class AuditStore:
         rows = self._session.read.format("delta").load(self._tables.audit(self._stream, name))
         return rows.where(F.col("audit").isin(list(audits)))
 
-    def append(self, name: str, audit: str, rows: DataFrame) -> None:
-        """Append ``rows`` under ``audit``."""
+    def put(self, name: str, audit: str, rows: DataFrame) -> None:
+        """Make ``rows`` those of ``audit``: an audit that is tried again replaces what its first try left."""
         path = self._tables.audit(self._stream, name)
-        rows.withColumn("audit", F.lit(audit)).coalesce(1).write.format("delta").mode("append").save(path)
+        mine = rows.withColumn("audit", F.lit(audit)).coalesce(1)
+        writer = mine.write.format("delta").mode("overwrite").partitionBy("audit")
+        writer.option("replaceWhere", f"audit = '{audit}'").save(path)
 
-    def append_findings(
+    def put_findings(
         self,
         audit: str,
         accounts: Iterable[PartitionAccount],
         differences: Iterable[Difference],
         misses: Iterable[GraceMiss],
     ) -> None:
-        """Append the small tables."""
+        """Put the small tables."""
         for name, kind, found in (
             (PARTITIONS, PartitionAccount, accounts),
             (DIFFERENCES, Difference, differences),
@@ -132,12 +149,12 @@ class AuditStore:
         ):
             rows = [tuple(asdict(one).values()) for one in found]
             if rows:
-                self.append(name, audit, self._session.createDataFrame(rows, _schema(kind)))
+                self.put(name, audit, self._session.createDataFrame(rows, _schema(kind)))
 
     def complete(self, run: Run) -> None:
         """Make the audit a complete one."""
         document = json.dumps(asdict(run))
-        self.append(RUNS, run.audit, self._session.createDataFrame([(document,)], "document string"))
+        self.put(RUNS, run.audit, self._session.createDataFrame([(document,)], "document string"))
 
     def _rows(self, name: str, audit: str | None = None) -> list[dict[str, Any]]:
         path = self._tables.audit(self._stream, name)

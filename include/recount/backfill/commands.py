@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from recount.backfill.plan import Plan, plan
+from recount.backfill.plan import Plan, keep, plan
 from recount.backfill.repair import repair
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.registry import declared
@@ -32,9 +32,11 @@ def backfill(
     topology = declared(settings.topologies).topology(stream)
     session = spark_session(settings, f"recount backfill {stream}")
     try:
-        planned = plan(session, Tables(settings.data), topology, audit)
+        tables = Tables(settings.data)
+        planned = plan(session, tables, topology, audit)
         Console().print(_table(planned))
         if dry_run:
+            keep(session, tables, planned)
             print(f"dry run of backfill {planned.audit}: nothing was changed")
             return
         done = repair(session, settings, planned)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MISSED
 from recount.audit.copies import NO_REVISION
-from recount.audit.store import PARTIALS, VERDICTS, AuditStore, Run
+from recount.audit.store import PARTIALS, PLANS, VERDICTS, AuditStore, Run
 from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.tables import Tables
@@ -54,6 +54,11 @@ def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str |
         *(F.col(f"now_{name}") for name in flow.aggregate.aggregates),
     )
     return Plan(topology=topology, flow=flow, audit=run.audit, changes=changes)
+
+
+def keep(session: SparkSession, tables: Tables, planned: Plan) -> None:
+    """Put the changes into the audit's table ``plans``, for whoever decides on them."""
+    AuditStore(session, tables, planned.topology.name).put(PLANS, planned.audit, planned.changes)
 
 
 def _run(store: AuditStore, topology: Topology, audit: str | None) -> Run:
