@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -42,6 +44,8 @@ def main(
     records: Annotated[int, typer.Option(min=0, help="Records of the throughput topics (0: as planned).")] = 0,
 ) -> None:
     """Run Recount beside Kafka Streams and plain Structured Streaming on this machine."""
+    # As on Ctrl-C, so that a benchmark that is told to end leaves neither a broker nor a contender behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(log_path=False)
     project = Project.containing(Path(__file__).parent)
     home = Home.of(project.root)

@@ -15,7 +15,8 @@ from recount.core.errors import Terminal
 from recount.core.tables import Tables
 from recount.local.project import Project
 
-LONG_GRACE_MS = milliseconds("3 h")
+LONG_GRACE = "3 h"
+LONG_GRACE_MS = milliseconds(LONG_GRACE)
 
 _SOURCES = Path(__file__).parent / "kafka_streams"
 _JAVA = ("java", "-Xms1g", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
@@ -73,7 +74,7 @@ def kafka_streams(
     )
 
 
-PEER = kafka_streams("exactly_once_v2", 100, "3 h")
+PEER = kafka_streams("exactly_once_v2", 100, LONG_GRACE)
 """The Kafka Streams that Recount is compared with: exactly once like itself, with a grace that keeps its records."""
 
 PEER_SHORT_GRACE = kafka_streams("exactly_once_v2", 100, GRACE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from bench.results import Latency
 from bench.results_topic import VisibleResults
 from bench.running import Run
 from recount.core.errors import Transient
+
+Seconds = npt.NDArray[np.float64]
 
 _SLOT_S = 0.01
 _PATIENCE_S = 60.0
@@ -29,14 +32,13 @@ def measure_latency(run: Run, topic: str, *, per_second: int, warm_up_s: float, 
     try:
         program.wait_for("measuring")
         source = SteadySource(run.bench.cluster.connection.producer(), topic, per_second, warm_up_s + measured_s)
-        watched = Watched(run.results)
         source.start()
-        watched.until(source)
+        moments_s, counted = watch(run.results, source)
     finally:
         program.kill()
     first = round(per_second * warm_up_s)
     produced_s = source.produced_s[first:]
-    visible_s = watched.visible_s(first, len(source.produced_s))
+    visible_s = became_visible_s(moments_s, counted, first, len(source.produced_s))
     latencies_ms = (visible_s - produced_s[: len(visible_s)]) * 1_000
     if not len(latencies_ms):
         raise Transient("nothing became visible", given=run.contender.name, remedy="read its log; warm up longer")
@@ -76,28 +78,27 @@ class SteadySource(threading.Thread):
         self._producer.flush()
 
 
-class Watched:
-    """Results as they become visible: at which moment how many records were counted."""
+def watch(results: VisibleResults, source: SteadySource) -> tuple[list[float], list[int]]:
+    """When (monotonic seconds) how many records were visible, until all are or a minute after the source ended."""
+    moments_s: list[float] = []
+    counted: list[int] = []
+    deadline_s = None
+    while results.counted < len(source.produced_s):
+        results.read(0.05)
+        moments_s.append(time.monotonic())
+        counted.append(results.counted)
+        if not source.is_alive():
+            deadline_s = deadline_s or time.monotonic() + _PATIENCE_S
+            if time.monotonic() > deadline_s:
+                break
+    return moments_s, counted
 
-    def __init__(self, results: VisibleResults) -> None:
-        self._results = results
-        self._moments_s: list[float] = []
-        self._counted: list[int] = []
 
-    def until(self, source: SteadySource) -> None:
-        """Watch until all of ``source`` is visible, or a minute after its end."""
-        deadline_s = None
-        while self._results.counted < len(source.produced_s):
-            self._results.read(0.05)
-            self._moments_s.append(time.monotonic())
-            self._counted.append(self._results.counted)
-            if not source.is_alive():
-                deadline_s = deadline_s or time.monotonic() + _PATIENCE_S
-                if time.monotonic() > deadline_s:
-                    return
+def became_visible_s(moments_s: Sequence[float], counted: Sequence[int], first: int, end: int) -> Seconds:
+    """When each of the records ``first`` <= n < ``end`` became visible, in order; those that never did are left out.
 
-    def visible_s(self, first: int, end: int) -> npt.NDArray[np.float64]:
-        """When each of the records ``first`` <= n < ``end`` became visible; those that never did are left out."""
-        counted = np.maximum.accumulate(self._counted)
-        seen = np.searchsorted(counted, np.arange(first, end) + 1, side="left")
-        return np.asarray(self._moments_s)[seen[seen < len(counted)]]
+    Counted 0, 2, 3 at the seconds 1, 2, 3: records 0 and 1 became visible at 2, record 2 at 3.
+    """
+    reached = np.maximum.accumulate(counted)
+    seen = np.searchsorted(reached, np.arange(first, end) + 1, side="left")
+    return np.asarray(moments_s)[seen[seen < len(reached)]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.contenders import PEER, PEER_SHORT_GRACE, RECOUNT, STRUCTURED_STREAMING, Contender, kafka_streams
+from bench.contenders import LONG_GRACE, PEER, PEER_SHORT_GRACE, RECOUNT, STRUCTURED_STREAMING, Contender, kafka_streams
 from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION, Job
 
 ORDERS, LAGGING = "orders", "orders-lagging"
@@ -44,9 +44,9 @@ class Plan:
 _KAFKA_STREAMS = [
     PEER,
     PEER_SHORT_GRACE,
-    kafka_streams("exactly_once_v2", 1_000, "3 h"),
-    kafka_streams("at_least_once", 100, "3 h"),
-    kafka_streams("at_least_once", 1_000, "3 h"),
+    kafka_streams("exactly_once_v2", 1_000, LONG_GRACE),
+    kafka_streams("at_least_once", 100, LONG_GRACE),
+    kafka_streams("at_least_once", 1_000, LONG_GRACE),
 ]
 _FAIR = [RECOUNT, STRUCTURED_STREAMING, PEER]
 

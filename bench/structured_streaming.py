@@ -56,7 +56,7 @@ def counts_per_user(records: DataFrame) -> DataFrame:
     )
 
 
-_JOBS = {"revenue-by-region": revenue_by_region, "counts-per-user": counts_per_user}
+JOBS = {"revenue-by-region": revenue_by_region, "counts-per-user": counts_per_user}
 
 
 def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix: str) -> Path:
@@ -76,7 +76,7 @@ def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix:
         ).save()
         rows.unpersist()
 
-    results = _JOBS[arguments["job"]](orders(session, arguments, arguments[prefix + "topic"]))
+    results = JOBS[arguments["job"]](orders(session, arguments, arguments[prefix + "topic"]))
     writer = results.writeStream.outputMode("update").option("checkpointLocation", checkpoint).foreachBatch(write)
     query = (writer if "follow" in arguments else writer.trigger(availableNow=True)).start()
     query.awaitTermination()
