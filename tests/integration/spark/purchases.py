@@ -1,0 +1,90 @@
+"""A small flow with all that goes wrong: out of order, late, null keys, bad records, a lagging partition."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from recount.core.aggregates import count, total
+from recount.core.expressions import col
+from recount.core.flow import stream
+from recount.core.schema import STRING, RecordSchema, decimal
+from recount.core.topics import Topic
+from recount.core.topology import Topology
+from recount.core.windows import tumbling
+from recount.kafka.connection import Connection
+from recount.kafka.declared import dead_letter_topic
+from recount.kafka.platform import platform_topics
+from recount.kafka.topics import apply, plan
+from recount.kafka.transaction import KafkaRecord
+
+PARTITIONS = 3
+START_MS = 1_700_000_000_000
+STEP_MS = 100
+"""Between two records of a partition: a window of 10 s holds a hundred of them."""
+
+
+def purchases_topic(name: str) -> Topic:
+    schema = RecordSchema.of(id=STRING, region=STRING, amount=decimal(12, 2), required=("id", "amount"))
+    return Topic(name=name, key="id", value=schema, partitions=PARTITIONS, retention_ms=-1)
+
+
+def revenue(name: str, source: Topic) -> Topology:
+    """Revenue by region in windows of 10 s, written to the topic ``<name>-revenue``."""
+    results = Topic(name=f"{name}-revenue", key="region", partitions=2, retention_ms=-1)
+    return Topology(
+        name=name,
+        sinks=[
+            stream(source)
+            .select_key(region=col("region"))
+            .windowed_by(tumbling("10 s", grace="2 s"))
+            .aggregate(purchases=count(), revenue=total("amount"))
+            .emit_final()
+            .to(results)
+        ],
+    )
+
+
+def create_topics(connection: Connection, topologies: Iterable[Topology]) -> None:
+    topics = {topic.name: topic for topic in platform_topics()}
+    for topology in topologies:
+        [source], [sink] = topology.sources, topology.sinks
+        dead_letters = replace(dead_letter_topic(source.topic), retention_ms=-1)
+        topics |= {topic.name: topic for topic in (source.topic, dead_letters, sink.topic)}
+    admin = connection.admin()
+    apply(admin, plan(admin, topics.values(), "embedded"))
+
+
+def purchases(topic: str, first: int, count: int, seed: int = 7) -> Iterator[KafkaRecord]:
+    """Records ``first`` to ``first + count`` of the flow; partition 2 is 15 s behind the others."""
+    for number in range(first, first + count):
+        chance = random.Random(f"{seed}/{number}")
+        partition = number % PARTITIONS
+        time_ms = START_MS + number // PARTITIONS * STEP_MS - (15_000 if partition == 2 else 0)
+        time_ms -= 15_000 if chance.random() < 0.02 else chance.randrange(2_000)
+        value = {
+            "id": str(number),
+            "region": chance.choice(["EU", "US", "APAC", "Österreich", None]),
+            "amount": chance.randrange(10_000) / 100,
+        }
+        text = b"{broken" if chance.random() < 0.01 else json.dumps(value).encode()
+        yield KafkaRecord(
+            topic=topic, key=str(number).encode(), value=text, partition=partition, timestamp_ms=max(time_ms, START_MS)
+        )
+
+
+def produce(connection: Connection, records: Iterable[KafkaRecord]) -> None:
+    producer = connection.producer()
+    for record in records:
+        assert record.partition is not None
+        producer.produce(
+            record.topic,
+            key=record.key,
+            value=record.value,
+            partition=record.partition,
+            timestamp=record.timestamp_ms or 0,
+            headers=[("source", b"purchases")],
+        )
+    assert producer.flush(30) == 0

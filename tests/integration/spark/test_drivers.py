@@ -1,0 +1,111 @@
+"""The life of a driver: it reports, a second one fences it, it stops when asked, and it outlives its checkpoint."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.integration.spark.drivers import Deployment, by_key, committed, proofs
+from tests.integration.spark.purchases import create_topics, produce, purchases
+from tests.integration.spark.streams import live, live_purchases
+from tests.integration.spark.test_cuts import assert_each_offset_once
+
+from recount.core.interpreter.driver import TopologyDriver
+from recount.core.output import output_record
+from recount.kafka.control import request_stop
+from recount.kafka.platform import HISTORY
+from recount.kafka.status import StatusBoard, StreamStatus
+
+pytestmark = pytest.mark.timeout(1_200)
+HALF = 900
+
+
+def status_when(deployment: Deployment, holds: Callable[[StreamStatus], bool], timeout_s: float = 300) -> StreamStatus:
+    """The stream's status as soon as it is as it should be."""
+    board = StatusBoard(deployment.connection)
+    deadline = time.monotonic() + timeout_s
+    try:
+        while not ((status := board.of("live")) and holds(status)):
+            assert time.monotonic() < deadline, status
+            time.sleep(0.2)
+        return status
+    finally:
+        board.close()
+
+
+def expected_output(records: int) -> dict[bytes | None, list[tuple[object, ...]]]:
+    """What the reference interpreter makes of the first ``records`` records, as a reader of Kafka sees it."""
+    driver = TopologyDriver(live)
+    for record in purchases(live_purchases.name, 0, records):
+        driver.pipe(
+            record.topic,
+            key=record.key,
+            value=record.value,
+            partition=record.partition or 0,
+            timestamp_ms=record.timestamp_ms or 0,
+        )
+    [sink] = live.sinks
+    found: dict[bytes | None, list[tuple[object, ...]]] = {}
+    for output in driver.outputs(sink.topic.name):
+        assert output.value is not None
+        encoded = output_record(
+            output.value,
+            key=sink.key,
+            fields=list(sink.fields),
+            timestamp_ms=output.timestamp_ms,
+            revision=output.revision,
+            origin="stream",
+        )
+        found.setdefault(encoded.key, []).append((encoded.value, list(encoded.headers), (1, encoded.timestamp_ms)))
+    return found
+
+
+def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(deployment: Deployment) -> None:
+    connection = deployment.connection
+    create_topics(connection, [live])
+    produce(connection, purchases(live_purchases.name, 0, HALF))
+
+    first = deployment.start_stream("live", "--max-offsets", "500")
+    status = status_when(deployment, lambda status: status.records_total == HALF and status.lag == 0)
+    assert (status.state, status.lease_epoch, status.failed_batches) == ("running", 1, 0)
+    assert status.pid == first.process.pid
+    assert status.batch is not None
+    assert status.batch >= 1
+    assert status.frontier_ms == proofs(deployment.tables.state("live"))[-1].frontier_ms
+    assert status.late_records > 0
+    assert status.dead_letters > 0
+
+    second = deployment.start_stream("live", "--max-offsets", "500")
+    assert first.finish() != 0
+    assert "fenced" in first.said()
+    status_when(deployment, lambda status: (status.state, status.lease_epoch) == ("running", 2))
+
+    request_stop(connection, "live", 2)
+    assert second.finish() == 0, second.said()
+    stopped = status_when(deployment, lambda status: status.is_over)
+    assert (stopped.state, stopped.lease_epoch, stopped.error) == ("stopped", 2, None)
+    states = [
+        (status.lease_epoch, status.state)
+        for record in committed(connection, HISTORY)
+        if (status := StreamStatus.from_json(record.value() or b"")).stream == "live"
+    ]
+    assert [state for state in dict.fromkeys(states) if state[1] != "stopping"] == [
+        (1, "starting"),
+        (1, "running"),
+        (2, "starting"),
+        (2, "running"),
+        (2, "stopped"),
+    ]
+    assert by_key(committed(connection, "live-revenue")) == expected_output(HALF)
+
+    shutil.rmtree(Path(deployment.settings.checkpoints) / "live")
+    produce(connection, purchases(live_purchases.name, HALF, HALF))
+    third = deployment.start_stream("live", "--available-now")
+    assert third.finish() == 0, third.said()
+    ledger = proofs(deployment.tables.state("live"))
+    assert {proof.generation for proof in ledger} == {0, 1}
+    assert_each_offset_once(ledger, 2 * HALF)
+    assert by_key(committed(connection, "live-revenue")) == expected_output(2 * HALF)

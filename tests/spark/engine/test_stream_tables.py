@@ -1,0 +1,142 @@
+"""The stream's Delta tables: each batch once, with its proof, and enough to go on from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from tests.unit.spark.engine import NOW_MS, Engine, LogRecord
+
+from recount.core.aggregates import count, total
+from recount.core.ledger import BatchProof
+from recount.core.schema import STRING, RecordSchema, decimal
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.spark.delta_table import AppendOnlyTable
+from recount.spark.stream_tables import BatchRows, StreamTables
+
+SALES = Topic(name="sales", key="shop", value=RecordSchema.of(item=STRING, price=decimal(9, 2)))
+REVENUE = Topology(
+    name="shop-revenue",
+    sinks=[
+        stream(SALES)
+        .windowed_by(tumbling("10 s", grace="2 s"))
+        .aggregate(sales=count(), revenue=total("price"))
+        .emit_final()
+        .to(Topic(name="shop-revenue", key="shop"))
+    ],
+    idle_after="60 s",
+)
+IDLE_AFTER_MS = 60_000
+
+
+def sale(second: int, price: str = "0.10", partition: int = 0, shop: bytes = b"north") -> LogRecord:
+    value = b"{" if price == "bad" else f'{{"item": "tea", "price": {price}}}'.encode()
+    return LogRecord(timestamp_ms=second * 1_000, partition=partition, key=shop, value=value)
+
+
+BATCHES: list[tuple[list[LogRecord], int]] = [
+    ([sale(1), sale(2, shop=b"south"), sale(1, partition=1)], 0),
+    ([sale(13, "1.05"), sale(5, "bad"), sale(14, partition=1), sale(1)], 0),
+    ([sale(40)], IDLE_AFTER_MS),
+    ([sale(15, "2.00", partition=1), sale(9, partition=1)], 0),
+    ([sale(16, "3.00", partition=1)], 0),
+    ([sale(0)], 0),
+]
+"""Finals, late and bad records, a partition that falls idle and speaks again, and a batch that adds no state."""
+
+
+def proof_of(engine: Engine, batch: int) -> BatchProof:
+    return BatchProof(
+        stream=REVENUE.name,
+        generation=0,
+        batch=batch,
+        checkpoint_id="checkpoint",
+        lease_epoch=1,
+        batch_timestamp_ms=NOW_MS,
+        partitions=tuple(engine.clock.partitions.values()),
+        frontier_ms=engine.clock.frontier_ms,
+    )
+
+
+def in_order(frame: pl.DataFrame) -> list[tuple[object, ...]]:
+    return sorted(frame.select(sorted(frame.columns)).rows(), key=str)
+
+
+@pytest.fixture(scope="module")
+def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamTables, Engine]:
+    """All batches in the tables, each checked against the state in memory and then written a second time."""
+    engine = Engine(REVENUE, partitions=2)
+    tables = StreamTables(spark, engine.plan, str(tmp_path_factory.mktemp("tables")))
+    tables.create()
+    tables.create()
+    now_ms = NOW_MS
+    for batch, (records, later_ms) in enumerate(BATCHES):
+        now_ms += later_ms
+        before = (0, batch)
+        recovered = tables.open_windows(before, engine.clock.frontier_ms)
+        assert in_order(recovered.rows) == in_order(engine.windows.rows), f"open windows before batch {batch}"
+        engine.batch(*records, now_ms=now_ms)
+        last = engine.last
+        rows = BatchRows(
+            partials=last["partials"], late=last["late"], rejected=last["rejected"], emitted=last["emitted"]
+        )
+        tables.append(rows, proof_of(engine, batch))
+        tables.append(rows, proof_of(engine, batch))
+    return tables, engine
+
+
+def test_a_batch_that_is_written_twice_is_there_once(written: tuple[StreamTables, Engine]) -> None:
+    tables, engine = written
+    assert tables.state.read().count() == engine.made["partials"].height
+    assert tables.late.read().count() == engine.made["late"].height > 0
+    assert tables.rejected.read().count() == engine.made["rejected"].height > 0
+    assert tables.output.read().count() == engine.emitted.height > 0
+
+
+def test_every_batch_has_one_proof_even_one_that_adds_no_state(written: tuple[StreamTables, Engine]) -> None:
+    tables, _ = written
+    assert [proof.batch for proof in tables.history.newest_first()] == [5, 4, 3, 2, 1, 0]
+    assert tables.state.read().where("batch = 5").count() == 0
+
+
+def test_the_proof_before_a_batch_is_found(written: tuple[StreamTables, Engine]) -> None:
+    tables, _ = written
+    found = {order: tables.history.last_before(order) for order in [(0, 0), (0, 3), (1, 0)]}
+    assert {order: proof and proof.batch for order, proof in found.items()} == {(0, 0): None, (0, 3): 2, (1, 0): 5}
+
+
+def test_a_replay_sees_what_was_emitted_before_its_batch_and_nothing_later(
+    written: tuple[StreamTables, Engine],
+) -> None:
+    tables, engine = written
+    wanted = engine.emitted.filter((pl.col("window_start") == 10_000) & (pl.col("revision") == 0))
+    prices = {
+        batch: tables.emitted_before((0, batch), wanted).select("sales", "revision").rows() for batch in (3, 4, 5)
+    }
+    assert prices == {3: [(2, 0)], 4: [(3, 1)], 5: [(4, 2)]}
+
+
+def test_a_new_writer_name_starts_a_new_sequence_of_versions(spark: SparkSession, table: str) -> None:
+    numbers = AppendOnlyTable(session=spark, path=table, schema={"n": pl.Int64()})
+    numbers.create()
+    for writer, version in [("one", 0), ("one", 1), ("one", 1), ("one", 0), ("two", 0)]:
+        numbers.append(pl.DataFrame({"n": [version]}), writer=writer, version=version)
+    assert sorted(row.n for row in numbers.read().collect()) == [0, 0, 1]
+
+
+def test_the_ledger_is_not_cleaned_away(written: tuple[StreamTables, Engine], spark: SparkSession) -> None:
+    tables, _ = written
+    properties = DeltaTable.forPath(spark, tables.state.path).detail().select("properties").first()
+    assert properties is not None
+    assert properties[0]["delta.enableExpiredLogCleanup"] == "false"
+    assert properties[0]["delta.logRetentionDuration"] == "interval 3650 days"
+
+
+def test_a_table_that_is_not_there_has_no_history(spark: SparkSession, tmp_path: Path) -> None:
+    tables = StreamTables(spark, Engine(REVENUE).plan, str(tmp_path))
+    assert tables.history.last_before() is None
