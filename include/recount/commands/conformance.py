@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from recount.core.conformance.report import ENGINES, Engine, verdicts
+from recount.core.conformance.report import ENGINES, verdicts
 
 
 def conformance(
@@ -19,9 +19,8 @@ def conformance(
     """Run cases from the tests of Kafka Streams; exit code 1 where one fails."""
     if engine not in ENGINES:
         raise typer.BadParameter(f"{engine!r} is none of {', '.join(ENGINES)}", param_hint="--engine")
-    chosen: Engine = engine
     counts: Counter[str] = Counter()
-    for verdict in verdicts(folder, engine=chosen, only=case):
+    for verdict in verdicts(folder, run=ENGINES[engine], only=case):
         counts[verdict.result] += 1
         if verdict.result != "passed":
             typer.echo(str(verdict))

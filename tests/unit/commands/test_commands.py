@@ -49,7 +49,7 @@ def test_each_case_that_differs_has_one_line_and_makes_the_exit_code_1(cases: Ca
     shown = typed(conformance, cases(CASE, {**CASE, "id": "Test.none", "expected_final": []}))
     assert shown.exit_code == 1
     assert shown.output.splitlines() == [
-        "Test.none: failed: final: expected nothing, actual ('k', 0, 10, None, 1)",
+        "Test.none: failed: final: expected nothing, actual ('k', 0, 10, 1, 1)",
         "1 passed, 1 failed, 0 not expressible",
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,12 +10,28 @@ from typing import Any, Literal
 from recount.core.conformance.by_design import rule_for
 from recount.core.conformance.case import Case, UnknownCase, documents
 from recount.core.conformance.comparing import first_difference
-from recount.core.conformance.outcome import interpreted
-from recount.core.errors import RecountError, require
+from recount.core.conformance.outcome import Outcome, interpreted
+from recount.core.errors import RecountError, Terminal, require
 
-Engine = Literal["interpreter", "spark"]
-ENGINES: tuple[Engine, ...] = ("interpreter", "spark")
-SPARK = "the Spark engine is not attached to this command yet: it runs one windowed aggregation of one topic"
+Run = Callable[[Case], Outcome]
+"""How an engine runs a case; raises ``NotExpressible`` for one that it cannot run."""
+
+
+class NotExpressible(Terminal):
+    """A case that an engine cannot run, and why."""
+
+
+def not_attached(case: Case) -> Outcome:
+    """Stands for the Spark engine until it is attached to this command."""
+    raise NotExpressible(
+        "the Spark engine is not attached to this command yet",
+        given=case.id,
+        expected="one windowed aggregation of one topic at most",
+        remedy="run the case with --engine interpreter",
+    )
+
+
+ENGINES: Mapping[str, Run] = {"interpreter": interpreted, "spark": not_attached}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,26 +46,26 @@ class Verdict:
         return f"{self.id}: {self.result}: {self.why}"
 
 
-def verdicts(folder: Path, *, engine: Engine, only: str | None = None) -> Iterator[Verdict]:
+def verdicts(folder: Path, *, run: Run, only: str | None = None) -> Iterator[Verdict]:
     """Judge every case of ``folder``, or the one whose id is ``only``; ``InvalidDeclaration`` if there is none."""
     found = False
     for document in documents(folder):
         if only in (None, document["id"]):
             found = True
-            yield judged(document, engine)
+            yield judged(document, run)
     require(found, "case", given=only, expected=f"the id of a case in {folder}", remedy="look into the files for ids")
 
 
-def judged(document: Mapping[str, Any], engine: Engine) -> Verdict:
+def judged(document: Mapping[str, Any], run: Run) -> Verdict:
     """Run one case; an error while running it is a failure that says so."""
     name = str(document.get("id"))
     try:
         case = Case.of(document)
-        if engine == "spark":
-            return Verdict(id=name, result="not expressible", why=SPARK)
-        outcome = interpreted(case)
+        outcome = run(case)
         difference = first_difference(case, outcome)
         rule = rule_for(case, outcome) if difference else None
+    except NotExpressible as refused:
+        return Verdict(id=name, result="not expressible", why=refused.what)
     except UnknownCase as unknown:
         return Verdict(id=name, result="failed", why=f"{unknown.what} {unknown.given}")
     except (RecountError, LookupError, TypeError, ValueError) as error:

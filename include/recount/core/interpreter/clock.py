@@ -9,7 +9,8 @@ A record is late by its own partition's stream time; a result is due by the fron
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from recount.core.interpreter.record import Entry, Partition
 
@@ -18,11 +19,15 @@ class Clock:
     """Stream times as one operator sees them, over the ``topics`` it is fed from.
 
     Every operator that judges time has a clock of its own, because a record with a null key does not advance the stream
-    time of an operator that needs the key, while it advances those of the others.
+    time of an operator that needs the key, while it advances those of the others. ``partitions`` says of a topic how
+    many it has; the frontier waits for each of them.
     """
 
-    def __init__(self, topics: Iterable[str], delay_ms: int = 0) -> None:
+    def __init__(
+        self, topics: Iterable[str], delay_ms: int = 0, partitions: Mapping[str, int] = MappingProxyType({})
+    ) -> None:
         self._topics = frozenset(topics)
+        self._partitions = partitions
         self._delay_ms = delay_ms
         self._stream_times: dict[Partition, int] = {}
         self._at: dict[Entry, int] = {}
@@ -51,7 +56,11 @@ class Clock:
         self._idle -= {source, source[0]}
 
     def stream_time_ms(self, entry: Entry) -> int:
-        """The stream time at the record's own offset: the record has advanced it before its lateness is judged."""
+        """The stream time at the record's own offset: the record has advanced it before its lateness is judged.
+
+        Of the rows that a flat-map made of one record, one with a key is enough.
+        """
+        self._refused = None
         self.observe(entry)
         return self._at[entry]
 
@@ -61,16 +70,17 @@ class Clock:
             self._idle.add(topic if partition is None else (topic, partition))
 
     def sources(self) -> set[Partition]:
-        """Every partition that has spoken, and partition 0 of the topics that have not."""
+        """Every partition that has spoken or is known to be there; of a topic without any, partition 0."""
         silent = self._topics - {topic for topic, _ in self._stream_times}
-        return set(self._stream_times) | {(topic, 0) for topic in silent}
+        known = {topic: self._partitions.get(topic, int(topic in silent)) for topic in self._topics}
+        return set(self._stream_times) | {(topic, n) for topic, count in known.items() for n in range(count)}
 
     @property
     def frontier_ms(self) -> int | None:
         """The smallest stream time of the partitions that are not idle, less the delay of the operators above.
 
         None while there is none: a topic that has never spoken holds it back. A partition that has never spoken, of a
-        topic that has, counts as idle.
+        topic that has, counts as idle unless it is known to be there.
         """
         awake = [source for source in self.sources() if not self._idle & {source, source[0]}]
         if not awake or any(source not in self._stream_times for source in awake):

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from recount.core.describe import describe
@@ -45,13 +46,20 @@ class TopologyDriver:
     """Runs ``topology`` record by record.
 
     Results are those of docs/semantics.md: a final result leaves when the frontier has passed, so feed a later
-    record, or ``advance_to`` a later time. Without ``wall_clock_ms`` no timestamp is too far in the future.
+    record, or ``advance_to`` a later time. A partition counts as idle until its first record, unless ``partitions``
+    says how many its topic has. Without ``wall_clock_ms`` no timestamp is too far in the future.
     """
 
-    def __init__(self, topology: Topology, *, wall_clock_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        *,
+        partitions: Mapping[str, int] = MappingProxyType({}),
+        wall_clock_ms: int | None = None,
+    ) -> None:
         self.topology = topology
         self.wall_clock_ms = wall_clock_ms
-        self._graph = Graph(topology)
+        self._graph = Graph(topology, partitions)
         self._intake = Intake(topology)
         self._offsets: dict[tuple[str, int], int] = {}
         self._read: dict[str, int] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
@@ -33,8 +33,9 @@ _READS_HISTORY = (TableFilterOperator, TableTableJoinOperator, StreamTableJoinOp
 class Graph:
     """The operators of a topology in the order in which records pass them, and what they have written."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, partitions: Mapping[str, int]) -> None:
         self.journal = Journal()
+        self._partitions = partitions
         self.written: dict[str, list[Output]] = {}
         self._clocks: list[Clock] = []
         self.operators: dict[Node, Operator] = {}
@@ -90,7 +91,7 @@ class Graph:
 
     def _clock(self, node: Node) -> Clock:
         # A suppression measures from the first update that it holds, whatever stands above it.
-        clock = Clock(_topics(node), 0 if isinstance(node, Suppress) else _delay_above_ms(node))
+        clock = Clock(_topics(node), 0 if isinstance(node, Suppress) else _delay_above_ms(node), self._partitions)
         self._clocks.append(clock)
         return clock
 

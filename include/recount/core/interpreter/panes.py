@@ -25,8 +25,6 @@ Window = tuple[int, int]
 """Start and end in milliseconds."""
 UNBOUNDED: Window = (0, 0)
 """The one window of kinds that have no bounds."""
-
-
 Judged = tuple[Record, int | None]
 """A record and the stream time by which it was judged."""
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from recount.core.conformance import by_design
-from recount.core.conformance.report import Verdict, judged, verdicts
+from recount.core.conformance.outcome import interpreted
+from recount.core.conformance.report import Verdict, judged, not_attached, verdicts
 from recount.core.errors import RecountError
 
 Case = dict[str, Any]
@@ -42,7 +43,7 @@ def case(operator: str, config: Mapping[str, Any], records: list[dict[str, Any]]
 
 
 def verdict(document: Case) -> Verdict:
-    return judged(document, "interpreter")
+    return judged(document, interpreted)
 
 
 COUNTING = {"size_ms": 10, "advance_ms": 10, "grace_ms": 0, "aggregate": "count", "emit": "update"}
@@ -105,20 +106,20 @@ class TestVerdicts:
         assert (judgement.result, judgement.why) == ("failed", named)
 
     def test_the_spark_engine_says_that_it_is_not_attached(self) -> None:
-        assert judged(COUNTED, "spark").result == "not expressible"
+        assert judged(COUNTED, not_attached).result == "not expressible"
 
     def test_a_folder_is_judged_file_by_file_and_a_case_can_be_picked(self, tmp_path: Path) -> None:
         (tmp_path / "b.json").write_text(json.dumps([{**COUNTED, "id": "second"}]))
         (tmp_path / "a.json").write_text(json.dumps([{**COUNTED, "id": "first"}]))
-        assert [one.id for one in verdicts(tmp_path, engine="interpreter")] == ["first", "second"]
-        assert [one.id for one in verdicts(tmp_path, engine="interpreter", only="second")] == ["second"]
+        assert [one.id for one in verdicts(tmp_path, run=interpreted)] == ["first", "second"]
+        assert [one.id for one in verdicts(tmp_path, run=interpreted, only="second")] == ["second"]
 
     def test_a_folder_without_cases_and_an_unknown_case_are_errors(self, tmp_path: Path) -> None:
         with pytest.raises(RecountError):
-            list(verdicts(tmp_path, engine="interpreter"))
+            list(verdicts(tmp_path, run=interpreted))
         (tmp_path / "a.json").write_text(json.dumps([COUNTED]))
         with pytest.raises(RecountError):
-            list(verdicts(tmp_path, engine="interpreter", only="nowhere"))
+            list(verdicts(tmp_path, run=interpreted, only="nowhere"))
 
 
 class TestRules:

@@ -35,6 +35,14 @@ def test_a_refused_record_does_not_advance_stream_time() -> None:
     assert clock.stream_time_ms(entry(1, 10)) == 10
 
 
+def test_a_record_of_which_only_some_rows_have_no_key_does_advance_it() -> None:
+    clock = Clock({"t"})
+    clock.refuse(entry(0, 90))
+    assert clock.stream_time_ms(entry(0, 90)) == 90
+    clock.refuse(entry(0, 90))
+    assert clock.stream_time_ms(entry(1, 10)) == 90
+
+
 def test_the_frontier_is_the_smallest_stream_time_less_the_delay() -> None:
     clock = Clock({"t"}, delay_ms=3)
     clock.observe(entry(0, 50))
@@ -48,6 +56,14 @@ def test_a_topic_that_has_never_spoken_holds_the_frontier_back_until_it_is_idle(
     assert clock.frontier_ms is None
     clock.declare_idle("silent", None)
     assert clock.frontier_ms == 50
+
+
+def test_a_partition_that_is_known_to_be_there_is_waited_for_before_its_first_record() -> None:
+    clock = Clock({"t"}, partitions={"t": 2})
+    clock.observe(entry(0, 50))
+    assert clock.frontier_ms is None
+    clock.observe(entry(0, 20, partition=1))
+    assert clock.frontier_ms == 20
 
 
 def test_a_partition_that_speaks_is_not_idle_any_more() -> None:

@@ -122,6 +122,21 @@ def test_the_last_update_of_a_window_is_its_final_result(
     assert play(counted(windows), log, order) == play(final(windows), log, order)
 
 
+@pytest.mark.parametrize("windows", WINDOWS[:3], ids=str)
+@law
+@given(log=logs, data=st.data())
+def test_a_final_result_is_never_revised_while_no_partition_is_idle(
+    windows: ClosingWindows, log: Log, data: st.DataObject
+) -> None:
+    topology = Topology(name="law", sinks=[final(windows).to(OUT)])
+    driver = TopologyDriver(topology, partitions={"events": len(log)})
+    for partition, index in interleavings(log, data):
+        who, at = log[partition][index]
+        driver.pipe("events", key="x", value={"who": who, "n": 1}, timestamp_ms=at, partition=partition)
+    driver.advance_to(END_MS)
+    assert {out.revision for out in driver.outputs("out")} <= {0}
+
+
 @law
 @given(log=logs, data=st.data())
 def test_every_record_is_in_every_window_that_holds_it_or_in_the_late_ledger(log: Log, data: st.DataObject) -> None:
@@ -160,3 +175,33 @@ def test_a_join_does_not_depend_on_which_topic_was_read_first(
         return Counter((out.key, out.timestamp_ms, *(out.value or {}).values()) for out in driver.outputs("out"))
 
     assert played() == played()
+
+
+@law
+@given(log=logs, data=st.data())
+def test_the_first_by_event_time_does_not_depend_on_how_the_partitions_were_interleaved(
+    log: Log, data: st.DataObject
+) -> None:
+    def played() -> Any:
+        flow = stream(EVENTS).deduplicate("who", horizon="9 ms").select_key(who=col("who"))
+        topology = Topology(name="law", sinks=[flow.to(OUT)])
+        driver = TopologyDriver(topology, partitions={"events": len(log)})
+        for partition, index in interleavings(log, data):
+            who, at = log[partition][index]
+            value = {"who": who, "n": 100 * partition + index}
+            driver.pipe("events", key="x", value=value, timestamp_ms=at, partition=partition)
+        driver.advance_to(END_MS)
+        return driver.outputs("out"), driver.late and {(row.partition, row.offset) for row in driver.late}, driver.fates
+
+    assert played() == played()
+
+
+@law
+@given(log=logs, data=st.data())
+def test_a_chain_of_windows_does_not_depend_on_how_the_partitions_were_interleaved(
+    log: Log, data: st.DataObject
+) -> None:
+    first = final(TimeWindows(size_ms=5, advance_ms=5, grace_ms=3))
+    chain = first.windowed_by(SessionWindows(gap_ms=6, grace_ms=0)).aggregate(windows=count(), n=total("n"))
+    one, other = (play(chain.emit_final(), log, interleavings(log, data)) for _ in range(2))
+    assert one == other
