@@ -48,8 +48,8 @@ class Checkpoint:
         return str(json.loads(text)["id"])
 
     def exists(self) -> bool:
-        """Whether a query has ever written its first offsets here."""
-        return bool(self._files.exists(self._path(f"{self._location}/offsets/0")))
+        """Whether a query has ever planned a batch here; Spark keeps the offsets of the last 100 only."""
+        return len(self._files.globStatus(self._path(f"{self._location}/offsets/[0-9]*")) or ()) > 0
 
     def range_of(self, batch: int) -> BatchRange:
         """The offsets and the recorded time of ``batch``, which must be running or among the last 100."""

@@ -1,0 +1,71 @@
+"""Spark's checkpoint, as this version of Spark writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from recount.core.errors import Terminal
+from recount.spark.checkpoint import BatchRange, Checkpoint
+
+METADATA = '{"id":"3f4c2a10-0000-4000-8000-000000000001"}'
+
+
+def write(folder: Path, name: str, *lines: str) -> None:
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines))
+
+
+def planned(folder: Path, batch: int, timestamp_ms: int, offsets: str) -> None:
+    write(folder, f"offsets/{batch}", "v1", f'{{"batchWatermarkMs":0,"batchTimestampMs":{timestamp_ms}}}', offsets)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Path:
+    write(tmp_path, "metadata", METADATA)
+    return tmp_path
+
+
+def test_a_checkpoint_without_offsets_does_not_exist(spark: SparkSession, location: Path) -> None:
+    assert not Checkpoint(spark, str(location / "nowhere")).exists()
+    write(location, "offsets/.0.tmp", "half")
+    assert not Checkpoint(spark, str(location)).exists()
+
+
+def test_a_checkpoint_still_exists_when_spark_has_removed_its_first_offsets(
+    spark: SparkSession, location: Path
+) -> None:
+    planned(location, 150, 1, '{"orders":{"0":7}}')
+    assert Checkpoint(spark, str(location)).exists()
+
+
+def test_a_batch_reads_from_the_end_of_the_one_before_and_a_new_partition_from_its_first_record(
+    spark: SparkSession, location: Path
+) -> None:
+    planned(location, 4, 1_000, '{"orders":{"0":10,"1":20}}')
+    planned(location, 5, 2_000, '{"orders":{"0":15,"1":20,"2":3}}')
+    assert Checkpoint(spark, str(location)).range_of(5) == BatchRange(
+        batch=5,
+        timestamp_ms=2_000,
+        start={("orders", 0): 10, ("orders", 1): 20, ("orders", 2): 0},
+        end={("orders", 0): 15, ("orders", 1): 20, ("orders", 2): 3},
+    )
+
+
+def test_the_first_batch_reads_from_where_the_source_began(spark: SparkSession, location: Path) -> None:
+    write(location, "sources/0/0", "\x00v1", '{"orders":{"0":100}}')
+    planned(location, 0, 1_000, '{"orders":{"0":110}}')
+    assert Checkpoint(spark, str(location)).range_of(0).start == {("orders", 0): 100}
+
+
+def test_the_identity_is_the_query_id(spark: SparkSession, location: Path) -> None:
+    assert Checkpoint(spark, str(location)).identity == "3f4c2a10-0000-4000-8000-000000000001"
+
+
+def test_missing_offsets_are_named(spark: SparkSession, location: Path) -> None:
+    with pytest.raises(Terminal) as error:
+        Checkpoint(spark, str(location)).range_of(7)
+    assert error.value.given == f"{location}/offsets/7"
