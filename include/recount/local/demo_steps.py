@@ -8,14 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from recount.audit.certificate import load
 from recount.core.errors import Terminal, Transient
 from recount.core.registry import declared
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import lag
+from recount.kafka.offsets import PartitionLag, lag
 from recount.kafka.status import StatusBoard, StreamStatus
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRun, DagRuns
@@ -56,10 +56,12 @@ class DemoSteps:
             target=self._flow.produce, args=(self._connection, declared().topics["orders"]), daemon=True
         )
         producing.start()
-        middle = self._flow.records // 5
-        running = self._wait("a fifth of the records", lambda status: status.records_total >= middle)
+        running = self._wait(
+            "the first batch to be committed, and more to be there",
+            lambda status: self._committed() > 0 and (self._lag() > 0 or not producing.is_alive()),
+        )
         os.killpg(os.getpgid(running.pid), signal.SIGKILL)
-        self._say(f"driver killed with -9 after {running.records_total:,} records")
+        self._say(f"driver killed with -9, {self._committed():,} of {self._flow.records:,} records committed")
         producing.join()
         done = self._wait(
             "the relaunched stream to read the rest",
@@ -106,7 +108,13 @@ class DemoSteps:
         return audited
 
     def _lag(self) -> int:
-        return sum(part.lag for part in lag(self._connection, f"recount.{STREAM}", ["orders"]).values())
+        return sum(part.lag for part in self._parts())
+
+    def _committed(self) -> int:
+        return sum(part.committed or 0 for part in self._parts())
+
+    def _parts(self) -> Collection[PartitionLag]:
+        return lag(self._connection, f"recount.{STREAM}", ["orders"]).values()
 
     def _wait(self, what: str, holds: Callable[[StreamStatus], bool]) -> StreamStatus:
         """The first status for which ``holds`` is true."""
