@@ -58,7 +58,7 @@ class DemoSteps:
         producing.start()
         running = self._wait(
             "the first batch to be committed, and more to be there",
-            lambda status: self._committed() > 0 and (self._lag() > 0 or not producing.is_alive()),
+            lambda _: self._committed() > 0 and (self._lag() > 0 or not producing.is_alive()),
         )
         os.killpg(os.getpgid(running.pid), signal.SIGKILL)
         self._say(f"driver killed with -9, {self._committed():,} of {self._flow.records:,} records committed")
