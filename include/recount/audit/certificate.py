@@ -93,7 +93,7 @@ def _document(findings: Findings) -> dict[str, Any]:
         "published_ends": {str(partition): end for partition, end in findings.published_ends.items()},
         "results": sum(verdicts["kafka"].values()),
         "verdicts": verdicts,
-        "differences_found": len(findings.differences),
+        "differences_found": sum(findings.found.values()),
         "differences": [asdict(difference) for difference in findings.differences[:MAX_LISTED]],
         "grace_misses_found": len(findings.misses),
         "grace_misses": [asdict(miss) for miss in findings.misses[:MAX_LISTED]],

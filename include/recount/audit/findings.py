@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from recount.audit.causes import OUTPUT
+from recount.audit.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.ledger import Ledger
 from recount.audit.series import WindowTotal
 from recount.audit.store import Seed
@@ -46,6 +49,17 @@ class Findings:
     def cut(self) -> BatchProof:
         """The last batch that was judged."""
         return self.ledger.proofs[-1]
+
+    @property
+    def found(self) -> Mapping[str, int]:
+        """How many differences there are of each kind; of outputs that is all, of which some may not be listed."""
+        listed = Counter(difference.kind for difference in self.differences)
+        wrong = sum(
+            n
+            for name, n in self.counts.items()
+            if name.split(" ")[0] in PLACES and name.split(" ")[1] not in (MATCH, EXPIRED)
+        )
+        return {**listed, OUTPUT: wrong} if wrong else dict(listed)
 
     @property
     def outcome(self) -> Outcome:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from recount.audit.findings import Interval, Source
 from recount.audit.nightly import CertifiedAudit, audited
 from recount.core.aggregates import count, total
+from recount.core.archive import Archive
 from recount.core.expressions import coalesce, col
 from recount.core.schema import STRING, RecordSchema, decimal
 from recount.core.settings import Settings
@@ -28,6 +29,7 @@ from recount.kafka.platform import platform_topics
 from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+from recount.spark.archive import ArchiveWork
 from recount.spark.batch import AggregationWork
 from recount.spark.runner import RunOptions, StreamRunner
 
@@ -73,6 +75,11 @@ class Scene:
         options = RunOptions(available_now=True, max_offsets=max_offsets)
         work = AggregationWork(self.session, self.topology, self.settings.data)
         StreamRunner(self.session, self.settings, work, options).run()
+
+    def archive(self) -> None:
+        """Copy the source topic to the Delta archive."""
+        work = ArchiveWork(self.session, Archive(topic=self.topology.sources[0].topic), self.settings.data)
+        StreamRunner(self.session, self.settings, work, RunOptions(available_now=True)).run()
 
     def audit(self, end_ms: int | None = None, source: Source = "kafka", **options: Any) -> CertifiedAudit:
         return audited(
