@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from recount.core.conformance.case import Case, Result
@@ -30,6 +30,8 @@ REVISED = (
     "Time: an emitted result that a later record changes is revised; a closed session taken in by another is withdrawn"
 )
 NO_THROTTLE = "Emission: the frontier decides when a final result is emitted, never a wall clock"
+ONCE = "Emission: a record makes one update of each window that it changes, not the same update twice"
+ON_TIME = "Windows: a record is in every window it is on time for, also where its own window has closed"
 NULL_VALUE = "Time: every record with a key advances stream time, also one whose null value is then dropped"
 
 
@@ -61,6 +63,11 @@ def _explaining(case: Case, outcome: Outcome) -> Iterator[str]:
                 yield REVISED
             if first_difference(case, outcome, _not_expired(case, outcome)) is None:
                 yield NO_EXPIRY
+    if case.operator == "sliding":
+        if first_difference(*_said_once(case, outcome)) is None:
+            yield ONCE
+        if _agrees_without_late_neighbours(case, outcome):
+            yield ON_TIME
     if case.operator in ("sliding", "count", "reduce", "aggregate") and _agrees_without_null_values(case):
         yield NULL_VALUE
 
@@ -180,17 +187,58 @@ def _not_expired(case: Case, outcome: Outcome) -> Keep:
 
 def _agrees_without_null_values(case: Case) -> bool:
     """Whether the case would agree if the records with null values had never been sent."""
-    if all(record["value"] is not None for record in case.input):
-        return False
-    kept = [index for index, record in enumerate(case.input) if record["value"] is not None]
+    nulls = {index for index, record in enumerate(case.input) if record["value"] is None}
+    without = _without(case, nulls)
+    return bool(nulls) and first_difference(without, interpreted(without)) is None
+
+
+def _agrees_without_late_neighbours(case: Case, outcome: Outcome) -> bool:
+    """Whether windows that hold or follow a record which was late for its own window alone make the difference.
+
+    The peer does not store that window, and so does not find the record when another one makes a window around it.
+    """
+    size_ms, grace_ms = case.config["time_difference_ms"], case.config["grace_ms"]
+    stream_times = accumulate((record["ts"] for record in case.input), max)
+    closed = [stream_time - grace_ms for stream_time in stream_times]
+    late = {index for index, _, _ in outcome.late_windows}
+    records = [(index, case.input[index]) for index in late if case.input[index]["ts"] + size_ms >= closed[index]]
+    times = [(str(record["key"]), record["ts"]) for _, record in records]
+
+    def elsewhere(result: Result) -> bool:
+        start, end, own = result["window_start"], result["window_end"], str(result["key"])
+        return not any(key == own and start - 1 <= ts <= end for key, ts in times)
+
+    loses_more = set(outcome.indices("late")) <= set(case.late_dropped or outcome.indices("late"))
+    without, changes = _said_once(replace(case, late_dropped=None), outcome)
+    return bool(records) and loses_more and first_difference(without, changes, elsewhere) is None
+
+
+def _without(case: Case, left_out: set[int]) -> Case:
+    """The case as if the input records ``left_out`` had never been sent."""
+    kept = [index for index in range(len(case.input)) if index not in left_out]
     late = None if case.late_dropped is None else [kept.index(index) for index in case.late_dropped if index in kept]
-    steps = [(sum(index < after for index in kept), emitted) for after, emitted in case.expected_steps]
-    without = replace(
+    return replace(
         case,
         input=[case.input[index] for index in kept],
-        expected_steps=steps,
+        expected_steps=[(sum(index < after for index in kept), emitted) for after, emitted in case.expected_steps],
         late_dropped=late,
         late_windows=(),
         null_dropped=(),
     )
-    return first_difference(without, interpreted(without)) is None
+
+
+def _said_once(case: Case, outcome: Outcome) -> tuple[Case, Outcome]:
+    """Both without the updates that only repeat the one before."""
+    updates = None if case.expected_updates is None else _changes([case.expected_updates])[0]
+    steps = [emitted for _, emitted in case.expected_steps]
+    changes = zip((after for after, _ in case.expected_steps), _changes(steps), strict=True)
+    return (
+        replace(case, expected_updates=updates, expected_steps=list(changes)),
+        replace(outcome, emitted=_changes(outcome.emitted)),
+    )
+
+
+def _changes(emitted: Sequence[Sequence[Result]]) -> list[list[Result]]:
+    return [
+        [one for before, one in pairwise([None, *results]) if one is not None and one != before] for results in emitted
+    ]

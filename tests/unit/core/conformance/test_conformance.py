@@ -48,6 +48,7 @@ def verdict(document: Case) -> Verdict:
 
 COUNTING = {"size_ms": 10, "advance_ms": 10, "grace_ms": 0, "aggregate": "count", "emit": "update"}
 COUNTED = case("tumbling", COUNTING, [record(1), record(2)], expected_final=[windowed(2, 0, 10, 2)])
+CONCATENATING = {"aggregate": "concat", "init": "0", "sep": "+"}
 JOINING = {"left": "L", "right": "R", "joiner": "{l}+{r}", "before_ms": 10, "after_ms": 10, "grace_ms": 0}
 
 
@@ -181,6 +182,20 @@ class TestRules:
         expected = [windowed(1, 0, 0, 0)]
         self.assert_excused({**document, "expected_final": expected}, by_design.REVISED)
         assert verdict({**document, "expected_final": [*expected, windowed(3, 0, 6, 6)]}).result == "failed"
+
+    def test_a_record_that_the_peer_does_not_find_again_because_its_own_window_was_late(self) -> None:
+        config = {"time_difference_ms": 3, "size_ms": 3, "grace_ms": 2, "emit": "close", **CONCATENATING}
+        inputs = [record(54, "0"), record(51, "1"), record(52, "2"), record(55, "3")]
+        document = case("sliding", config, inputs)
+        self.assert_excused({**document, "expected_final": [windowed("0+2", 49, 52, 52)]}, by_design.ON_TIME)
+        assert verdict({**document, "expected_final": [windowed("0+0", 80, 83, 83)]}).result == "failed"
+
+    def test_an_update_that_the_peer_sends_twice(self) -> None:
+        config = {"time_difference_ms": 6, "size_ms": 6, "grace_ms": 0, "emit": "update", **CONCATENATING}
+        first, second = windowed("0+a", 1, 7, 7), windowed("0+b", 8, 14, 14)
+        document = case("sliding", config, [record(7, "a"), record(14, "b")], expected_final=[first, second])
+        self.assert_excused({**document, "expected_updates": [first, second, second]}, by_design.ONCE)
+        assert verdict({**document, "expected_updates": [first, second, first]}).result == "failed"
 
     def test_an_emission_throttled_by_a_wall_clock(self) -> None:
         config = {**COUNTING, "emit": "close", "emit_interval_ms": 1000, "retention_ms": 1000}
