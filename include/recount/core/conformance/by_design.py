@@ -45,7 +45,7 @@ def _explaining(case: Case, outcome: Outcome) -> Iterator[str]:
         case "stream-stream-join":
             yield from _stream_stream(case, outcome)
         case "stream-table-join" if case.config.get("grace_ms") is not None:
-            if _contained(_released(case, outcome), case.expected_final):
+            if {comparable(result) for result in (*case.expected_final, *outcome.updates)} <= _looked_up(case):
                 yield TABLE_TIME
         case "table-table-join":
             if first_difference(_without_idle_tombstones(case), outcome) is None:
@@ -72,11 +72,17 @@ def _explaining(case: Case, outcome: Outcome) -> Iterator[str]:
         yield NULL_VALUE
 
 
-def _released(case: Case, outcome: Outcome) -> list[Result]:
-    """The results of stream records that the peer, waiting for the stream's time, does not hold to the end."""
-    times = [one["ts"] for one in case.input if one["topic"] == case.config["left"] and one["value"] is not None]
-    latest_ms = max(times, default=0) - case.config["grace_ms"]
-    return [result for result in outcome.updates if result["timestamp"] <= latest_ms]
+def _looked_up(case: Case) -> set[tuple[Any, ...]]:
+    """Every result that a stream record would make with the table as of its time, as read at one moment or another."""
+    stream = [one for one in case.input if one["topic"] == case.config["left"] and one["value"] is not None]
+    table = [one for one in case.input if one["topic"] == case.config["right"]]
+    rows = []
+    for record in stream:
+        versions = [one for one in table if one["key"] == record["key"] and one["ts"] <= record["ts"]]
+        for read in range(len(versions) + 1):
+            latest = max(enumerate(versions[:read]), key=lambda one: (one[1]["ts"], one[0]), default=None)
+            rows.append((record, {LEFT: record["value"], RIGHT: latest and latest[1]["value"]}))
+    return _results(case, rows)
 
 
 def _contained(part: Sequence[Result], whole: Sequence[Result]) -> bool:
