@@ -18,13 +18,17 @@ from pyspark.sql.streaming.listener import (
 
 @dataclass(frozen=True, kw_only=True)
 class BatchProgress:
-    """One batch as Spark saw it. ``lag`` counts the records on the broker that were not read when it was planned."""
+    """One batch as Spark saw it.
+
+    ``lag`` counts the records on the broker that were not read when it was planned; None for a batch that is replayed
+    after a restart, which Spark plans from its checkpoint without asking the broker.
+    """
 
     batch: int
     records: int
     records_per_second: float
     duration_ms: int
-    lag: int
+    lag: int | None
 
 
 class ProgressListener(StreamingQueryListener):
@@ -58,7 +62,7 @@ class ProgressListener(StreamingQueryListener):
                 records=progress.numInputRows,
                 records_per_second=progress.processedRowsPerSecond,
                 duration_ms=progress.durationMs.get("triggerExecution", 0),
-                lag=_total(source.latestOffset) - _total(source.endOffset),
+                lag=_lag(source.latestOffset, source.endOffset),
             )
         )
 
@@ -69,6 +73,11 @@ class ProgressListener(StreamingQueryListener):
         """The runner waits for the query itself."""
 
 
-def _total(offsets: str | None) -> int:
-    topics: dict[str, dict[str, int]] = json.loads(offsets) if offsets else {}
+def _lag(latest: str, end: str) -> int | None:
+    """The difference of two of Spark's offsets; it words a missing one as None or null."""
+    return None if latest in ("None", "null") else _total(latest) - _total(end)
+
+
+def _total(offsets: str) -> int:
+    topics: dict[str, dict[str, int]] = json.loads(offsets)
     return sum(offset for partitions in topics.values() for offset in partitions.values())
