@@ -104,7 +104,7 @@ def _stream_stream(case: Case, outcome: Outcome) -> Iterator[str]:
     of_late = _pairs(case, set(outcome.indices("late")).intersection)
     forgotten = _pairs(case, lambda indices: _is_forgotten(case, indices))
     if set(theirs - ours) <= of_late and set(ours - theirs) <= forgotten:
-        yield LATE_JOIN if of_late else OWN_TIME_JOIN
+        yield LATE_JOIN if outcome.indices("late") else OWN_TIME_JOIN
 
 
 def _is_forgotten(case: Case, indices: set[int]) -> bool:

@@ -24,6 +24,7 @@ class WindowedOperator(Operator):
 
     node: WindowedAggregate
     _panes: dict[Any, Panes] = field(default_factory=dict)
+    _placed: dict[Any, list[tuple[Record, int | None]]] = field(default_factory=dict)
     _pending: dict[Result, Record] = field(default_factory=dict)
     _emitted: dict[Result, int] = field(default_factory=dict)
 
@@ -32,14 +33,38 @@ class WindowedOperator(Operator):
         key = record.row[self.node.key]
         if key is None:
             return self.drop(record, "null key")
+        if record.revision and record.entry is None:
+            return [*self._revised(record), *(() if record.is_null else self._place(key, record))]
         if record.is_null and isinstance(self.node.windows, SlidingWindows | GlobalWindow | LastN):
             return self.drop(record, "null value")
+        return self._place(key, record)
+
+    def _place(self, key: Any, record: Record) -> list[Record]:
         stream_time_ms = self.stream_time_ms(record.entry)
         placement = self._panes.setdefault(key, panes_of(self.node.windows)).add(record, stream_time_ms)
         if record.entry is not None and stream_time_ms is not None:
             self._journal_late(record.entry, key, placement, stream_time_ms)
         self._note(record, key, placement)
+        self._placed.setdefault(key, []).append((record, stream_time_ms))
         return self._emit(key, placement, record)
+
+    def _revised(self, record: Record) -> list[Record]:
+        """A result from above in a higher revision stands in place of the one before, wherever that was placed."""
+        left = []
+        for key, placed in self._placed.items():
+            kept = [(one, at) for one, at in placed if one.order != record.order or one.revision >= record.revision]
+            if len(kept) < len(placed):
+                left += self._emit(key, Placement(changed=self._replaced(key, kept)), record)
+        return left
+
+    def _replaced(self, key: Any, placed: list[tuple[Record, int | None]]) -> list[Window]:
+        """Place the key's records anew, and say which windows that changed."""
+        before, after = self._panes[key], panes_of(self.node.windows)
+        windows = {window for other, window in [*self._emitted, *self._pending] if other == key}
+        for record, stream_time_ms in placed:
+            windows |= set(after.add(record, stream_time_ms).changed)
+        self._placed[key], self._panes[key] = placed, after
+        return sorted(window for window in windows if before.records(window) != after.records(window))
 
     def _note(self, record: Record, key: Any, placement: Placement) -> None:
         """A record that was late for all windows there were can still be in one that a later record defines."""
@@ -56,7 +81,8 @@ class WindowedOperator(Operator):
         changed = [(key, window) for window in placement.changed]
         if self.node.emission.kind == "each record":
             return [self._withdrawal(result, cause) for result in withdrawn] + [
-                self._result(result, cause) for result in changed
+                self._result(result, cause) if self._records(result) else self._withdrawal(result, cause)
+                for result in changed
             ]
         self._pending |= dict.fromkeys([*withdrawn, *changed], cause)
         return []

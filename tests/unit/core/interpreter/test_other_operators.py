@@ -188,6 +188,19 @@ class TestProcessor:
         assert values(driver) == [{"n": 1}]
 
 
+def test_a_revised_result_stands_in_place_of_the_one_before_in_the_windows_below() -> None:
+    per_second = stream(EVENTS).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
+    everything = per_second.aggregate(seconds=count(), n=total("n"))
+    driver = TopologyDriver(Topology(name="revised", sinks=[everything.to(OUT)]))
+    driver.pipe("events", key="k", value={}, timestamp_ms=100, partition=1)
+    driver.pipe("events", key="other", value={}, timestamp_ms=5_000, partition=0)
+    driver.idle("events", 1)
+    assert values(driver) == [{"seconds": 1, "n": 1}]
+    driver.pipe("events", key="k", value={}, timestamp_ms=200, partition=1)
+    driver.advance_to(5_000)
+    assert driver.table("out") == [{"seconds": 1, "n": 2}]
+
+
 def test_a_window_over_a_windows_finals_waits_for_both() -> None:
     per_second = stream(EVENTS).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
     per_minute = per_second.windowed_by(tumbling("1 min", grace="0 s")).aggregate(seconds=count(), n=total("n"))
