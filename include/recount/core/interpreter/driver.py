@@ -125,10 +125,12 @@ class TopologyDriver:
     def advance_to(self, timestamp_ms: int) -> None:
         """Let event time pass: as if every source partition had been read up to ``timestamp_ms``."""
         self._graph.advance(timestamp_ms)
+        self._graph.end_batch()
 
     def idle(self, topic: str, partition: int | None = None) -> None:
         """The partition (None: every one of the topic) is idle: the frontier waits for it no more, until it speaks."""
         self._graph.declare_idle(topic, partition)
+        self._graph.end_batch()
 
     def read(self, topic: str) -> list[Output]:
         """What was written to a sink's topic since the last ``read`` of it."""

@@ -68,6 +68,7 @@ class Graph:
         """Let every operator emit what it keeps for the end of a batch, inputs first."""
         for node, operator in self.operators.items():
             self._send(node, operator.end_batch())
+        self.settle()
 
     def advance(self, timestamp_ms: int) -> None:
         """Set the stream time of every source partition at least to ``timestamp_ms``."""

@@ -188,6 +188,15 @@ class TestProcessor:
         assert values(driver) == [{"n": 1}]
 
 
+def test_what_leaves_at_the_end_of_a_batch_reaches_the_windows_below_at_once() -> None:
+    per_second = stream(EVENTS).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
+    running = per_second.windowed_by(tumbling("1 min", grace="0 s")).aggregate(n=total("n")).emit_each_batch()
+    driver = TopologyDriver(Topology(name="batched", sinks=[running.to(OUT)]))
+    send(driver, 100)
+    driver.advance_to(1_000)
+    assert [out.value and out.value["n"] for out in driver.read("out")] == [1]
+
+
 def test_a_revised_result_stands_in_place_of_the_one_before_in_the_windows_below() -> None:
     per_second = stream(EVENTS).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
     everything = per_second.aggregate(seconds=count(), n=total("n"))
