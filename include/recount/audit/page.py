@@ -18,7 +18,7 @@ _STYLE = """
 font:15px/1.5 system-ui,sans-serif}h1{font-size:26px;margin:0 0 4px}h2{font-size:17px;margin:36px 0 8px}
 p{margin:6px 0}.soft{color:var(--soft)}.badge{display:inline-block;padding:3px 12px;border-radius:99px;color:#fff;
 font-weight:600}.match{background:var(--good)}.violation{background:var(--bad)}.cards{display:grid;gap:12px;
-grid-template-columns:repeat(auto-fit,minmax(150px,1fr));margin:20px 0}.card{border:1px solid var(--line);
+grid-template-columns:repeat(auto-fit,minmax(125px,1fr));margin:20px 0}.card{border:1px solid var(--line);
 border-radius:10px;padding:12px 14px}.card b{display:block;font-size:22px;font-variant-numeric:tabular-nums}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{text-align:left;color:var(--soft);
 font-weight:600}th,td{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
@@ -116,7 +116,7 @@ def _differences(differences: Sequence[Mapping[str, Any]], found: int) -> str:
             _window(one["key"], one["window_start"], one["window_end"]),
             _code(one["expected"]),
             _code(one["actual"]),
-            escape(one["cause"]) + _evidence(one["evidence"]),
+            escape(one["cause"]) + "<br>" + _evidence(one["evidence"]),
         )
         for one in differences
     )
@@ -200,7 +200,7 @@ def _window(key: str | None, start: int | None, end: int | None) -> str:
 def _evidence(places: Sequence[str]) -> str:
     shown = ", ".join(escape(place) for place in places[:10])
     more = f" and {len(places) - 10} more" if len(places) > 10 else ""
-    return f"<br><code>{shown}{more}</code>" if places else ""
+    return f"<code>{shown}{more}</code>"
 
 
 def _code(text: str | None) -> str:
