@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 import tempfile
-import time
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.console import Console
 from bench.cluster import cluster
 from bench.contenders import build_kafka_streams
 from bench.page import write_page
-from bench.plan import full
+from bench.plan import Plan, full
 from bench.plan import quick as quick_plan
 from bench.results import Results
 from bench.running import Bench
@@ -42,36 +41,35 @@ def main(
     part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be repeated.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
     records: Annotated[int, typer.Option(min=0, help="Records of the throughput topics (0: as planned).")] = 0,
+    earlier: Annotated[Path | None, typer.Option(help="Measure nothing: show this results.json.")] = None,
 ) -> None:
     """Run Recount beside Kafka Streams and plain Structured Streaming on this machine."""
     # As on Ctrl-C, so that a benchmark that is told to end leaves neither a broker nor a contender behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(log_path=False)
     project = Project.containing(Path(__file__).parent)
-    home = Home.of(project.root)
-    output = home.path / "bench"
+    output = Home.of(project.root).path / "bench"
     output.mkdir(parents=True, exist_ok=True)
-    build_kafka_streams(project)
     plan = quick_plan(repeats) if quick else full(repeats)
     plan = replace(plan, records=records or plan.records)
+    results = Results.read(earlier) if earlier else measure(plan, part or list(Part), project, output, console)
+    for table in tables(results):
+        console.print(table.rich())
+    console.print(f"written: {write_page(results, project.root / 'docs' if publish else output)}")
+    if results.failures:
+        sys.exit("failed: " + "; ".join(results.failures))
+
+
+def measure(plan: Plan, parts: Sequence[Part], project: Project, output: Path, console: Console) -> Results:
+    """Measure ``parts`` of ``plan``; results so far lie in ``output/results.json``, logs in ``output/run-*``."""
+    build_kafka_streams(project)
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=output))
-    begun = time.monotonic()
     with cluster(folder / "home", project) as broker:
         bench = Bench(project=project, cluster=broker, folder=folder, max_offsets=plan.max_offsets)
         session = Session(bench, plan, console.log, lambda results: results.write(output / "results.json"))
-        for each in part or Part:
-            getattr(session, each)()
-    shutil.rmtree(folder)
-    report(session.results, project.root / "docs" if publish else output, console)
-    console.print(f"{(time.monotonic() - begun) / 60:.1f} minutes")
-
-
-def report(results: Results, folder: Path, console: Console) -> None:
-    """Print the tables; write the page, its charts and the JSON below ``folder``."""
-    for table in tables(results):
-        console.print(table.rich())
-    page = write_page(results, folder)
-    console.print(f"written: {page}")
+        for part in parts:
+            getattr(session, part)()
+    return session.results
 
 
 if __name__ == "__main__":

@@ -51,6 +51,8 @@ def write_page(results: Results, folder: Path) -> Path:
         if table.name in drawn:
             parts += [f"![{table.title}](performance/{drawn[table.name].name})\n"]
         parts += [table.markdown() + "\n"]
+    if results.failures:
+        parts += ["## Not measured\n", *(f"- {failure}" for failure in results.failures), ""]
     page = folder / "performance.md"
     page.write_text("\n".join(parts))
     return page

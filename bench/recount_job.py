@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from bench.contending import Arguments, contend
 from bench.jobs import JOBS
 from recount.core.settings import Settings
-from recount.spark.batch import AggregationWork
+from recount.spark.commands import work_of
 from recount.spark.runner import RunOptions, StreamRunner
 
 
@@ -19,7 +19,7 @@ def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix:
     name = arguments[prefix + "application"]
     topology = JOBS[arguments["job"]].topology(name, arguments[prefix + "topic"], arguments[prefix + "output"])
     options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now="follow" not in arguments)
-    StreamRunner(session, settings, AggregationWork(session, topology, settings.data), options).run()
+    StreamRunner(session, settings, work_of(session, topology, settings.data), options).run()
     return Path(settings.checkpoints) / name
 
 

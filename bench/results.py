@@ -71,13 +71,14 @@ class Recovery:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """One run of the benchmark; ``machine`` and ``settings`` say on what and how."""
+    """One run of the benchmark, on which machine and how; ``failures`` says what was not measured."""
 
     machine: dict[str, Any]
     settings: dict[str, Any]
     throughput: list[Throughput] = field(default_factory=list)
     latency: list[Latency] = field(default_factory=list)
     recovery: list[Recovery] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
         """Write as JSON."""
@@ -93,6 +94,7 @@ class Results:
             throughput=[Throughput(**row) for row in document["throughput"]],
             latency=[Latency(**row) for row in document["latency"]],
             recovery=[Recovery(**row) for row in document["recovery"]],
+            failures=document["failures"],
         )
 
 

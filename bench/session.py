@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import psutil
 
@@ -17,6 +18,7 @@ from bench.recovery import measure_recovery, recovery_flow
 from bench.results import Results
 from bench.running import Bench
 from recount.core.durations import milliseconds
+from recount.core.errors import RecountError
 
 Tell = Callable[[str], None]
 Save = Callable[[Results], None]
@@ -45,46 +47,56 @@ class Session:
         for scenario in self._plan.scenarios:
             for repeat in range(scenario.repeats):
                 for contender in scenario.contenders:
-                    with self._bench.prepared(contender, scenario.job) as run:
-                        measured = run.throughput(flows[scenario.flow], warm_up)
-                    self.results.throughput.append(measured)
-                    self._save(self.results)
-                    self._tell(
-                        f"{scenario.job.name} on {scenario.flow}, {repeat + 1}/{scenario.repeats}: {contender.name}: "
-                        f"{measured.records_per_s:,.0f} records/s, {measured.wrongly_dropped:,} wrongly dropped, "
-                        f"others used {measured.others_cores:.2f} cores"
+                    what = (
+                        f"{scenario.job.name} on {scenario.flow}, {repeat + 1} of {scenario.repeats}: {contender.name}"
                     )
+                    with self._attempt(what), self._bench.prepared(contender, scenario.job) as run:
+                        measured = run.throughput(flows[scenario.flow], warm_up)
+                        self.results.throughput.append(measured)
+                        self._tell(f"{what}: {measured.records_per_s:,.0f} records/s")
 
     def latency(self) -> None:
         """At a fixed rate, each contender on a topic of its own."""
-        for number, contender in enumerate(self._plan.followers):
-            topic = f"latency-{number}"
+        plan = self._plan
+        for number, contender in enumerate(plan.followers):
+            what, topic = f"latency: {contender.name}", f"latency-{number}"
             self._bench.cluster.create_source(topic)
-            with self._bench.prepared(contender, REVENUE_BY_REGION) as run:
+            with self._attempt(what), self._bench.prepared(contender, REVENUE_BY_REGION) as run:
                 measured = measure_latency(
                     run,
                     topic,
-                    per_second=self._plan.latency_per_second,
-                    warm_up_s=self._plan.latency_warm_up_s,
-                    measured_s=self._plan.latency_s,
+                    per_second=plan.latency_per_second,
+                    warm_up_s=plan.latency_warm_up_s,
+                    measured_s=plan.latency_s,
                 )
-            self.results.latency.append(measured)
-            self._save(self.results)
-            self._tell(f"latency: {contender.name}: p50 {measured.p50_ms:.0f} ms, p99 {measured.p99_ms:.0f} ms")
+                self.results.latency.append(measured)
+                self._tell(f"{what}: p50 {measured.p50_ms:.0f} ms, p99 {measured.p99_ms:.0f} ms")
             self._bench.cluster.remove(topic)
 
     def recovery(self) -> None:
         """By the number of keys; each contender on a topic of its own, for the measurement appends to it."""
         for keys in self._plan.recovery_keys:
             for number, contender in enumerate(self._plan.followers):
-                flow = recovery_flow(f"recovery-{keys}-{number}", keys)
+                what, flow = (
+                    f"recovery, {keys:,} keys: {contender.name}",
+                    recovery_flow(f"recovery-{keys}-{number}", keys),
+                )
                 self._produce([flow])
-                with self._bench.prepared(contender, COUNTS_PER_USER) as run:
+                with self._attempt(what), self._bench.prepared(contender, COUNTS_PER_USER) as run:
                     measured = measure_recovery(run, flow)
-                self.results.recovery.append(measured)
-                self._save(self.results)
-                self._tell(f"recovery with {keys:,} keys: {contender.name}: {measured.seconds:.1f} s")
+                    self.results.recovery.append(measured)
+                    self._tell(f"{what}: {measured.seconds:.1f} s")
                 self._bench.cluster.remove(flow.topic)
+
+    @contextmanager
+    def _attempt(self, what: str) -> Iterator[None]:
+        """One measurement; if it fails the others still count, and the results say what is missing."""
+        try:
+            yield
+        except RecountError as error:
+            self.results.failures.append(f"{what}: {error}")
+            self._tell(f"{what}: failed: {error}")
+        self._save(self.results)
 
     def _produce(self, flows: Iterable[Flow]) -> None:
         producer = self._bench.cluster.connection.producer({"linger.ms": 50, "queue.buffering.max.messages": 1_000_000})

@@ -92,6 +92,9 @@ public final class Contender {
         properties.put("replication.factor", "1");
         properties.put("auto.offset.reset", "earliest");
         properties.put("topology.optimization", "all");
+        // The least a broker allows: after kill -9 the group waits so long for the dead member.
+        properties.put("session.timeout.ms", "6000");
+        properties.put("heartbeat.interval.ms", "2000");
         // The orders are older than the wall clock: without this the broker deletes the changelog beneath the store.
         properties.put("windowstore.changelog.additional.retention.ms", Long.toString(Duration.ofDays(3650).toMillis()));
         if (!arguments.has("follow")) {
