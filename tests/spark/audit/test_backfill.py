@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
 from recount.backfill.plan import plan
 from recount.backfill.repair import repair
+
+pytestmark = pytest.mark.timeout(900)
+"""Streams and audits run for real: minutes where other work shares the machine."""
 
 
 def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothing(scene: Scene) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
 from recount.audit.certificate import verify_file
+
+pytestmark = pytest.mark.timeout(900)
+"""Streams and audits run for real: minutes where other work shares the machine."""
 
 
 def test_a_stream_that_did_its_work_matches_and_its_late_record_is_explained(scene: Scene) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
 from recount.audit.mutation import KINDS, Mutation, mutate
 from recount.core.verdict import Difference
+
+pytestmark = pytest.mark.timeout(900)
+"""Streams and audits run for real: minutes where other work shares the machine."""
 
 
 def test_every_mutation_of_an_output_is_found_and_named(scene: Scene) -> None:

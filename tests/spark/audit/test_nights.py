@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.spark.audit.conftest import MINUTE_MS, Scene, order
 
 from recount.audit.mutation import mutate
+
+pytestmark = pytest.mark.timeout(900)
+"""Streams and audits run for real: minutes where other work shares the machine."""
 
 
 def an_evening(scene: Scene, first_minute: int) -> None:
