@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
-from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 
 Origin = Literal["stream", "backfill"]
 REVISION_HEADER, ORIGIN_HEADER, WINDOW_HEADER = "recount-revision", "recount-origin", "recount-window"
@@ -37,7 +37,7 @@ def output_record(
         headers.append((WINDOW_HEADER, b"%d/%d" % (row[WINDOW_START], row[WINDOW_END])))
     return OutputRecord(
         key=encode_key(row[key]),
-        value=encode_value({name: row[name] for name in fields}),
+        value=encode_value({name: row[name] for name in fields if name != KEY}),
         timestamp_ms=timestamp_ms,
         headers=tuple(headers),
     )
