@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from recount.audit.certificate import load, verify_file
 from recount.core.certificate import Certificate, Unverified
@@ -81,13 +82,16 @@ class DemoOutcome:
         for name, expected, found, holds in self._checks():
             table.add_row(name, expected, found, "[green]held[/]" if holds else "[red]DID NOT HOLD[/]")
         last = self.second or self.first
-        places = Table.grid(padding=(0, 2))
-        places.add_row("Airflow", self.airflow_url)
-        places.add_row("Data Docs", str(self._data_docs()))
-        places.add_row("certificate", str(last.certificate.with_suffix(".html")))
-        places.add_row("", f"recount verify {last.certificate}")
-        places.add_row("took", f"{self.seconds:.0f} s")
-        return Group(table, *self._differences(), "", places)
+        places = {
+            "Airflow": self.airflow_url,
+            "Data Docs": self._data_docs(),
+            "certificate": last.certificate.with_suffix(".html"),
+            "verify it": f"recount verify {last.certificate}",
+            "took": f"{self.seconds:.0f} s",
+        }
+        # A path that is cut or wrapped cannot be copied, so these are lines and no table.
+        lines = [Text(f"{name:<12} {place}", no_wrap=True, overflow="ignore") for name, place in places.items()]
+        return Group(table, *self._differences(), "", *lines)
 
     def _checks(self) -> Iterator[tuple[str, str, str, bool]]:
         totals = self.first.document["totals"]
@@ -104,7 +108,7 @@ class DemoOutcome:
         )
         if self.second:
             yield _equal("grace misses after the backfill", 0, self.second.misses)
-            yield _equal("fidelity violations after the backfill", 0, self.second.violations)
+            yield _equal("violations after the backfill", 0, self.second.violations)
         tasks = (self.second or self.first).run
         yield "audit in Airflow", "success", tasks.state, tasks.state == "success"
         verifies = (self.second or self.first).verifies
