@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from recount.core.errors import require
-from recount.core.expressions import Expression, col, type_of
+from recount.core.expression_types import require_boolean, type_of
+from recount.core.expressions import Expression, col
 from recount.core.schema import DOUBLE, LONG, FieldType
 
 AggregateKind = Literal[
@@ -50,7 +51,12 @@ class Aggregate:
     def type_over(self, fields: Mapping[str, FieldType]) -> FieldType:
         """The result's type: a count is LONG, an average DOUBLE, a sum of decimals is exact with 38 digits."""
         if self.where is not None:
-            self._require_boolean(fields)
+            require_boolean(
+                f"aggregate {self.kind} only",
+                self.where,
+                fields,
+                'compare something: count().only(col("amount") > 100)',
+            )
         given = None if self.of is None else type_of(self.of, fields)
         if self.of is None or self.kind in {"distinct", "distinct sketch"}:
             return LONG
@@ -68,17 +74,6 @@ class Aggregate:
         if self.kind == "sum" and given.kind == "decimal":
             return FieldType(kind="decimal", precision=MAX_SUM_PRECISION, scale=given.scale)
         return DOUBLE if self.kind == "avg" else given
-
-    def _require_boolean(self, fields: Mapping[str, FieldType]) -> None:
-        assert self.where is not None
-        given = type_of(self.where, fields)
-        require(
-            given is not None and given.kind == "boolean",
-            f"aggregate {self.kind} only",
-            given=f"{self.where} ({given})",
-            expected="a boolean expression",
-            remedy='compare something: count().only(col("amount") > 100)',
-        )
 
     def __str__(self) -> str:
         condition = "" if self.where is None else f" only {self.where}"

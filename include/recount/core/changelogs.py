@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from recount.core.aggregates import Aggregate
 from recount.core.durations import readable
 from recount.core.errors import require
-from recount.core.expressions import Expression, type_of
+from recount.core.expression_types import require_boolean, type_of
+from recount.core.expressions import Expression
 from recount.core.schema import FieldType
 from recount.core.stateless import OneInput
 
@@ -43,14 +44,7 @@ class TableFilter(OneInput):
     predicate: Expression
 
     def __post_init__(self) -> None:
-        given = type_of(self.predicate, self.input.fields)
-        require(
-            given is not None and given.kind == "boolean",
-            "filter",
-            given=f"{self.predicate} ({given})",
-            expected="a boolean expression",
-            remedy='compare something: col("amount") > 100',
-        )
+        require_boolean("filter", self.predicate, self.input.fields, 'compare something: col("amount") > 100')
 
     def __str__(self) -> str:
         return f"rows with {self.predicate}"

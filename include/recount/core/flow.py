@@ -13,7 +13,8 @@ from typing import Literal
 from recount.core.aggregates import Aggregate
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.durations import Duration, milliseconds
-from recount.core.expressions import Expression, col, columns_of
+from recount.core.expression_types import columns_of
+from recount.core.expressions import Expression, col
 from recount.core.joins import JoinKind, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Emission, Filter, Node, Sink, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, KeyState, Process

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from recount.core.changelogs import is_versioned
 from recount.core.durations import readable
 from recount.core.errors import require
-from recount.core.expressions import Expression, type_of
+from recount.core.expression_types import type_of
+from recount.core.expressions import Expression
 from recount.core.schema import FieldType
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import Literal
 from recount.core.aggregates import Aggregate
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.errors import require
-from recount.core.expressions import Expression, type_of
+from recount.core.expression_types import require_boolean, type_of
+from recount.core.expressions import Expression
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.processing import Deduplicate, Process
 from recount.core.schema import LONG, STRING, FieldType
@@ -65,14 +66,7 @@ class Filter(OneInput):
     predicate: Expression
 
     def __post_init__(self) -> None:
-        given = type_of(self.predicate, self.input.fields)
-        require(
-            given is not None and given.kind == "boolean",
-            "filter",
-            given=f"{self.predicate} ({given})",
-            expected="a boolean expression",
-            remedy='compare something: col("amount") > 100',
-        )
+        require_boolean("filter", self.predicate, self.input.fields, 'compare something: col("amount") > 100')
 
     def __str__(self) -> str:
         return f"filter {self.predicate}"

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from recount.core.durations import readable
-from recount.core.expressions import Expression, type_of
+from recount.core.expression_types import type_of
+from recount.core.expressions import Expression
 from recount.core.schema import FieldType
 from recount.core.stateless import OneInput
 

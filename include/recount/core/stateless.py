@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from recount.core.errors import require
-from recount.core.expressions import Expression, type_of
+from recount.core.expression_types import type_of
+from recount.core.expressions import Expression
 from recount.core.schema import STRING, FieldType
 from recount.core.topics import Topic
 

@@ -1,4 +1,4 @@
-"""Expressions as Spark columns: the same meaning as ``recount.core.expressions.evaluate``, null for null.
+"""Expressions as Spark columns: the same meaning as ``recount.core.evaluation.evaluate``, null for null.
 
 Spark's ANSI mode may be on or off: nothing here relies on an error or on a silent null.
 """
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.core import expressions as expr
+from recount.core.expression_types import type_of
 from recount.core.schema import FieldType
 
 _BINARY: Mapping[str, Callable[[Any, Any], Column]] = {
@@ -65,7 +66,7 @@ def column(tree: expr.Expression, fields: Mapping[str, FieldType]) -> Column:
 
 
 def _literal(tree: expr.Literal, value: expr.Scalar | None) -> Column:
-    kind = expr.type_of(tree, {})
+    kind = type_of(tree, {})
     if kind is None or kind.kind == "decimal":
         return F.lit(value)
     return F.lit(value).cast(spark_type(kind))
@@ -73,11 +74,11 @@ def _literal(tree: expr.Literal, value: expr.Scalar | None) -> Column:
 
 def _is_null(arguments: tuple[expr.Expression, ...], fields: Mapping[str, FieldType]) -> bool:
     """Whether one of ``arguments`` is the null constant, which has no type for Spark to choose an operator by."""
-    return any(expr.type_of(argument, fields) is None for argument in arguments)
+    return any(type_of(argument, fields) is None for argument in arguments)
 
 
 def _null_of(tree: expr.Expression, fields: Mapping[str, FieldType]) -> Column:
-    kind = expr.type_of(tree, fields)
+    kind = type_of(tree, fields)
     return F.lit(None).cast(spark_type(kind)) if kind else F.lit(None)
 
 

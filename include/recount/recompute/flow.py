@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recount.core.errors import Terminal
-from recount.core.expressions import Expression, columns_of
+from recount.core.expression_types import columns_of
+from recount.core.expressions import Expression
 from recount.core.nodes import KEY, Filter, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.schema import FieldType
 from recount.core.topology import Topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recount.core.errors import Terminal
-from recount.core.expressions import columns_of
+from recount.core.expression_types import columns_of
 from recount.core.nodes import KEY, Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.topology import Topology
 from recount.core.windows import TimeWindows

@@ -1,4 +1,4 @@
-"""Expressions compiled to Polars, with the meaning of ``recount.core.expressions.evaluate``."""
+"""Expressions compiled to Polars, with the meaning of ``recount.core.evaluation.evaluate``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from recount.core.expressions import Call, Column, Expression, Literal, type_of
+from recount.core.expression_types import type_of
+from recount.core.expressions import Call, Column, Expression, Literal
 from recount.core.schema import FieldType
 
 _INFIX: dict[str, Callable[[Any, Any], Any]] = {

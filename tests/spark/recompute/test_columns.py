@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 from tests.unit.spark.test_polars_expressions import FIELDS, ROW, rows, trees
 
-from recount.core.expressions import Expression, col, evaluate, lit
+from recount.core.evaluation import evaluate
+from recount.core.expressions import Expression, col, lit
 from recount.recompute.columns import column, spark_type
 
 SCHEMA = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in FIELDS.items()])

@@ -10,7 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recount.core.errors import InvalidDeclaration
-from recount.core.expressions import Expression, coalesce, col, evaluate, lit, type_of, when
+from recount.core.evaluation import evaluate
+from recount.core.expression_types import type_of
+from recount.core.expressions import Expression, coalesce, col, lit, when
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, decimal, list_of
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any
 
 from recount.core.aggregates import Aggregate, Fold
-from recount.core.expressions import evaluate
+from recount.core.evaluation import evaluate
 from recount.core.interpreter.record import Record, Row
 
 SKETCH_SIZE = 1_024

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recount.core.changelogs import is_versioned
-from recount.core.expressions import evaluate
+from recount.core.evaluation import evaluate
 from recount.core.interpreter.clock import Clock
 from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator

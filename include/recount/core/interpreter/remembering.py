@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recount.core.changelogs import Suppress
-from recount.core.expressions import evaluate
+from recount.core.evaluation import evaluate
 from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record

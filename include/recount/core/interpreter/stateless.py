@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from recount.core.expressions import evaluate
+from recount.core.evaluation import evaluate
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import Filter, SelectKey, Stateless, WithFields

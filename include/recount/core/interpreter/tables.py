@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recount.core.changelogs import TableAggregate, TableFilter, ToTable
-from recount.core.expressions import evaluate
+from recount.core.evaluation import evaluate
 from recount.core.interpreter.aggregating import results
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record, Row

@@ -1,0 +1,120 @@
+"""The types of expressions, checked where an expression is declared and not where a record meets it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from difflib import get_close_matches
+
+from recount.core.errors import InvalidDeclaration, require
+from recount.core.expressions import ARITHMETIC, COMPARISONS, Call, Column, Expression, Literal, Scalar
+from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType
+
+_NUMERIC = ("long", "double", "decimal")
+
+
+def columns_of(tree: Expression) -> frozenset[str]:
+    """The names of all fields that ``tree`` reads."""
+    match tree:
+        case Column(name):
+            return frozenset({name})
+        case Call(_, arguments):
+            return frozenset().union(*(columns_of(argument) for argument in arguments))
+    return frozenset()
+
+
+def type_of(tree: Expression, fields: Mapping[str, FieldType]) -> FieldType | None:
+    """The type of ``tree`` over ``fields`` (None: the null constant); ``InvalidDeclaration`` where it has none."""
+    match tree:
+        case Column(name):
+            return _column_type(name, fields)
+        case Literal(value):
+            return _literal_type(value)
+        case Call(name, arguments):
+            return _call_type(tree, name, [type_of(argument, fields) for argument in arguments])
+    raise AssertionError(tree)
+
+
+def require_boolean(declared: str, tree: Expression, fields: Mapping[str, FieldType], remedy: str) -> None:
+    """Raise ``InvalidDeclaration`` for the field ``declared`` unless ``tree`` is true or false over ``fields``."""
+    given = type_of(tree, fields)
+    require(
+        given is not None and given.kind == "boolean",
+        declared,
+        given=f"{tree} ({given})",
+        expected="a boolean expression",
+        remedy=remedy,
+    )
+
+
+def _column_type(name: str, fields: Mapping[str, FieldType]) -> FieldType:
+    close = get_close_matches(name, fields, 1)
+    require(
+        name in fields,
+        "column",
+        given=name,
+        expected=f"one of {sorted(fields)}",
+        remedy=f"did you mean {close[0]!r}?" if close else "declare the field in the topic's schema",
+    )
+    return fields[name]
+
+
+def _literal_type(value: Scalar | None) -> FieldType | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return BOOLEAN
+        case int():
+            return LONG
+        case float():
+            return DOUBLE
+        case Decimal():
+            scale = max(0, -int(value.as_tuple().exponent))
+            return FieldType(kind="decimal", precision=38, scale=scale)
+        case _:
+            return STRING
+
+
+def _call_type(tree: Call, name: str, types: list[FieldType | None]) -> FieldType | None:
+    known = [given for given in types if given is not None]
+    kinds = {given.kind for given in known}
+    numeric = kinds <= set(_NUMERIC)
+    if name in COMPARISONS and (numeric or len(kinds) == 1):
+        return BOOLEAN
+    if name in ARITHMETIC and numeric:
+        return _number_type(name, known)
+    if name == "/" and numeric:
+        return DOUBLE
+    if name in {"and", "or", "not"} and kinds <= {"boolean"}:
+        return BOOLEAN
+    if name == "is_null":
+        return BOOLEAN
+    if name in {"upper", "lower"} and kinds <= {"string"}:
+        return STRING
+    if name == "contains" and types[0] and types[0].kind == "list" and types[0].element == types[1]:
+        return BOOLEAN
+    if name == "coalesce" and len(kinds) <= 1:
+        return known[0] if known else None
+    if name == "when" and _kinds_match(types[1], types[2]) and (types[0] is None or types[0].kind == "boolean"):
+        return types[1] or types[2]
+    raise InvalidDeclaration(
+        "expression",
+        given=f"{tree} over ({', '.join(str(given) for given in types)})",
+        expected=f"types that {name!r} is defined for",
+        remedy="compare and combine values of one kind; see recount.core.expressions",
+    )
+
+
+def _kinds_match(one: FieldType | None, other: FieldType | None) -> bool:
+    """Null is of every kind."""
+    return one is None or other is None or one.kind == other.kind
+
+
+def _number_type(name: str, types: list[FieldType]) -> FieldType:
+    if any(given.kind == "double" for given in types):
+        return DOUBLE
+    if all(given.kind == "long" for given in types):
+        return LONG
+    scales = [given.scale for given in types]
+    return FieldType(kind="decimal", precision=38, scale=sum(scales) if name == "*" else max(scales))
