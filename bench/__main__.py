@@ -26,6 +26,8 @@ from bench.table import tables
 from recount.local.home import Home
 from recount.local.project import Project
 
+_WIDTH = 190  # of the widest table: a log file should not break it
+
 
 class Part(StrEnum):
     """A part of the benchmark: the method of ``Session`` that measures it."""
@@ -47,6 +49,7 @@ def main(
     # As on Ctrl-C, so that a benchmark that is told to end leaves neither a broker nor a contender behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(log_path=False)
+    console.width = max(console.width, _WIDTH)
     project = Project.containing(Path(__file__).parent)
     output = Home.of(project.root).path / "bench"
     output.mkdir(parents=True, exist_ok=True)

@@ -37,6 +37,12 @@ reader has seen count the record.
 {load_at_start}.
 """
 
+_QUIET_CORES = 0.3
+_CAUTION = """\
+**Not a quiet machine.** Other programs used up to {busiest:.1f} cores during a measurement, not the same in each: so
+the rates and times below compare poorly; the processor seconds and the dropped records compare better.
+"""
+
 
 def write_page(results: Results, folder: Path) -> Path:
     """Write ``performance.md`` into ``folder``, its charts and ``results.json`` into ``folder/performance``."""
@@ -45,6 +51,9 @@ def write_page(results: Results, folder: Path) -> Path:
     results.write(beside / "results.json")
     repeats = max((len(each.repeats) for group in summaries(results.throughput).values() for each in group), default=0)
     parts = [_HOW.format(repeats=repeats, **results.machine, **results.settings)]
+    busiest = max((run.others_cores for run in results.throughput), default=0.0)
+    if busiest > _QUIET_CORES:
+        parts.append(_CAUTION.format(busiest=busiest))
     drawn = charts.draw(results, beside)
     for table in tables(results):
         parts += [f"## {table.title[0].upper()}{table.title[1:]}\n"]

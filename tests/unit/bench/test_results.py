@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from bench.contenders import PEER, RECOUNT
 from bench.page import write_page
 from bench.results import Latency, Recovery, Results, Throughput, summaries
@@ -70,6 +71,20 @@ def test_results_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     _RESULTS.write(tmp_path / "results.json")
 
     assert Results.read(tmp_path / "results.json") == _RESULTS
+
+
+@pytest.mark.parametrize(("others_cores", "warned"), [(0.3, False), (0.31, True)])
+def test_the_page_warns_of_a_machine_that_was_not_quiet(tmp_path: Path, others_cores: float, warned: bool) -> None:
+    page = write_page(replace(_RESULTS, throughput=[replace(_RUN, others_cores=others_cores)]), tmp_path)
+
+    assert ("Not a quiet machine" in page.read_text()) == warned
+
+
+def test_the_page_says_what_was_not_measured(tmp_path: Path) -> None:
+    assert (
+        "- latency: Recount: lost"
+        in write_page(replace(_RESULTS, failures=["latency: Recount: lost"]), tmp_path).read_text()
+    )
 
 
 def test_the_page_shows_every_chart_that_was_drawn_and_is_the_same_for_the_same_results(tmp_path: Path) -> None:
