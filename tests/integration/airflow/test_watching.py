@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.eventually import eventually
 
 from recount.airflow import orders
 from recount.airflow.drivers import DriverProcess, record_of
@@ -18,7 +19,7 @@ from recount.core.topology import Health
 from recount.kafka.connection import Connection
 from recount.kafka.lease import Lease
 from recount.kafka.platform import platform_topics
-from recount.kafka.status import State, StreamStatus
+from recount.kafka.status import State, StatusBoard, StreamStatus
 from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
 
@@ -63,20 +64,29 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def says(lease: Lease, state: State = "running", heartbeat_ms: int | None = None, error: str | None = None) -> None:
-    lease.publish(
-        StreamStatus(
-            stream=lease.stream,
-            driver_id="driver",
-            lease_epoch=lease.epoch,
-            host="host",
-            pid=1,
-            state=state,
-            started_at_ms=now_ms(),
-            heartbeat_ms=heartbeat_ms or now_ms(),
-            error=error,
-        )
+def says(
+    connection: Connection,
+    lease: Lease,
+    state: State = "running",
+    heartbeat_ms: int | None = None,
+    error: str | None = None,
+) -> None:
+    """Publish, and wait until everybody can read it."""
+    status = StreamStatus(
+        stream=lease.stream,
+        driver_id="driver",
+        lease_epoch=lease.epoch,
+        host="host",
+        pid=1,
+        state=state,
+        started_at_ms=now_ms(),
+        heartbeat_ms=heartbeat_ms or now_ms(),
+        error=error,
     )
+    lease.publish(status)
+    board = StatusBoard(connection)
+    assert eventually(lambda: board.of(lease.stream), status) == status
+    board.close()
 
 
 def watch(connection: Connection, run: str, stream: str, after_epoch: int = 0, launched_ago_ms: int = 0) -> StreamWatch:
@@ -113,16 +123,16 @@ def test_a_driver_that_dies_before_its_lease_has_not_started(
 def test_a_running_driver_is_left_alone_until_it_is_silent(connection: Connection, run: str, stream: str) -> None:
     lease = Lease.acquire(connection, stream)
     watching = watch(connection, run, stream)
-    says(lease)
+    says(connection, lease)
     assert outcome(watching) is None
-    says(lease, heartbeat_ms=now_ms() - 31_000)
+    says(connection, lease, heartbeat_ms=now_ms() - 31_000)
     assert outcome(watching) == "unhealthy"
 
 
 def test_a_killed_driver_is_missed_before_its_heartbeat_is(
     connection: Connection, run: str, stream: str, driver: DriverProcess
 ) -> None:
-    says(Lease.acquire(connection, stream))
+    says(connection, Lease.acquire(connection, stream))
     watching = watch(connection, run, stream)
     assert outcome(watching) is None
     driver.end()
@@ -133,7 +143,7 @@ def test_a_killed_driver_is_missed_before_its_heartbeat_is(
 def test_a_driver_s_last_word_is_believed(
     connection: Connection, run: str, stream: str, driver: DriverProcess, state: State
 ) -> None:
-    says(Lease.acquire(connection, stream), state, error="no space left")
+    says(connection, Lease.acquire(connection, stream), state, error="no space left")
     driver.end()
     assert outcome(watch(connection, run, stream)) == state
 
@@ -142,27 +152,27 @@ def test_the_status_of_an_earlier_driver_says_nothing_of_the_new_one(
     connection: Connection, run: str, stream: str
 ) -> None:
     former = Lease.acquire(connection, stream)
-    says(former, "failed")
+    says(connection, former, "failed")
     watching = watch(connection, run, stream, after_epoch=former.epoch)
     assert outcome(watching) is None
-    says(Lease.acquire(connection, stream))
+    says(connection, Lease.acquire(connection, stream))
     assert outcome(watching) is None
 
 
 def test_a_later_driver_that_took_over_is_watched_instead(connection: Connection, run: str, stream: str) -> None:
-    says(Lease.acquire(connection, stream))
+    says(connection, Lease.acquire(connection, stream))
     watching = watch(connection, run, stream)
     assert outcome(watching) is None
     later = Lease.acquire(connection, stream)
-    says(later)
+    says(connection, later)
     assert outcome(watching) is None
-    says(later, "failed")
+    says(connection, later, "failed")
     assert outcome(watching) == "failed"
 
 
 def test_an_order_to_stop_holds_the_stream_until_it_is_withdrawn(connection: Connection, run: str, stream: str) -> None:
     assert not orders.is_held(stream)
-    says(Lease.acquire(connection, stream), "stopped")
+    says(connection, Lease.acquire(connection, stream), "stopped")
     orders.stop(stream)
     assert orders.is_held(stream)
     orders.start(stream)
@@ -170,9 +180,9 @@ def test_an_order_to_stop_holds_the_stream_until_it_is_withdrawn(connection: Con
 
 
 def test_an_order_does_not_hold_a_driver_launched_in_spite_of_it(connection: Connection, run: str, stream: str) -> None:
-    says(Lease.acquire(connection, stream))
+    says(connection, Lease.acquire(connection, stream))
     orders.stop(stream)
-    says(Lease.acquire(connection, stream))
+    says(connection, Lease.acquire(connection, stream))
     assert not orders.is_held(stream)
 
 
@@ -184,7 +194,7 @@ def test_a_stream_that_never_ran_can_be_held(connection: Connection, run: str, s
 def test_stopping_waits_for_the_driver_s_end(
     connection: Connection, run: str, stream: str, driver: DriverProcess
 ) -> None:
-    says(Lease.acquire(connection, stream))
+    says(connection, Lease.acquire(connection, stream))
     assert not orders.stop_and_wait(stream, 1, patience_s=0.5)
     driver.end()
     assert orders.stop_and_wait(stream, 1, patience_s=0.5)
