@@ -72,6 +72,11 @@ class Deployment:
         found = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")
         return None if found["state"] is None else str(found["state"])
 
+    def tries(self, dag: str, run: str, task: str) -> int:
+        """How often the task has been started, a clear starting it once more."""
+        found = self.airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")
+        return int(found["try_number"])
+
     def mark(self, dag: str, run: str, task: str, state: str) -> None:
         """What the buttons "mark as failed" and "mark as success" do."""
         self.airflow.request("PATCH", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}", {"new_state": state})

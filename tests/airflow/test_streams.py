@@ -46,18 +46,21 @@ def test_a_killed_driver_is_relaunched_in_the_same_run(deployment: Deployment) -
     assert len(deployment.driver_processes()) == 1
 
 
-def test_clearing_the_task_never_makes_two_drivers(deployment: Deployment) -> None:
-    before = deployment.status()
-    run = deployment.watching()
-    assert before and run
+def test_a_cleared_task_adopts_the_driver_and_never_makes_two(deployment: Deployment) -> None:
+    driver, run = deployment.driver(), deployment.watching()
+    assert driver and run
+    tries = deployment.tries(DAG, run, "run")
     deployment.airflow.request(
         "POST",
         f"/api/v2/dags/{DAG}/clearTaskInstances",
         {"dry_run": False, "dag_run_id": run, "task_ids": ["run"], "only_failed": False},
     )
-    eventually("a new driver runs", lambda: deployment.running(after_epoch=before.lease_epoch))
+    eventually("the second try watches", lambda: deployment.tries(DAG, run, "run") > tries and deployment.watching())
+    heard_ms = deployment.heartbeat_ms()
+    eventually("the driver goes on", lambda: deployment.heartbeat_ms() > heard_ms + 20_000)
+    assert deployment.driver() == driver
     assert len(deployment.driver_processes()) == 1
-    eventually("the watch is deferred", deployment.watching)
+    assert deployment.watching() == run
 
 
 def test_marking_the_task_failed_stops_the_stream_and_holds_it(deployment: Deployment) -> None:

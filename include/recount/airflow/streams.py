@@ -55,8 +55,8 @@ class StreamOperator(BaseOperator):
     minutes. The new driver's lease fences the old one, should it still live somewhere. After ``relaunches`` in a row
     the task fails, and an order to stop keeps the next run from launching it: a human must look.
 
-    Success means: the stream was stopped by order. Acting on the task in the UI (mark failed, mark success, clear)
-    stops the stream; clear starts it again.
+    Success means: the stream was stopped by order. Marking the task failed or success in the UI stops the stream;
+    clearing it starts the watch anew, which adopts the driver.
     """
 
     operator_extra_links = (StreamLink(),)

@@ -2,7 +2,8 @@
 
 Airflow calls a trigger's ``on_kill`` only when a user acts on the waiting task (mark failed, mark success, clear),
 never when the triggerer restarts or hands the trigger on. So that is where a stream is stopped, and a restart of
-Airflow leaves it alone.
+Airflow leaves it alone. A cleared task runs again, often before ``on_kill`` is called: its new try adopts the driver,
+so a clear must not stop it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
+from asgiref.sync import sync_to_async
 
 from recount.airflow.drivers import record_of
 from recount.airflow.orders import is_held, stop_and_wait
@@ -27,6 +30,8 @@ from recount.kafka.connection import Connection
 _LOOK_EVERY_S = 2.0
 _STOP_PATIENCE_S = 20.0
 """Airflow grants ``on_kill`` 30 seconds; the order to stop stands whether the driver obeys in time or not."""
+
+_OVER = ("success", "failed", "skipped", "removed")
 
 Answer = TypeVar("Answer")
 
@@ -71,7 +76,10 @@ class StreamHealthTrigger(BaseTrigger):
             watch.close()
 
     async def on_kill(self) -> None:
-        self.log.info("a user acted on the task: stopping stream %s", self.stream)
+        if not await _is_over(self):
+            self.log.info("the task was cleared: its next try adopts the driver of %s", self.stream)
+            return
+        self.log.info("a user ended the task: stopping stream %s", self.stream)
         await asyncio.to_thread(stop_and_wait, self.stream, self.after_epoch + 1, _STOP_PATIENCE_S)
 
     async def _first(self, look: Callable[[], Answer | None]) -> Answer:
@@ -94,7 +102,8 @@ class BackoffTrigger(BaseTrigger):
         yield TriggerEvent({})
 
     async def on_kill(self) -> None:
-        await asyncio.to_thread(stop_and_wait, self.stream, 0, _STOP_PATIENCE_S)
+        if await _is_over(self):
+            await asyncio.to_thread(stop_and_wait, self.stream, 0, _STOP_PATIENCE_S)
 
 
 class ReleaseTrigger(BaseTrigger):
@@ -123,6 +132,18 @@ async def first_answer(look: Callable[[], Answer | None], warn: Callable[..., No
             if answer is not None:
                 return answer
         await asyncio.sleep(_LOOK_EVERY_S)
+
+
+async def _is_over(trigger: BaseTrigger) -> bool:
+    """Whether the trigger's task has ended by the user's doing, rather than been cleared to run again."""
+    task = trigger.task_instance
+    if task is None:
+        return True
+    # What a trigger may ask its supervisor, it asks from a thread of asgiref's, which leads back to its event loop.
+    states = await sync_to_async(RuntimeTaskInstance.get_task_states)(
+        dag_id=task.dag_id, task_ids=[task.task_id], run_ids=[task.run_id]
+    )
+    return states.get(task.run_id, {}).get(task.task_id) in _OVER
 
 
 def limits_of(health: Health) -> dict[str, int]:
