@@ -56,6 +56,7 @@ for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topo
             task_id="approval",
             subject=f"Publish corrections of {name}?",
             body="Audit {{ ti.xcom_pull(task_ids='choose') }}: the log of the task dry_run shows every change.",
+            **RETRIES,
         )
         repair = BackfillOperator(
             task_id="repair",

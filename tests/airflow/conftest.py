@@ -86,6 +86,11 @@ class Deployment:
         run = self.last_run(stream_dag(stream))
         return run if run and self.task_state(stream_dag(stream), run, "run") == "deferred" else None
 
+    def holding(self, stream: str = STREAM) -> bool:
+        """Whether the last run waits for an order to start."""
+        run = self.last_run(stream_dag(stream))
+        return run is not None and self.task_state(stream_dag(stream), run, "hold") == "deferred"
+
     def status(self, stream: str = STREAM) -> StreamStatus | None:
         return self._board.of(stream)
 

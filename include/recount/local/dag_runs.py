@@ -11,6 +11,7 @@ from recount.core.errors import Terminal, Transient
 from recount.local.airflow import EmbeddedAirflow
 
 _POLL_S = 1.0
+_THINKING_S = 8.0
 _OVER = ("success", "failed")
 Found = TypeVar("Found")
 
@@ -87,6 +88,8 @@ class DagRuns:
             return self.of(dag, run).tasks.get(task) in ("deferred", "awaiting_input") or None
 
         self._until(timeout_s, f"task {task} of {run} to ask for approval", asked)
+        # Airflow fails a deferred task whose answer comes before its worker has left: answer no faster than a person.
+        time.sleep(_THINKING_S)
         self._airflow.request(
             "PATCH",
             f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails",
