@@ -25,6 +25,10 @@ from recount.kafka.connection import Connection
 _RELAUNCHES_FORGOTTEN_AFTER_MS = 600_000
 _MOST_BACKOFF_MS = 300_000
 
+STOPPED = "stopped by order"
+FREE = "free to run"
+"""What ``hold`` found; a hold that a user marked a success has found nothing."""
+
 
 class HoldOperator(BaseOperator):
     """Done at once, unless an order to stop stands for the stream: then it waits, deferred, for the order's withdrawal.
@@ -36,15 +40,17 @@ class HoldOperator(BaseOperator):
         super().__init__(**kwargs)
         self.stream = stream
 
-    def execute(self, context: Context) -> None:
+    def execute(self, context: Context) -> str:
         with airflow_failures():
             held = is_held(self.stream)
         if held:
             self.log.info("stream %s is stopped by order; start it with the DAG stream_orders", self.stream)
             self.defer(trigger=ReleaseTrigger(stream=self.stream), method_name="released")
+        return FREE
 
-    def released(self, context: Context, event: dict[str, Any]) -> None:
+    def released(self, context: Context, event: dict[str, Any]) -> str:
         self.log.info("the order to stop was withdrawn")
+        return FREE
 
 
 class StreamOperator(BaseOperator):
@@ -86,12 +92,16 @@ class StreamOperator(BaseOperator):
         self.start_timeout_s = start_timeout_s
         self.stop_timeout_s = stop_timeout_s
 
-    def execute(self, context: Context) -> None:
+    def execute(self, context: Context) -> str | None:
         with airflow_failures():
+            if self._stopped_since_hold(context):
+                wait_for_end(self.stream, self.stop_timeout_s)
+                return STOPPED
             adopted = self._adopted()
             after_epoch, launched_at_ms = adopted or self._launch()
         context["ti"].xcom_push(key=StreamLink().xcom_key, value=stream_page(self.stream))
         self._wait(after_epoch, launched_at_ms, relaunched=0)
+        return None
 
     def found(self, context: Context, event: dict[str, Any], relaunched: int) -> None:
         """The watch ended with a ``Finding``."""
@@ -120,6 +130,10 @@ class StreamOperator(BaseOperator):
         with airflow_failures():
             after_epoch, launched_at_ms = self._launch()
         self._wait(after_epoch, launched_at_ms, relaunched)
+
+    def _stopped_since_hold(self, context: Context) -> bool:
+        """Whether the order to stop was given after ``hold`` had let this run pass: then the next run holds."""
+        return bool(context["ti"].xcom_pull(task_ids="hold") == FREE) and is_held(self.stream)
 
     def _adopted(self) -> tuple[int, int] | None:
         """What to watch when a driver is at work or just starting; None when one has to be launched."""
