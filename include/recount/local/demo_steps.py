@@ -25,7 +25,7 @@ from recount.local.profile import Profile
 
 STREAM = "revenue-by-region"
 _AUDIT, _BACKFILL, _STREAM = f"audit__{STREAM}", f"backfill__{STREAM}", f"stream__{STREAM}"
-_LIMIT_S = 300.0
+_LIMIT_S = 600.0
 
 
 class DemoSteps:
