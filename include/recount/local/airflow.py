@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 
@@ -27,6 +27,7 @@ from recount.local.daemon import Daemon
 from recount.local.home import Home
 from recount.local.ports import LOOPBACK, free_ports
 from recount.local.project import Project
+from recount.local.started import Started
 
 _COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 # The components that write heartbeats; the api-server shows them, and so reports itself.
@@ -34,7 +35,7 @@ _REPORTING = ("scheduler", "dag_processor", "triggerer")
 _START_LIMIT_S = 180.0
 
 
-class EmbeddedAirflow:
+class EmbeddedAirflow(Started):
     """Airflow on the loopback address, with the DAGs of ``dags``.
 
     ``environment`` reaches every DAG and task. The one user is ``admin`` with a password that is made here, once per
@@ -165,17 +166,6 @@ class EmbeddedAirflow:
         answer = httpx.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=60)
         answer.raise_for_status()
         return answer.json() if answer.content else None
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _migrate(self, airflow: Path, environment: Mapping[str, str]) -> None:
         """Make or upgrade the database, once per Airflow version."""

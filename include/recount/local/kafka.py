@@ -7,7 +7,6 @@ import os
 import time
 import uuid
 from pathlib import Path
-from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -18,6 +17,7 @@ from recount.local.daemon import Daemon
 from recount.local.home import Home
 from recount.local.ports import LOOPBACK, free_ports
 from recount.local.project import Project
+from recount.local.started import Started
 
 _HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC")
 _START_LIMIT_S = 60.0
@@ -36,7 +36,7 @@ logger.config.level = ERROR
 """
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(Started):
     """One or three brokers (each also a controller) on the loopback address.
 
     Three brokers replicate everything, internal topics too, with min.insync.replicas 2. Ports stay the same over
@@ -83,17 +83,6 @@ class EmbeddedKafka:
 
     def runs(self, node: int) -> bool:
         return node in self._daemons and self._daemons[node].alive
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     @property
     def _nodes(self) -> range:

@@ -7,7 +7,6 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Self
 
 import pyspark
 
@@ -16,11 +15,12 @@ from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
 from recount.local.ports import LOOPBACK, free_ports
+from recount.local.started import Started
 
 _START_LIMIT_S = 60.0
 
 
-class EmbeddedSpark:
+class EmbeddedSpark(Started):
     """A master and a worker on the loopback address. A context manager: started on entry, stopped on exit.
 
     The worker offers more cores than a small machine has, and an application gets two of them: three applications
@@ -58,17 +58,6 @@ class EmbeddedSpark:
         """Stop the worker with its executors, and the master."""
         daemon.stop(self._home, self._daemons, patience_s=10)
         self._daemons.clear()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _launch(self, role: str, *arguments: str) -> None:
         spark_home = Path(pyspark.__file__).parent
