@@ -1,0 +1,66 @@
+"""What travels between operators: a frame of rows, each with its fields, its time and its place in the log.
+
+A field ``name`` lies in ``field_column(name)``; beside the fields a row has the columns of ``META``:
+
+* ``topic``, ``partition``, ``offset``: where the record entered; null in a *derived* row (a join's result, a window's),
+  which is never late, because what made it was on time;
+* ``timestamp_ms``: event time; ``stream_time_ms``: the largest event time in its partition up to its own offset, over
+  all good records; null in a derived row;
+* ``order``: a text that sorts as the log does, see ``LOG_ORDER``;
+* ``is_null``: the value is null (of a table: the key was deleted); all fields but the key, and a window's bounds, are
+  null then;
+* ``revision``: counts the results of one key and window from 0;
+* ``superseded``: a change of a versioned table that is older than the key's latest one.
+
+The rows of a frame are in the order in which they happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from recount.core.schema import FieldType
+from recount.spark.polars_expressions import field_column, polars_type
+
+TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
+TIMESTAMP, STREAM_TIME, ORDER = "timestamp_ms", "stream_time_ms", "order"
+IS_NULL, REVISION, SUPERSEDED = "is_null", "revision", "superseded"
+ENTRY = (TOPIC, PARTITION, OFFSET)
+
+META: dict[str, pl.DataType] = {
+    TOPIC: pl.String(),
+    PARTITION: pl.Int32(),
+    OFFSET: pl.Int64(),
+    TIMESTAMP: pl.Int64(),
+    STREAM_TIME: pl.Int64(),
+    ORDER: pl.String(),
+    IS_NULL: pl.Boolean(),
+    REVISION: pl.Int32(),
+    SUPERSEDED: pl.Boolean(),
+}
+
+LOG_ORDER = pl.format(
+    "{}\x00{}{}",
+    pl.col(TOPIC),
+    pl.col(PARTITION).cast(pl.String).str.zfill(10),
+    pl.col(OFFSET).cast(pl.String).str.zfill(19),
+)
+"""The ``order`` of a record of the log: by topic, partition, offset. That of a join's result is its sides' put together."""
+
+
+def window_order(start: pl.Expr, end: pl.Expr, key: pl.Expr) -> pl.Expr:
+    """The ``order`` of a window's result: before every record of the log, by start, end and key."""
+    bounds = (bound.cast(pl.String).str.zfill(19) for bound in (start, end))
+    return pl.format("\x00{}{}{}", *bounds, key.cast(pl.String))
+
+
+def rows_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
+    """The columns of rows with ``fields``."""
+    return {**{field_column(name): polars_type(kind) for name, kind in fields.items()}, **META}
+
+
+def no_rows(fields: Mapping[str, FieldType]) -> pl.DataFrame:
+    """A frame of rows with ``fields``, empty."""
+    return pl.DataFrame(schema=rows_schema(fields))
