@@ -47,7 +47,7 @@ LOG_ORDER = pl.format(
     pl.col(PARTITION).cast(pl.String).str.zfill(10),
     pl.col(OFFSET).cast(pl.String).str.zfill(19),
 )
-"""The ``order`` of a record of the log: by topic, partition, offset; of a join's result both sides' orders, together."""
+"""The ``order`` of a record of the log: by topic, partition, offset; of a join's result, that of both sides in turn."""
 
 
 def window_order(start: pl.Expr, end: pl.Expr, key: pl.Expr) -> pl.Expr:
