@@ -76,7 +76,7 @@ class StreamOperator(BaseOperator):
         connection: str = DEFAULT_CONNECTION,
         driver_memory: str = "2g",
         relaunches: int = 5,
-        backoff_s: int = 10,
+        backoff_s: int = 2,
         start_timeout_s: int = 180,
         stop_timeout_s: int = 60,
         **kwargs: Any,
