@@ -37,7 +37,7 @@ class ArchiveWork:
         self.name = archive.name
         self.topic = archive.topic.name
         self.path = Tables(root).archive(archive.topic.name)
-        self.history = History(session, self.path)
+        self.history = History(self.path)
 
     def create(self) -> None:
         """Create the table unless it exists."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import polars as pl
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
@@ -42,9 +42,9 @@ class AggregationWork:
 
     with_headers = False
 
-    def __init__(self, session: SparkSession, topology: Topology, root: str) -> None:
+    def __init__(self, topology: Topology, root: str) -> None:
         self.plan = plan_of(topology)
-        self.tables = StreamTables(session, self.plan, root)
+        self.tables = StreamTables(self.plan, root)
         self.name = topology.name
         self.topic = self.plan.source.topic.name
         self.history = self.tables.history

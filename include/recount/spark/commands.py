@@ -44,7 +44,7 @@ def work_of(session: SparkSession, declaration: Stream, root: str) -> Work:
     """What the engine runs for ``declaration``, with its tables below ``root``."""
     if isinstance(declaration, Archive):
         return ArchiveWork(session, declaration, root)
-    return AggregationWork(session, declaration, root)
+    return AggregationWork(declaration, root)
 
 
 def stream_job() -> None:

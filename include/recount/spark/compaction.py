@@ -6,10 +6,6 @@ import logging
 import threading
 from collections.abc import Sequence
 
-from delta.tables import DeltaTable
-from pyspark import inheritable_thread_target
-from pyspark.sql import SparkSession
-
 from recount.spark.delta_table import AppendOnlyTable
 
 _LOG = logging.getLogger(__name__)
@@ -24,8 +20,7 @@ class Compaction:
     does not set against it. A failure is logged and the next round tries again: nothing depends on it but speed.
     """
 
-    def __init__(self, session: SparkSession, tables: Sequence[AppendOnlyTable]) -> None:
-        self._session = session
+    def __init__(self, tables: Sequence[AppendOnlyTable]) -> None:
         self._tables = tables
         self._batches = 0
         self._thread: threading.Thread | None = None
@@ -35,13 +30,12 @@ class Compaction:
         self._batches += 1
         if self._batches % BATCHES_BETWEEN or (self._thread and self._thread.is_alive()):
             return
-        target = inheritable_thread_target(self._session)(self._run)
-        self._thread = threading.Thread(target=target, name="compaction", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         for table in self._tables:
             try:
-                DeltaTable.forPath(self._session, table.path).optimize().executeCompaction()
+                table.compact()
             except Exception:
                 _LOG.warning("compaction of %s failed", table.path, exc_info=True)

@@ -1,4 +1,8 @@
-"""A Delta table that one process appends to, each batch at most once."""
+"""A Delta table that one process appends to, each batch at most once; a commit takes milliseconds, and no JVM.
+
+Everything that a stream does to these tables goes through delta-rs, compaction too: on a local file system two
+libraries that write one table would not see each other's commits (docs/decisions/0007). Anything may read them.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
-from delta.tables import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+    write_deltalake,
+)
 
 LEDGER_PROPERTIES = {
     "delta.logRetentionDuration": "interval 3650 days",
@@ -15,54 +25,52 @@ LEDGER_PROPERTIES = {
 }
 """The commits of the state table are the batch ledger: Delta must not clean them away after its usual 30 days."""
 
-_SQL_TYPES = {pl.String(): "STRING", pl.Int64(): "BIGINT", pl.Int32(): "INT", pl.Float64(): "DOUBLE"}
+_AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppendOnlyTable:
     """The table at ``path`` with the columns of ``schema``; ``partitioned_by`` names partition columns."""
 
-    session: SparkSession
     path: str
     schema: Mapping[str, pl.DataType]
     partitioned_by: Sequence[str] = ()
 
     def create(self) -> None:
         """Create the table unless it exists."""
-        if DeltaTable.isDeltaTable(self.session, self.path):
-            return
-        builder = DeltaTable.createIfNotExists(self.session).location(self.path)
-        for name, kind in self.schema.items():
-            builder = builder.addColumn(name, _sql_type(kind))
-        for name, value in LEDGER_PROPERTIES.items():
-            builder = builder.property(name, value)
-        builder.partitionedBy(*self.partitioned_by).execute()
+        DeltaTable.create(
+            self.path,
+            schema=Schema.from_arrow(pl.DataFrame(schema=self.schema).to_arrow().schema),
+            mode="ignore",
+            partition_by=list(self.partitioned_by),
+            configuration=LEDGER_PROPERTIES,
+        )
 
     def append(self, rows: pl.DataFrame, *, writer: str, version: int, metadata: str | None = None) -> None:
-        """Append ``rows`` in one commit that carries ``metadata``.
+        """Append ``rows`` in one commit that carries ``metadata``; without rows the commit is made all the same.
 
-        Delta skips the commit when ``writer`` has already committed ``version`` or a later one: a replay changes
-        nothing. Give each new sequence of versions a writer name of its own.
+        Does nothing when ``writer`` has already committed ``version`` or a later one: a replay changes nothing. Give
+        each new sequence of versions a writer name of its own.
         """
-        frame = self.session.createDataFrame(rows.select(list(self.schema)).to_arrow()).coalesce(1)
-        options = {"txnAppId": writer, "txnVersion": str(version)}
-        if metadata is not None:
-            options["userMetadata"] = metadata
-        frame.write.format("delta").mode("append").options(**options).save(self.path)
+        table = DeltaTable(self.path)
+        committed = table.transaction_version(writer)
+        if committed is not None and committed >= version:
+            return
+        write_deltalake(
+            table,
+            rows.select(list(self.schema)),
+            mode="append",
+            commit_properties=CommitProperties(
+                custom_metadata=None if metadata is None else {"userMetadata": metadata},
+                app_transactions=[Transaction(writer, version)],
+            ),
+            post_commithook_properties=_AFTER_COMMIT,
+        )
 
-    def read(self) -> DataFrame:
+    def read(self) -> pl.LazyFrame:
         """All rows."""
-        return self.session.read.format("delta").load(self.path)
+        return pl.scan_delta(self.path)
 
-
-def to_polars(frame: DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The rows of ``frame`` on the driver, with the columns and types of ``schema``."""
-    rows = pl.from_arrow(frame.select(*schema).toArrow())
-    assert isinstance(rows, pl.DataFrame)
-    return rows.cast(dict(schema))  # type: ignore[arg-type]
-
-
-def _sql_type(kind: pl.DataType) -> str:
-    if isinstance(kind, pl.Decimal):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    return _SQL_TYPES[kind]
+    def compact(self) -> None:
+        """Join small files; appends may go on meanwhile."""
+        DeltaTable(self.path).optimize.compact(post_commithook_properties=_AFTER_COMMIT)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
 
 from recount.core.ledger import BatchProof
 
@@ -15,18 +14,15 @@ _PAGE = 200
 class History:
     """The proofs in the Delta log of the table at ``path``, newest first."""
 
-    def __init__(self, session: SparkSession, path: str) -> None:
-        self._session = session
+    def __init__(self, path: str) -> None:
         self._path = path
 
     def newest_first(self, limit: int | None = None) -> Iterator[BatchProof]:
         """The proofs of the newest ``limit`` commits (None: of all)."""
-        if not DeltaTable.isDeltaTable(self._session, self._path):
+        if not DeltaTable.is_deltatable(self._path):
             return
-        table = DeltaTable.forPath(self._session, self._path)
-        commits = table.history(limit) if limit else table.history()
-        for commit in commits.select("version", "userMetadata").orderBy("version", ascending=False).collect():
-            proof = BatchProof.from_json(commit.userMetadata)
+        for commit in DeltaTable(self._path).history(limit):
+            proof = BatchProof.from_json(commit.get("userMetadata"))
             if proof:
                 yield proof
 

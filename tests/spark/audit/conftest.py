@@ -73,7 +73,7 @@ class Scene:
     def run(self, *, max_offsets: int = 1_000) -> None:
         """Let the engine process everything that is there."""
         options = RunOptions(available_now=True, max_offsets=max_offsets)
-        work = AggregationWork(self.session, self.topology, self.settings.data)
+        work = AggregationWork(self.topology, self.settings.data)
         StreamRunner(self.session, self.settings, work, options).run()
 
     def archive(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
 from tests.unit.spark.engine import NOW_MS, Engine, LogRecord
 
 from recount.core.aggregates import count, total
@@ -70,10 +70,10 @@ def in_order(frame: pl.DataFrame) -> list[tuple[object, ...]]:
 
 
 @pytest.fixture(scope="module")
-def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamTables, Engine]:
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamTables, Engine]:
     """All batches in the tables, some of them twice; before each, what would be recovered is what is in memory."""
     engine = Engine(REVENUE, partitions=2)
-    tables = StreamTables(spark, engine.plan, str(tmp_path_factory.mktemp("tables")))
+    tables = StreamTables(engine.plan, str(tmp_path_factory.mktemp("tables")))
     tables.create()
     tables.create()
     now_ms = NOW_MS
@@ -92,18 +92,22 @@ def written(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
     return tables, engine
 
 
+def rows_in(table: AppendOnlyTable) -> pl.DataFrame:
+    return table.read().collect()
+
+
 def test_a_batch_that_is_written_twice_is_there_once(written: tuple[StreamTables, Engine]) -> None:
     tables, engine = written
-    assert tables.state.read().count() == engine.made["partials"].height
-    assert tables.late.read().count() == engine.made["late"].height > 0
-    assert tables.rejected.read().count() == engine.made["rejected"].height > 0
-    assert tables.output.read().count() == engine.emitted.height > 0
+    assert rows_in(tables.state).height == engine.made["partials"].height
+    assert rows_in(tables.late).height == engine.made["late"].height > 0
+    assert rows_in(tables.rejected).height == engine.made["rejected"].height > 0
+    assert rows_in(tables.output).height == engine.emitted.height > 0
 
 
 def test_every_batch_has_one_proof_even_one_that_adds_no_state(written: tuple[StreamTables, Engine]) -> None:
     tables, _ = written
     assert [proof.batch for proof in tables.history.newest_first()] == [5, 4, 3, 2, 1, 0]
-    assert tables.state.read().where("batch = 5").count() == 0
+    assert rows_in(tables.state).filter(pl.col("batch") == 5).is_empty()
 
 
 def test_the_proof_before_a_batch_is_found(written: tuple[StreamTables, Engine]) -> None:
@@ -123,22 +127,36 @@ def test_a_replay_sees_what_was_emitted_before_its_batch_and_nothing_later(
     assert prices == {3: [(2, 0)], 4: [(3, 1)], 5: [(4, 2)]}
 
 
-def test_a_new_writer_name_starts_a_new_sequence_of_versions(spark: SparkSession, table: str) -> None:
-    numbers = AppendOnlyTable(session=spark, path=table, schema={"n": pl.Int64()})
+def test_a_new_writer_name_starts_a_new_sequence_of_versions(tmp_path: Path) -> None:
+    numbers = AppendOnlyTable(path=str(tmp_path), schema={"n": pl.Int64()})
     numbers.create()
     for writer, version in [("one", 0), ("one", 1), ("one", 1), ("one", 0), ("two", 0)]:
         numbers.append(pl.DataFrame({"n": [version]}), writer=writer, version=version)
-    assert sorted(row.n for row in numbers.read().collect()) == [0, 0, 1]
+    assert sorted(rows_in(numbers)["n"]) == [0, 0, 1]
 
 
-def test_the_ledger_is_not_cleaned_away(written: tuple[StreamTables, Engine], spark: SparkSession) -> None:
+def test_the_ledger_is_not_cleaned_away(written: tuple[StreamTables, Engine]) -> None:
     tables, _ = written
-    properties = DeltaTable.forPath(spark, tables.state.path).detail().select("properties").first()
-    assert properties is not None
-    assert properties[0]["delta.enableExpiredLogCleanup"] == "false"
-    assert properties[0]["delta.logRetentionDuration"] == "interval 3650 days"
+    properties = DeltaTable(tables.state.path).metadata().configuration
+    assert properties["delta.enableExpiredLogCleanup"] == "false"
+    assert properties["delta.logRetentionDuration"] == "interval 3650 days"
 
 
-def test_a_table_that_is_not_there_has_no_history(spark: SparkSession, tmp_path: Path) -> None:
-    tables = StreamTables(spark, Engine(REVENUE).plan, str(tmp_path))
-    assert tables.history.last_before() is None
+def test_compaction_leaves_rows_ledger_and_writers_as_they_are(tmp_path: Path) -> None:
+    engine = Engine(REVENUE)
+    tables = StreamTables(engine.plan, str(tmp_path))
+    tables.create()
+    for _ in range(3):
+        engine.batch(sale(1))
+        rows = BatchRows(**{name: engine.last[name] for name in ("partials", "late", "rejected", "emitted")})
+        tables.append(rows, replace(proof_of(engine, engine.batches), batch=engine.batches))
+    before = rows_in(tables.state)
+    tables.state.compact()
+    tables.append(rows, replace(proof_of(engine, engine.batches), batch=engine.batches))
+    assert len(DeltaTable(tables.state.path).file_uris()) == 1
+    assert in_order(rows_in(tables.state)) == in_order(before)
+    assert [proof.batch for proof in tables.history.newest_first()] == [3, 2, 1]
+
+
+def test_a_table_that_is_not_there_has_no_history(tmp_path: Path) -> None:
+    assert StreamTables(Engine(REVENUE).plan, str(tmp_path)).history.last_before() is None
