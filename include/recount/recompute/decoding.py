@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,13 +12,30 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 
 from recount.codec.decoder import ValueDecoder
-from recount.core.nodes import KEY
+from recount.core.nodes import KEY, Source
 from recount.core.schema import RecordSchema
 from recount.recompute.columns import spark_type
-from recount.recompute.flow import Flow
 from recount.recompute.log import runs
 
 NO_LIMIT_MS = 2**63 - 1
+IS_NULL = "__is_null"
+"""The column that says whether a record's value is null, a tombstone."""
+
+
+class Reading(Protocol):
+    """What of a topic is decoded, and whether a record without a key is bad."""
+
+    @property
+    def source(self) -> Source:
+        """The topic."""
+
+    @property
+    def columns_read(self) -> Sequence[str]:
+        """The fields of the value that are needed."""
+
+    @property
+    def needs_record_key(self) -> bool:
+        """Whether a record without a key is bad."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +58,13 @@ class Limits:
 class DecodePass:
     """One task's pass over its records: their fields, key, event time, and ``reason``, ``detail`` of bad ones.
 
-    ``timestamp_ms`` of a bad record is the one that Kafka has: its event time may be what is bad about it.
+    ``timestamp_ms`` of a bad record is the one that Kafka has: its event time may be what is bad about it. ``prefix``
+    goes before the names of the fields, so that any field can be called ``reason``.
     """
 
-    flow: Flow
+    flow: Reading
     limits: Mapping[int, Limits]
+    prefix: str = ""
 
     @property
     def schema(self) -> T.StructType:
@@ -56,7 +76,8 @@ class DecodePass:
             KEY: T.StringType(),
             "reason": T.StringType(),
             "detail": T.StringType(),
-            **{name: spark_type(self._value.fields[name]) for name in self.flow.columns_read},
+            IS_NULL: T.BooleanType(),
+            **{self.prefix + name: spark_type(self._value.fields[name]) for name in self.flow.columns_read},
         }
         return T.StructType([T.StructField(name, kind) for name, kind in columns.items()])
 
@@ -107,6 +128,7 @@ class DecodePass:
                 keys,
                 pa.array(reasons, pa.string()),
                 pa.array(details, pa.string()),
+                records.column("value").is_null(),
                 *(decoded.columns[name] for name in self.flow.columns_read),
             ],
             names=[field.name for field in self.schema],

@@ -1,0 +1,107 @@
+"""Joins of two streams and of two tables: what the rows of both sides make together."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from recount.core.changelogs import is_versioned
+from recount.core.joins import Join, StreamStreamJoin, TableTableJoin
+from recount.recompute.columns import named, spark_type
+from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, last_of
+
+LEFT, RIGHT = "__left", "__right"
+_HOW = {"inner": "inner", "left": "left", "outer": "full"}
+
+
+def of(side: str, name: str) -> Column:
+    """The column ``name`` of a ``side``."""
+    return F.col(side)[name]
+
+
+def whole(frame: DataFrame, side: str) -> DataFrame:
+    """Each row as one column, so that both sides can have columns of one name."""
+    return frame.select(F.struct("*").alias(side))
+
+
+def joined_fields(node: Join) -> list[Column]:
+    """The fields of both sides. What both have is the left's, or where that is missing the right's."""
+    columns = {
+        name: F.when(of(LEFT, TIME).isNotNull(), _of_either(node, name)).otherwise(_of_right(node, name))
+        for name in node.fields
+    }
+    columns[node.key] = F.coalesce(of(LEFT, node.left.key), of(RIGHT, node.right.key))
+    return [value.cast(spark_type(node.fields[name])).alias(name) for name, value in columns.items()]
+
+
+def _of_either(node: Join, name: str) -> Column:
+    return of(LEFT, name) if name in node.left.fields else of(RIGHT, name)
+
+
+def _of_right(node: Join, name: str) -> Column:
+    return of(RIGHT, name) if name in node.right.fields else F.lit(None)
+
+
+def keeps_alone(node: StreamStreamJoin, side: int) -> bool:
+    """Whether a record of input number ``side`` leaves alone if it finds no partner."""
+    return node.kind == "outer" or (node.kind == "left" and side == 0)
+
+
+def lateness_bound_ms(node: StreamStreamJoin, side: int) -> int:
+    """A record is late when its time lies more than this behind the stream time of its partition."""
+    return (node.after_ms, node.before_ms)[side] + node.grace_ms
+
+
+def paired(node: StreamStreamJoin, left: DataFrame, right: DataFrame) -> Rows:
+    """All pairs of records on time, and those that found no partner: a null key finds none."""
+    apart = of(RIGHT, TIME) - of(LEFT, TIME)
+    fits = (
+        (of(LEFT, node.left.key) == of(RIGHT, node.right.key))
+        & (apart >= F.lit(-node.before_ms))
+        & (apart <= F.lit(node.after_ms))
+    )
+    pairs = whole(left, LEFT).join(whole(right, RIGHT), fits, _HOW[node.kind])
+    nothing = F.array().cast(left.schema[ORDER].dataType)
+    order = F.concat(*(F.coalesce(of(side, ORDER), nothing) for side in (LEFT, RIGHT)))
+    time = F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
+    made = pairs.select(*joined_fields(node), time.alias("__later_ms"), order.alias("__both"))
+    return Rows(node=node, frame=derived(made, F.col("__later_ms"), F.col("__both")).drop("__later_ms", "__both"))
+
+
+def table_joined(node: TableTableJoin, left: Rows, right: Rows) -> Rows:
+    """One row for each key of either table; one that the join leaves out is deleted, which is no row at all.
+
+    Its time is the later of the rows that are there: that of a tombstone depends on which side was read first.
+    """
+    sides = [whole(state(rows), side) for rows, side in ((left, LEFT), (right, RIGHT))]
+    keys = of(LEFT, node.left.key) == of(RIGHT, node.right.key)
+    both = sides[0].join(sides[1], keys, "full")
+    there = [F.coalesce(~of(side, IS_NULL), F.lit(False)) for side in (LEFT, RIGHT)]
+    exists = {"inner": there[0] & there[1], "left": there[0], "outer": there[0] | there[1]}[node.kind]
+    times = [F.when(is_there | ~exists, of(side, TIME)) for is_there, side in zip(there, (LEFT, RIGHT), strict=True)]
+    alive = [F.when(is_there, F.col(side)).alias(side) for is_there, side in zip(there, (LEFT, RIGHT), strict=True)]
+    key = F.coalesce(of(LEFT, node.left.key), of(RIGHT, node.right.key))
+    known = both.select(
+        *alive,
+        key.alias("__both_key"),
+        F.greatest(*times).alias("__later_ms"),
+        (~exists).alias("__deleted"),
+        F.coalesce(of(LEFT, ORDER), of(RIGHT, ORDER)).alias("__cause"),
+    )
+    fields = [
+        F.col("__both_key").alias(node.key) if name == node.key else value
+        for name, value in zip(node.fields, joined_fields(node), strict=True)
+    ]
+    made = known.select(*fields, "__later_ms", "__deleted", "__cause")
+    frame = derived(made, F.col("__later_ms"), F.col("__cause"), F.col("__deleted"))
+    return Rows(node=node, frame=frame.drop("__later_ms", "__deleted", "__cause"), holds="latest")
+
+
+def state(table: Rows) -> DataFrame:
+    """The row of each key that counts: the last that was read; of a versioned table the youngest."""
+    if table.holds == "latest":
+        return table.frame
+    return last_of(
+        table.frame, [named(table.node.key)], *([F.col(TIME)] if is_versioned(table.node) else []), F.col(ORDER)
+    )

@@ -1,0 +1,69 @@
+"""What became of every record: the late ledger, and one fate for each place in the log."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from recount.recompute.graph.judging import STREAM_TIME
+from recount.recompute.graph.rows import OFFSET, PARTITION, PLACE, TIME, TOPIC
+
+FATES = ("counted", "late", "deduplicated", "null value", "null key", "filtered")
+"""Where operators differ about a record, the first of these holds."""
+DEAD_LETTERED = "dead-lettered"
+_LATE = (
+    "topic string, partition int, offset long, timestamp_ms long, stream_time_ms long, key string, "
+    "window_start long, window_end long, margin_ms long"
+)
+
+
+class Journal:
+    """Filled by the operators as the topology is walked; nothing is computed before it is read."""
+
+    def __init__(self) -> None:
+        self._late: list[DataFrame] = []
+        self._notes: list[DataFrame] = []
+
+    def note(self, rows: DataFrame, fate: Column) -> None:
+        """``fate`` of the rows that lie in the log, one of ``FATES``; null says nothing."""
+        said = rows.where(F.col(OFFSET).isNotNull()).select(*PLACE, fate.alias("fate"))
+        self._notes.append(said.where(F.col("fate").isNotNull()))
+
+    def late_for(self, rows: DataFrame, key: Column, margin: Column, start: Column, end: Column) -> None:
+        """Late ``rows``, each for the window from ``start`` to ``end``, null for a join or a deduplication."""
+        self._late.append(
+            rows.select(
+                F.col(TOPIC).alias("topic"),
+                F.col(PARTITION).alias("partition"),
+                F.col(OFFSET).alias("offset"),
+                F.col(TIME).alias("timestamp_ms"),
+                F.col(STREAM_TIME).alias("stream_time_ms"),
+                key.cast("string").alias("key"),
+                start.cast("long").alias("window_start"),
+                end.cast("long").alias("window_end"),
+                margin.cast("long").alias("margin_ms"),
+            )
+        )
+
+    def late(self, log: DataFrame) -> DataFrame:
+        """The late ledger; ``log`` only lends its session."""
+        nothing = log.sparkSession.createDataFrame([], _LATE)
+        return reduce(DataFrame.unionByName, self._late, nothing)
+
+    def fates(self, log: DataFrame) -> DataFrame:
+        """Topic, partition, offset and fate of every record of the decoded ``log``."""
+        ranks = F.create_map(*(part for rank, fate in enumerate(FATES) for part in (F.lit(fate), F.lit(rank))))
+        found = log.select(*PLACE, "reason").withColumn("__noted", F.lit(None).cast("int"))
+        if self._notes:
+            notes = reduce(DataFrame.union, self._notes)
+            first = notes.groupBy(*PLACE).agg(F.min(ranks[F.col("fate")]).alias("__noted"))
+            found = log.select(*PLACE, "reason").join(first, list(PLACE), "left")
+        fate = F.array(*map(F.lit, FATES))[F.coalesce("__noted", F.lit(FATES.index("filtered")))]
+        return found.select(
+            F.col(TOPIC).alias("topic"),
+            F.col(PARTITION).alias("partition"),
+            F.col(OFFSET).alias("offset"),
+            F.when(F.col("reason").isNotNull(), DEAD_LETTERED).otherwise(fate).alias("fate"),
+        )

@@ -1,0 +1,86 @@
+"""What the log alone determines: in which order a key's records come, and whose time an operator waits for."""
+
+from __future__ import annotations
+
+from recount.core.changelogs import Suppress, TableFilter, ToTable
+from recount.core.expressions import Column
+from recount.core.joins import StreamTableJoin
+from recount.core.nodes import Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
+from recount.core.processing import Deduplicate, Process
+from recount.core.stateless import FlatMap, Merge, Peek, Repartition, Select, Through
+from recount.core.windows import GlobalWindow
+from recount.recompute.flow import NotRecomputable
+
+
+def is_ordered(node: Node) -> bool:
+    """Whether the records of one key leave ``node`` in an order that the log determines.
+
+    That of the offsets, where the key is the one that chose the record's partition; or that of the windows.
+    """
+    return node.key in _partitioning(node)
+
+
+def require_ordered(node: Node, reading: Node) -> None:
+    """Raise ``NotRecomputable`` where ``reading`` needs an order of the records of ``node`` that the log has not."""
+    if not is_ordered(node):
+        raise NotRecomputable(
+            f"{reading} cannot be recomputed",
+            given=f"the key {node.key} of {node}, whose records come from several partitions",
+            expected="a key whose records lie in one partition: the record key of a source",
+            remedy="write the re-keyed stream to a topic and read it from there, or declare the table versioned",
+        )
+
+
+def topics_of(node: Node) -> frozenset[str]:
+    """The source topics by whose time an operator judges; a table's only where the join waits for it."""
+    if isinstance(node, Source):
+        return frozenset({node.topic.name})
+    above = node.inputs
+    if isinstance(node, StreamTableJoin) and node.grace_ms is None:
+        above = (node.left,)
+    return frozenset().union(*(topics_of(one) for one in above))
+
+
+def delay_above_ms(node: Node) -> int:
+    """How far behind the frontier the records can be that reach ``node``."""
+    return max((delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)
+
+
+def lies_in_the_log(node: Node) -> bool:
+    """Whether every change of the table ``node`` is one record of the log, so that it has an offset."""
+    while isinstance(
+        node, ToTable | TableFilter | Filter | WithFields | Select | SelectKey | Peek | Repartition | Through
+    ):
+        node = node.input
+    return isinstance(node, Source) or (isinstance(node, WindowedAggregate) and isinstance(node.windows, GlobalWindow))
+
+
+def _partitioning(node: Node) -> frozenset[str]:
+    """The fields that hold the very key by which what leaves ``node`` is ordered."""
+    match node:
+        case Source(topic=topic):
+            return frozenset({node.key, topic.key})
+        case WithFields(input=above, added=added):
+            return _partitioning(above) - added.keys()
+        case SelectKey(input=above, key=key, by=by):
+            known = _partitioning(above)
+            return known | {key} if isinstance(by, Column) and by.name in known else known - {key}
+        case Select(input=above, chosen=chosen):
+            known = _partitioning(above)
+            kept = {name for name, tree in chosen.items() if isinstance(tree, Column) and tree.name in known}
+            return frozenset(kept | ({node.key} & known - chosen.keys()))
+        case Filter() | Peek() | Repartition() | Through() | ToTable() | TableFilter() | Suppress():
+            return _partitioning(node.input)
+        case FlatMap() | Process(on_timer=None):
+            return _partitioning(node.input) & {node.key}
+        case Deduplicate(partitioned=True):
+            return _partitioning(node.input)
+        case StreamTableJoin(left=left, grace_ms=None):
+            return _partitioning(left)
+        case Merge(inputs=inputs) if len(topics_of(node)) == 1:
+            return frozenset.intersection(*map(_partitioning, inputs))
+        case WindowedAggregate(windows=GlobalWindow()):
+            return _partitioning(node.input) & {node.key}
+        case WindowedAggregate() if node.emission.kind == "final":
+            return frozenset({node.key})
+    return frozenset()

@@ -1,0 +1,43 @@
+"""What the placing of one key's records needs to know of each, and what it says."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from recount.core.windows import ClosingWindows
+
+Order = tuple[Any, ...]
+
+
+class Judged(NamedTuple):
+    """A record: its event time, its place in the order of the log, and by what it is judged.
+
+    ``source`` is its topic and partition, ``stream_time_ms`` that partition's at its offset. None, for a derived
+    record: it is never late.
+    """
+
+    timestamp_ms: int
+    order: Order
+    source: tuple[str, int] | None = None
+    stream_time_ms: int | None = None
+
+    def is_late_for(self, windows: ClosingWindows, end_ms: int) -> bool:
+        """Whether a window that ends at ``end_ms`` was closed when the record was read."""
+        return self.stream_time_ms is not None and windows.is_closed(end_ms, self.stream_time_ms)
+
+
+class Placed(NamedTuple):
+    """The record ``number`` is in the window [start, end], or was too late for it."""
+
+    number: int
+    start: int
+    end: int
+    is_late: bool
+
+
+def by_source(records: list[Judged]) -> list[list[int]]:
+    """The records' numbers, one list for each source partition, each in the order of the log."""
+    sources: dict[tuple[str, int] | None, list[int]] = {}
+    for index in sorted(range(len(records)), key=lambda number: records[number].order):
+        sources.setdefault(records[index].source, []).append(index)
+    return list(sources.values())

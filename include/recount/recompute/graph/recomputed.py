@@ -1,0 +1,204 @@
+"""A whole topology recomputed: what each of its sinks must hold in the end, who was late, and what became of whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate
+from recount.core.processing import Deduplicate, Process
+from recount.core.stateless import FlatMap, Foreach, Merge, Through
+from recount.core.topology import Topology
+from recount.recompute.columns import named
+from recount.recompute.decoding import IS_NULL, Limits
+from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph import sources, tables
+from recount.recompute.graph.joins import table_joined
+from recount.recompute.graph.journal import Journal
+from recount.recompute.graph.lookups import TableEnds
+from recount.recompute.graph.rows import OFFSET, PARTITION, TIME, TOPIC, Rows, origin
+from recount.recompute.graph.stateful import Stateful
+from recount.recompute.graph.stateless import stateless
+
+TIMESTAMP, DELETED, ORIGIN = "timestamp_ms", "is_null", "origin"
+_NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
+_ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
+"""Operators to which every update means something, so that they cannot read a table's last ones only."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recomputed:
+    """The truth about a topology's logs. Frames are computed as they are read: call ``release`` when done.
+
+    ``results`` has for each sink and ``through`` the fields that reach it, ``timestamp_ms``, ``is_null`` (a deletion:
+    no row of that key) and ``origin`` (the places in the log that made a stream's row, ``topic-partition@offset``
+    joined by ``+``; null where a window or a table did). A windowed result is one row per key and window, whether due
+    or not: compare ``window_end`` with the frontier. A table is the last row of each key, a stream every row.
+
+    ``late`` is the late ledger, one row per record and window; ``fates`` has one fate for each record; ``rejected`` the
+    bad records with their reason.
+    """
+
+    results: Mapping[Sink | Through, DataFrame]
+    late: DataFrame
+    fates: DataFrame
+    rejected: DataFrame
+    _operators: Stateful
+
+    def result(self, topic: str) -> DataFrame:
+        """What was written to ``topic``."""
+        [found] = (frame for node, frame in self.results.items() if node.topic.name == topic)
+        return found
+
+    def release(self) -> None:
+        """Give the cached frames back."""
+        self._operators.release()
+
+
+def recomputed(
+    session: SparkSession,
+    topology: Topology,
+    logs: Mapping[str, DataFrame],
+    *,
+    limits: Mapping[str, Mapping[int, Limits]] = _NO_LIMITS,
+    lateness: bool = True,
+    table_ends: Sequence[TableEnds] | None = None,
+    frontier_ms: int | None = None,
+) -> Recomputed:
+    """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
+
+    A log has ``recount.recompute.log.COLUMNS``; a task holds whole partitions in offset order. ``limits`` say by topic
+    and partition which event times were absurd when they were read. Without ``lateness`` the grace is unlimited: the
+    difference is what lateness has cost. ``table_ends`` say how far a table had been read when a record looked a row up
+    in it; without them it was read whole. ``frontier_ms`` is up to where the timers of processors go off in the end;
+    without it, the smallest stream time of the source partitions.
+
+    Raises ``NotRecomputable`` for what is no function of the log: an operator that needs the order of one key's records
+    where these come from several partitions, or each update of a result of which only the last one is determined.
+    """
+    keyed = sources.topics_needing_a_key(topology)
+    journal = Journal()
+    decoded = {
+        source.topic.name: sources.decoded(
+            logs[source.topic.name],
+            source,
+            needs_record_key=source.topic.name in keyed,
+            limits=limits.get(source.topic.name, {}),
+        ).persist()
+        for source in topology.sources
+    }
+    operators = Stateful(
+        session=session,
+        entries={topic: sources.entries(log) for topic, log in decoded.items()},
+        lateness=lateness,
+        table_ends=table_ends,
+        frontier_ms=frontier_ms,
+        journal=journal,
+        kept=list(decoded.values()),
+    )
+    results: dict[Sink | Through, DataFrame] = {}
+    rows: dict[Node, Rows] = {}
+    for node in topology.nodes():
+        rows[node] = _rows_of(node, [rows[above] for above in node.inputs], decoded, operators)
+        if isinstance(node, Sink | Through | Foreach):
+            journal.note(rows[node].current, F.lit("counted"))
+        if isinstance(node, Sink | Through):
+            results[node] = _result(rows[node])
+    log = _log(list(decoded.values()))
+    return Recomputed(
+        results=results,
+        late=journal.late(log),
+        fates=journal.fates(log),
+        rejected=_rejected(log),
+        _operators=operators,
+    )
+
+
+def _rows_of(node: Node, above: list[Rows], decoded: Mapping[str, DataFrame], operators: Stateful) -> Rows:
+    if isinstance(node, _ONE_BY_ONE):
+        _require_every_update(node, above)
+    match node:
+        case Source():
+            return Rows(node=node, frame=sources.records(decoded[node.topic.name], node))
+        case WindowedAggregate():
+            return operators.windowed(node, above[0])
+        case StreamStreamJoin():
+            return operators.stream_joined(node, above)
+        case StreamTableJoin():
+            _require_every_update(node, above[:1])
+            return operators.looked_up(node, *above)
+        case TableTableJoin():
+            return table_joined(node, *above)
+        case ToTable():
+            made = tables.changes(node, above[0])
+            has_key = named(node.key).isNotNull()
+            operators.journal.note(above[0].current, F.when(has_key, "counted").otherwise("null key"))
+            return made
+        case TableFilter():
+            return tables.filtered(node, above[0])
+        case TableAggregate():
+            return tables.regrouped(node, above[0])
+        case Suppress():
+            return above[0].with_frame(node, above[0].latest, "latest")
+        case Deduplicate():
+            return operators.deduplicated(node, above[0])
+        case Process():
+            return operators.processed(node, above[0])
+        case Sink():
+            return above[0].with_frame(node, above[0].frame)
+    return stateless(node, above)
+
+
+def _require_every_update(node: Node, above: Sequence[Rows]) -> None:
+    for rows in above:
+        if rows.holds == "latest":
+            raise NotRecomputable(
+                f"{node} cannot be recomputed",
+                given=f"the updates of {rows.node}, of which only the last depends on nothing but the log",
+                expected="a stream of records or of final results",
+                remedy="emit final results, or read the updates from a topic they were written to",
+            )
+
+
+def _result(rows: Rows) -> DataFrame:
+    frame = rows.current if rows.holds == "records" else rows.latest
+    taken = sorted({TIMESTAMP, DELETED, ORIGIN} & set(rows.node.fields))
+    if taken:
+        raise NotRecomputable(
+            f"{rows.node} cannot be recomputed",
+            given=f"fields called {', '.join(taken)}",
+            expected="other names: the recompute tells so when, from where and whether a row is",
+            remedy='rename the field before the sink: .select(at_ms=col("timestamp_ms"))',
+        )
+    whence = origin() if rows.holds == "records" else F.lit(None).cast("string")
+    return frame.select(
+        *map(named, rows.node.fields),
+        F.col(TIME).alias(TIMESTAMP),
+        F.col(IS_NULL).alias(DELETED),
+        whence.alias(ORIGIN),
+    )
+
+
+def _log(decoded: Sequence[DataFrame]) -> DataFrame:
+    parts = [one.select(TOPIC, PARTITION, OFFSET, TIME, "reason", "detail") for one in decoded]
+    log = parts[0]
+    for part in parts[1:]:
+        log = log.union(part)
+    return log
+
+
+def _rejected(log: DataFrame) -> DataFrame:
+    return log.where(F.col("reason").isNotNull()).select(
+        F.col(TOPIC).alias("topic"),
+        F.col(PARTITION).alias("partition"),
+        F.col(OFFSET).alias("offset"),
+        F.col(TIME).alias("timestamp_ms"),
+        "reason",
+        "detail",
+    )

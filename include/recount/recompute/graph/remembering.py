@@ -1,0 +1,76 @@
+"""Operators that remember each key in their own way: deduplication and custom processors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from recount.core.processing import Deduplicate, Process
+from recount.recompute.columns import column, named
+from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph.firsts import winning
+from recount.recompute.graph.judging import STREAM_TIME
+from recount.recompute.graph.processing import Made, Turn, processed
+from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows
+from recount.recompute.graph.stateless import row_schema, within
+from recount.recompute.graph.windows import order_of
+
+IDENTITY, WINS = "__identity", "__wins"
+
+
+def identity(node: Deduplicate) -> Column:
+    """What makes two records the same."""
+    return column(node.by, node.input.fields)
+
+
+def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
+    """The rows on time, with ``IDENTITY``, and ``WINS`` for the first of its id within the horizon."""
+    horizon_ms, by_offset = node.horizon_ms, node.partitioned
+
+    def of_one_id(table: pa.Table) -> pa.Table:
+        records = zip(table.column(TIME).to_pylist(), map(order_of, table.column(ORDER).to_pylist()), strict=True)
+        wins = winning(list(records), horizon_ms=horizon_ms, by_offset=by_offset)
+        return table.append_column(WINS, pa.array(wins, pa.bool_()))
+
+    schema = T.StructType([*on_time.schema.fields, T.StructField(WINS, T.BooleanType())])
+    return on_time.groupBy(IDENTITY).applyInArrow(of_one_id, schema)
+
+
+def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int | None) -> Rows:
+    """What the processor makes of each key's rows; ``STREAM_TIME`` is what their partition had reached before each."""
+    key, given, fields = node.key, list(node.input.fields), list(node.fields)
+    on_record, on_timer = node.on_record, node.on_timer
+    schema = row_schema(node.fields, above.frame)
+
+    def of_one_key(table: pa.Table) -> pa.Table:
+        rows = sorted(table.to_pylist(), key=lambda row: order_of(row[ORDER]))
+        turns = [Turn({name: row[name] for name in given}, row[TIME], row[STREAM_TIME]) for row in rows]
+        the_key = rows[0][key]
+        made = processed(the_key, turns, on_record, on_timer, end_ms=end_ms)
+        left = [{**dict.fromkeys(fields), **one.row, key: the_key, **_meta(one, rows, the_key)} for one in made]
+        return pa.Table.from_pylist(left, schema=to_arrow_schema(schema))
+
+    return above.with_frame(node, timed.groupBy(named(key)).applyInArrow(of_one_key, schema), "records")
+
+
+def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:
+    """A row made of a record keeps its place; one that a timer made is derived."""
+    if made.turn is not None:
+        return within(rows[made.turn], made.number)
+    steps: Iterator[tuple[str, int, int]] = iter(
+        [("", made.timestamp_ms, made.timestamp_ms), (str(key), -1, 0), ("", made.number, 0)]
+    )
+    order = [dict(zip(("topic", "partition", "offset"), step, strict=True)) for step in steps]
+    nowhere = {TOPIC: None, PARTITION: None, OFFSET: None}
+    return {**nowhere, TIME: made.timestamp_ms, ORDER: order, IS_NULL: False, SUPERSEDED: False}
+
+
+def takes(node: Process) -> Column:
+    """A processor sees rows with a key and a value."""
+    return named(node.key).isNotNull() & ~F.col(IS_NULL)

@@ -1,0 +1,116 @@
+"""What travels between two operators of the recompute: a frame of rows, and what these rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from recount.core.nodes import WINDOW_END, WINDOW_START, Node
+from recount.core.schema import FieldType
+from recount.recompute.columns import named, spark_type
+from recount.recompute.decoding import IS_NULL
+
+TOPIC, PARTITION, OFFSET, TIME = "__topic", "__partition", "__offset", "__timestamp_ms"
+ORDER, SUPERSEDED = "__order", "__superseded"
+PLACE = (TOPIC, PARTITION, OFFSET)
+META = (*PLACE, TIME, ORDER, IS_NULL, SUPERSEDED)
+
+Holds = Literal["records", "changes", "latest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The rows that leave ``node``: its fields as columns, and ``META``.
+
+    ``PLACE`` is where a row entered from the log, null for a derived row, which is never late. ``ORDER`` sorts rows as
+    the log does and tells any two rows of one operator apart. ``SUPERSEDED`` marks a change of a versioned table that
+    is older than the key's latest.
+
+    ``holds`` says what the rows are: ``records`` of a stream; all ``changes`` of a table, in an order that the log
+    determines; or only the ``latest`` of each key and window, because the updates before it depend on the batches.
+    """
+
+    node: Node
+    frame: DataFrame
+    holds: Holds = "records"
+
+    def with_frame(self, node: Node, frame: DataFrame, holds: Holds | None = None) -> Rows:
+        """What ``node`` made of these rows."""
+        return replace(self, node=node, frame=frame, holds=holds or self.holds)
+
+    @property
+    def current(self) -> DataFrame:
+        """The rows without changes that were older than the latest when they came."""
+        return self.frame.where(~F.col(SUPERSEDED))
+
+    @property
+    def latest(self) -> DataFrame:
+        """The last row of each key and window."""
+        if self.holds == "latest":
+            return self.frame
+        bounds = [name for name in (WINDOW_START, WINDOW_END) if name in self.node.fields]
+        return last_of(self.current, [named(name) for name in (self.node.key, *bounds)], F.col(ORDER))
+
+
+def last_of(frame: DataFrame, keys: list[Column], *order: Column) -> DataFrame:
+    """Of the rows with equal ``keys`` the last by ``order``."""
+    ranked = Window.partitionBy(*keys).orderBy(*(one.desc() for one in order))
+    return frame.withColumn("__rank", F.row_number().over(ranked)).where(F.col("__rank") == 1).drop("__rank")
+
+
+def step(name: Column, first: Column, second: Column) -> Column:
+    """One step of an order: a place in the log, or what tells rows of one place apart."""
+    return F.struct(
+        name.cast("string").alias("topic"), first.cast("long").alias("partition"), second.cast("long").alias("offset")
+    )
+
+
+def at_place() -> Column:
+    """The order of a record that comes from the log itself."""
+    return F.array(step(*(F.col(name) for name in PLACE)))
+
+
+def of_window(key: Column, start: Column, end: Column) -> Column:
+    """The order of a window's result: by start, end and key, before all records. -1: the key is no topic."""
+    return F.array(step(F.lit(""), start, end), step(key, F.lit(-1), F.lit(0)))
+
+
+def after(order: Column, index: Column) -> Column:
+    """``order``, and within it ``index``."""
+    return F.concat(order, F.array(step(F.lit(""), index, F.lit(0))))
+
+
+def origin() -> Column:
+    """The places in the log that made a row: ``orders-0@17+payments-2@5``; null for a window's result."""
+    places = F.filter(F.col(ORDER), lambda one: (one["topic"] != "") & (one["partition"] >= 0))
+    texts = F.transform(
+        places, lambda one: F.concat(one["topic"], F.lit("-"), one["partition"], F.lit("@"), one["offset"])
+    )
+    return F.when(F.size(texts) > 0, F.array_join(texts, "+"))
+
+
+def derived(frame: DataFrame, time: Column, order: Column, is_null: Column | None = None) -> DataFrame:
+    """``frame`` with the ``META`` of rows that no longer lie in the log themselves."""
+    nowhere = {TOPIC: "string", PARTITION: "int", OFFSET: "long"}
+    return frame.withColumns(
+        {
+            **{name: F.lit(None).cast(kind) for name, kind in nowhere.items()},
+            TIME: time,
+            ORDER: order,
+            IS_NULL: F.lit(False) if is_null is None else is_null,
+            SUPERSEDED: F.lit(False),
+        }
+    )
+
+
+def shaped(frame: DataFrame, fields: Mapping[str, FieldType]) -> DataFrame:
+    """``fields`` in their declared types, and ``META``; a field that is missing is null."""
+    columns = [
+        (named(name) if name in frame.columns else F.lit(None)).cast(spark_type(kind)).alias(name)
+        for name, kind in fields.items()
+    ]
+    return frame.select(*columns, *META)

@@ -1,0 +1,90 @@
+"""The records of a source topic, decoded once for all sources that read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from recount.core.changelogs import ToTable
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
+from recount.core.nodes import KEY, Node, Source, WindowedAggregate
+from recount.core.processing import Process
+from recount.core.topology import Topology
+from recount.recompute.columns import named
+from recount.recompute.decoding import DecodePass, Limits
+from recount.recompute.graph.rows import ORDER, PLACE, SUPERSEDED, TIME, TOPIC, at_place, shaped
+
+_FIELD = "field."
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeTopic:
+    """All fields of a source's topic."""
+
+    source: Source
+    needs_record_key: bool
+
+    @property
+    def columns_read(self) -> Sequence[str]:
+        """Every declared field: several flows may read the topic."""
+        assert self.source.topic.value is not None
+        return list(self.source.topic.value.fields)
+
+
+def decoded(raw: DataFrame, source: Source, *, needs_record_key: bool, limits: Mapping[int, Limits]) -> DataFrame:
+    """One row per record of the topic's log: place, event time, key, fields, and ``reason`` of a bad one."""
+    reading = WholeTopic(source=source, needs_record_key=needs_record_key)
+    decode = DecodePass(flow=reading, limits=limits, prefix=_FIELD)
+    rows = raw.mapInArrow(lambda batches: decode(batches), decode.schema)
+    places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME}
+    return rows.withColumnsRenamed(places).withColumn(TOPIC, F.lit(source.topic.name))
+
+
+def entries(log: DataFrame) -> DataFrame:
+    """Place and event time of every good record of a decoded ``log``: what advances stream time."""
+    return log.where(F.col("reason").isNull()).select(*PLACE, TIME)
+
+
+def records(log: DataFrame, source: Source) -> DataFrame:
+    """The good records of a decoded ``log`` as ``source`` names their fields."""
+    good = log.where(F.col("reason").isNull())
+    plain = {_FIELD + name: name for name in WholeTopic(source=source, needs_record_key=False).columns_read}
+    keyed = good.withColumn("__record_key", F.col(KEY)).drop(KEY, *({source.key} & set(plain.values())))
+    unnamed = keyed.select(
+        *(named(old).alias(new) for old, new in plain.items() if new != source.key), "__record_key", *_META_READ
+    )
+    placed = unnamed.withColumnRenamed("__record_key", source.key)
+    return shaped(placed.withColumns({ORDER: at_place(), SUPERSEDED: F.lit(False)}), source.fields)
+
+
+_META_READ = (*PLACE, TIME, "__is_null")
+
+
+def topics_needing_a_key(topology: Topology) -> frozenset[str]:
+    """The topics whose own record key groups or joins records, so that a record without one is bad."""
+    topics: set[str] = set()
+    for node in topology.nodes():
+        for above in _inputs_that_drop_null_keys(node):
+            found = above
+            while found.key == KEY and not isinstance(found, Source) and len(found.inputs) == 1:
+                found = found.inputs[0]
+            if isinstance(found, Source) and found.key == KEY:
+                topics.add(found.topic.name)
+    return frozenset(topics)
+
+
+def _inputs_that_drop_null_keys(node: Node) -> tuple[Node, ...]:
+    """An outer side of a join keeps them."""
+    match node:
+        case WindowedAggregate() | ToTable() | Process():
+            return node.inputs
+        case StreamStreamJoin(kind="inner"):
+            return node.inputs
+        case StreamStreamJoin(kind="left"):
+            return (node.right,)
+        case StreamTableJoin(kind="inner", by=None):
+            return (node.left,)
+    return ()

@@ -1,0 +1,151 @@
+"""Operators that judge time: who is late by which stream time, who is handed on, and what is noted of each record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
+from recount.core.nodes import Node, WindowedAggregate
+from recount.core.processing import Deduplicate, Process
+from recount.core.windows import GlobalWindow, LastN
+from recount.recompute.columns import named
+from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph import joins, lookups, remembering, windows
+from recount.recompute.graph.journal import Journal
+from recount.recompute.graph.judging import STREAM_TIME, judged, refused, stream_times
+from recount.recompute.graph.ordering import delay_above_ms, require_ordered, topics_of
+from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
+
+
+@dataclass(kw_only=True)
+class Stateful:
+    """The operators that judge time, over the ``entries`` of each topic: all that could advance stream time.
+
+    Without ``lateness`` nothing is late. Frames that are read more than once are cached in ``kept``.
+    """
+
+    session: SparkSession
+    entries: Mapping[str, DataFrame]
+    lateness: bool
+    table_ends: Sequence[lookups.TableEnds] | None
+    frontier_ms: int | None
+    journal: Journal
+    kept: list[DataFrame] = field(default_factory=list)
+
+    def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
+        """Records placed in windows, the late ones noted for each, the others aggregated."""
+        frame, takes = above.current, windows.takes(node)
+        has_key = named(node.key).isNotNull()
+        self.journal.note(frame.where(~takes), F.when(has_key, "null value").otherwise("null key"))
+        if isinstance(node.windows, GlobalWindow | LastN):
+            self.journal.note(frame.where(takes), F.lit("counted"))
+            return windows.aggregated(node, windows.placed(node, frame.where(takes)))
+        times = self._times(node, [(frame, ~has_key, takes)])
+        placed = self._keep(windows.placed(node, judged(frame.where(takes), times)))
+        late = F.col(windows.IS_LATE)
+        self.journal.note(placed, F.when(late, "late").otherwise("counted"))
+        start, end = F.col(windows.START), F.col(windows.END)
+        margin = F.col(STREAM_TIME) - end - node.windows.closes_ms(0)
+        self.journal.late_for(placed.where(late), named(node.key), margin, start, end)
+        return windows.aggregated(node, placed.where(~late))
+
+    def stream_joined(self, node: StreamStreamJoin, sides: Sequence[Rows]) -> Rows:
+        """Each side judged by its own partitions; a null key is kept on an outer side only."""
+        frames = [side.current for side in sides]
+        keys = [named(side.key) for side in (node.left, node.right)]
+        judging = [
+            (frame, ~F.col(IS_NULL) & key.isNull(), ~F.col(IS_NULL) & key.isNotNull())
+            for frame, key in zip(frames, keys, strict=True)
+        ]
+        times = self._times(node, judging)
+        on_time = []
+        for side, (frame, lacks_key, _) in enumerate(judging):
+            bound_ms = joins.lateness_bound_ms(node, side)
+            margin = F.col(STREAM_TIME) - F.col(TIME) - bound_ms - 1
+            late = ~lacks_key & F.coalesce(margin >= 0, F.lit(False))
+            timed = self._keep(judged(frame, times))
+            dropped = lacks_key & F.lit(not joins.keeps_alone(node, side))
+            fate = (
+                F.when(F.col(IS_NULL), "null value").when(dropped, "null key").when(late, "late").otherwise("counted")
+            )
+            self.journal.note(timed, fate)
+            self._late(timed.where(~F.col(IS_NULL) & late), keys[side], margin)
+            on_time.append(timed.where(~F.col(IS_NULL) & ~dropped & ~late))
+        return joins.paired(node, *on_time)
+
+    def looked_up(self, node: StreamTableJoin, stream: Rows, table: Rows) -> Rows:
+        """Each record with the table's row; a record without one is filtered by an inner join."""
+        frame = stream.current
+        self.journal.note(frame.where(F.col(IS_NULL)), F.lit("null value"))
+        keyed = lookups.keyed_for_lookup(node, frame.where(~F.col(IS_NULL)))
+        found = self._keep(lookups.looked_up(node, keyed, table, self.table_ends, self.session))
+        by, row = joins.of(joins.LEFT, lookups.BY), joins.of(joins.RIGHT, TIME)
+        missing = F.when(by.isNull(), "null key").otherwise("filtered")
+        fate = F.lit("counted") if node.kind == "left" else F.when(row.isNotNull(), "counted").otherwise(missing)
+        places = [joins.of(joins.LEFT, name).alias(name) for name in PLACE]
+        self.journal.note(found.select(*places, fate.alias("__fate")), F.col("__fate"))
+        return lookups.with_table_row(node, found)
+
+    def deduplicated(self, node: Deduplicate, above: Rows) -> Rows:
+        """The first of each id; a record is late when its id's horizon has passed."""
+        frame = above.current.withColumn(remembering.IDENTITY, remembering.identity(node))
+        has_id = F.col(remembering.IDENTITY).isNotNull()
+        times = self._times(node, [(frame, ~has_id, has_id)])
+        timed = judged(frame, times)
+        margin = F.col(STREAM_TIME) - F.col(TIME) - node.horizon_ms - 1
+        late = F.coalesce(margin >= 0, F.lit(False))
+        self.journal.note(timed, F.when(~has_id, "null key").when(late, "late"))
+        self._late(timed.where(has_id & late), F.col(remembering.IDENTITY), margin)
+        decided = self._keep(remembering.with_winners(node, timed.where(has_id & ~late)))
+        wins = F.col(remembering.WINS)
+        self.journal.note(decided, F.when(wins, "counted").otherwise("deduplicated"))
+        return above.with_frame(node, shaped(decided.where(wins), node.fields), "records")
+
+    def processed(self, node: Process, above: Rows) -> Rows:
+        """Each key's records in their order, with timers; at last those that the frontier has reached."""
+        require_ordered(node.input, node)
+        frame, has_key = above.current, named(node.key).isNotNull()
+        without = refused([(frame, ~has_key, F.lit(False))])
+        entries, delay_ms = self._entries(node), delay_above_ms(node)
+        timed = judged(frame.where(remembering.takes(node)), stream_times(entries, without, before=True))
+        reached = timed.withColumn(STREAM_TIME, F.col(STREAM_TIME) - delay_ms)
+        fate = F.when(~has_key, "null key").when(F.col(IS_NULL), "null value").otherwise("counted")
+        self.journal.note(frame, fate)
+        frontier_ms = self.frontier_ms if self.frontier_ms is not None else _frontier_ms(entries, without)
+        end_ms = None if frontier_ms is None else frontier_ms - delay_ms
+        made = remembering.processed_by_key(node, above, reached, end_ms)
+        return above.with_frame(node, self._keep(made.frame), "records")
+
+    def release(self) -> None:
+        """Give the cached frames back."""
+        for frame in self.kept:
+            frame.unpersist()
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self.kept.append(frame.persist())
+        return frame
+
+    def _entries(self, node: Node) -> DataFrame:
+        first, *others = (self.entries[topic] for topic in sorted(topics_of(node)))
+        for other in others:
+            first = first.union(other)
+        return first
+
+    def _times(self, node: Node, judging: Sequence[tuple[DataFrame, Column, Column]]) -> DataFrame | None:
+        return stream_times(self._entries(node), refused(judging)) if self.lateness else None
+
+    def _late(self, rows: DataFrame, key: Column, margin: Column) -> None:
+        self.journal.late_for(rows, key, margin, F.lit(None), F.lit(None))
+
+
+def _frontier_ms(entries: DataFrame, without: DataFrame) -> int | None:
+    """The smallest stream time of all partitions."""
+    advancing = entries.join(without, list(PLACE), "left").where(F.col("__refused").isNull())
+    reached = advancing.groupBy(TOPIC, PARTITION).agg(F.max(TIME).alias(TIME))
+    [row] = reached.agg(F.min(TIME).alias(TIME)).collect()
+    found: int | None = row[TIME]
+    return found

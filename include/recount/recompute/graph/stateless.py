@@ -1,0 +1,84 @@
+"""Operators without state: Spark columns, and Python row by row for a flat-map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from recount.core.nodes import Filter, SelectKey, Stateless, WithFields
+from recount.core.schema import FieldType
+from recount.core.stateless import MERGED_FROM, FlatMap, Merge, Select
+from recount.recompute.columns import column, named, spark_type
+from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph.rows import META, ORDER, Rows, after, shaped
+
+
+def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
+    """What ``node`` makes of each row; a row keeps its place in the log. The action of a peek is not performed."""
+    if isinstance(node, Merge):
+        return Rows(node=node, frame=_merged(node, [one.frame for one in inputs]))
+    [above] = inputs
+    frame, fields = above.frame, node.input.fields
+    match node:
+        case Filter(predicate=predicate):
+            return above.with_frame(node, frame.where(F.coalesce(column(predicate, fields), F.lit(False))), "records")
+        case WithFields(added=added):
+            made = {name: column(tree, fields).cast(spark_type(node.fields[name])) for name, tree in added.items()}
+            return above.with_frame(node, frame.withColumns(made))
+        case SelectKey(key=key, by=by):
+            return above.with_frame(node, frame.withColumn(key, column(by, fields)), "records")
+        case Select(chosen=chosen):
+            kept = {node.key: named(node.key), **{name: column(tree, fields) for name, tree in chosen.items()}}
+            chosen_only = frame.select(*(value.alias(name) for name, value in kept.items()), *META)
+            return above.with_frame(node, shaped(chosen_only, node.fields))
+        case FlatMap():
+            return above.with_frame(node, _flat_mapped(node, frame), "records")
+    return above.with_frame(node, frame)
+
+
+def _merged(node: Merge, frames: list[DataFrame]) -> DataFrame:
+    """All rows; of those that one record led to on several ways, the first input's come first."""
+    merged = None
+    for port, frame in enumerate(frames):
+        said = frame if node.names is None else frame.withColumn(MERGED_FROM, F.lit(node.names[port]))
+        part = shaped(said.withColumn(ORDER, after(F.col(ORDER), F.lit(port))), node.fields)
+        merged = part if merged is None else merged.unionByName(part)
+    assert merged is not None
+    return merged
+
+
+def _flat_mapped(node: FlatMap, frame: DataFrame) -> DataFrame:
+    schema = row_schema(node.fields, frame)
+    function, key, given = node.function, node.key, list(node.input.fields)
+
+    def made(row: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+        return ({},) if row[IS_NULL] else function({name: row[name] for name in given})
+
+    def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        arrow = to_arrow_schema(schema)
+        for batch in batches:
+            rows = [
+                {**one, **within(row, index), key: row[key]}
+                for row in batch.to_pylist()
+                for index, one in enumerate(made(row))
+            ]
+            yield from pa.Table.from_pylist(rows, schema=arrow).to_batches()
+
+    return frame.mapInArrow(mapped, schema)
+
+
+def within(row: Mapping[str, Any], index: int) -> dict[str, Any]:
+    """The ``META`` of the row number ``index`` that was made of ``row``."""
+    return {**{name: row[name] for name in META}, ORDER: [*row[ORDER], {"topic": "", "partition": index, "offset": 0}]}
+
+
+def row_schema(fields: Mapping[str, FieldType], frame: DataFrame) -> T.StructType:
+    """The columns ``fields`` and ``META``, these as ``frame`` has them."""
+    declared = [T.StructField(name, spark_type(kind)) for name, kind in fields.items()]
+    return T.StructType([*declared, *(T.StructField(name, frame.schema[name].dataType) for name in META)])

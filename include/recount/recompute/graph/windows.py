@@ -1,0 +1,134 @@
+"""Windowed aggregation: each record placed into its windows, then one row for each key and window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.recompute.columns import named
+from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph.aggregates import Over
+from recount.recompute.graph.judging import STREAM_TIME
+from recount.recompute.graph.ordering import is_ordered
+from recount.recompute.graph.placing import Judged, Placed
+from recount.recompute.graph.rows import (
+    OFFSET,
+    ORDER,
+    PARTITION,
+    TIME,
+    TOPIC,
+    Rows,
+    derived,
+    of_window,
+    shaped,
+)
+from recount.recompute.graph.sessions import in_sessions
+from recount.recompute.graph.sliding import slid
+
+START, END, IS_LATE = "__start", "__end", "__is_late"
+_BOUNDS = [
+    T.StructField(START, T.LongType()),
+    T.StructField(END, T.LongType()),
+    T.StructField(IS_LATE, T.BooleanType()),
+]
+
+
+def takes(node: WindowedAggregate) -> Column:
+    """Whether a row is aggregated: one with a key, and with a value unless windows of time or sessions ask for it."""
+    has_key = named(node.key).isNotNull()
+    return has_key if isinstance(node.windows, TimeWindows | SessionWindows) else has_key & ~F.col(IS_NULL)
+
+
+def placed(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
+    """The judged rows of ``frame`` once for each window that holds them: ``START``, ``END``, ``IS_LATE``."""
+    match node.windows:
+        case TimeWindows() as windows:
+            return _in_time_windows(windows, frame)
+        case SlidingWindows() as windows:
+            return _by_key(node.key, frame, partial(slid, windows))
+        case SessionWindows() as windows:
+            return _by_key(node.key, frame, partial(in_sessions, windows))
+        case LastN(n=n):
+            newest = Window.partitionBy(named(node.key)).orderBy(F.col(TIME).desc(), F.col(ORDER).desc())
+            frame = frame.withColumn("__rank", F.row_number().over(newest)).where(F.col("__rank") <= n).drop("__rank")
+    return frame.withColumns({START: F.lit(0).cast("long"), END: F.lit(0).cast("long"), IS_LATE: F.lit(False)})
+
+
+def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
+    """One row for each key and window; of all time, where the key's order is known, one for every record."""
+    gap_ms = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None
+    if isinstance(node.windows, GlobalWindow) and node.emission.kind == "each record" and is_ordered(node.input):
+        return Rows(node=node, frame=_running(node, on_time), holds="changes")
+    results = Over(fields=node.input.fields, gap_ms=gap_ms).results(node.aggregates)
+    grouped = on_time.groupBy(named(node.key), START, END).agg(
+        *(result.alias(name) for name, result in results.items()), F.max(TIME).alias("__last_ms")
+    )
+    if node.has_bounds:
+        grouped = grouped.withColumns({WINDOW_START: F.col(START), WINDOW_END: F.col(END)})
+    order = of_window(named(node.key), F.col(START), F.col(END))
+    frame = shaped(derived(grouped, F.col("__last_ms"), order), node.fields)
+    return Rows(node=node, frame=frame, holds="records" if node.emission.kind == "final" else "latest")
+
+
+def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
+    so_far = (
+        Window.partitionBy(named(node.key)).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    results = Over(fields=node.input.fields, running=so_far).results(node.aggregates)
+    made = frame.select(
+        named(node.key),
+        *(result.alias(name) for name, result in results.items()),
+        F.max(TIME).over(so_far).alias("__last_ms"),
+        F.col(ORDER).alias("__cause"),
+    )
+    return shaped(derived(made, F.col("__last_ms"), F.col("__cause")), node.fields)
+
+
+def _in_time_windows(windows: TimeWindows, frame: DataFrame) -> DataFrame:
+    """Every [s, s + size) with s a multiple of the advance, s <= timestamp < s + size and s >= 0."""
+    time = F.col(TIME)
+    reach = F.greatest(F.lit(0), time - windows.size_ms + windows.advance_ms)
+    starts = F.sequence(
+        reach - reach % windows.advance_ms, time - time % windows.advance_ms, F.lit(windows.advance_ms).cast("long")
+    )
+    ending = frame.withColumn(START, F.explode(starts)).withColumn(END, F.col(START) + windows.size_ms)
+    is_late = F.col(END) + windows.grace_ms <= F.col(STREAM_TIME)
+    return ending.withColumn(IS_LATE, F.coalesce(is_late, F.lit(False)))
+
+
+def _by_key(key: str, frame: DataFrame, place: Callable[[list[Judged]], list[Placed]]) -> DataFrame:
+    """``place`` over the records of each key; only what it looks at becomes Python objects."""
+
+    def of_one_key(table: pa.Table) -> pa.Table:
+        rows = place(judged_records(table))
+        found = table.take(pa.array([one.number for one in rows], pa.int64()))
+        bounds = (pa.array([one[part] for one in rows], pa.int64()) for part in (1, 2))
+        for name, values in zip((START, END), bounds, strict=True):
+            found = found.append_column(name, values)
+        return found.append_column(IS_LATE, pa.array([one.is_late for one in rows], pa.bool_()))
+
+    schema = T.StructType([*frame.schema.fields, *_BOUNDS])
+    return frame.groupBy(named(key)).applyInArrow(of_one_key, schema)
+
+
+def judged_records(table: pa.Table) -> list[Judged]:
+    """The records of ``table`` as a placing wants them."""
+    columns = (TIME, ORDER, TOPIC, PARTITION, OFFSET, STREAM_TIME)
+    return [
+        Judged(at_ms, order_of(order), None if offset is None else (topic, partition), stream_time_ms)
+        for at_ms, order, topic, partition, offset, stream_time_ms in zip(
+            *(table.column(name).to_pylist() for name in columns), strict=True
+        )
+    ]
+
+
+def order_of(steps: list[dict[str, object]]) -> tuple[object, ...]:
+    """An ``ORDER`` as Python compares it."""
+    return tuple(tuple(step.values()) for step in steps)
