@@ -1,0 +1,69 @@
+"""When results leave: which are held back, and how often each was emitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.rows import META, ORDER, REVISION, TIMESTAMP
+from recount.spark.operators.windowing import BOUNDS
+
+HELD = "held"
+"""Whether the result has changed since it was last emitted."""
+NOT_EMITTED = -1
+
+
+@dataclass
+class Emissions:
+    """One row per key and window that has a result, or had one: its last revision, ``NOT_EMITTED`` before the first.
+
+    Rows of closed windows are kept, so that the revisions of a window that is revised later go on counting.
+    """
+
+    key: str
+    key_type: pl.DataType
+    state: KeyedRows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._by = [self.key, *BOUNDS]
+        bounds: dict[str, pl.DataType] = dict.fromkeys(BOUNDS, pl.Int64())
+        meta = {name: META[name] for name in (ORDER, REVISION)}
+        self.state = KeyedRows({self.key: self.key_type, **bounds, **meta, HELD: pl.Boolean()}, self._by)
+
+    def hold(self, changes: pl.DataFrame) -> None:
+        """Hold the results of changed windows back; the last change counts as the cause."""
+        if not changes.is_empty():
+            latest = changes.unique(self._by, keep="last", maintain_order=True)
+            self.state.put(self._with_revisions(latest).with_columns(pl.lit(True).alias(HELD)))
+
+    def due(self, is_due: pl.Expr) -> pl.DataFrame:
+        """The results held whose window ``is_due``, by its end, key and start."""
+        due = self.state.rows.filter(pl.col(HELD) & is_due)
+        return due.sort(WINDOW_END, pl.col(self.key).cast(pl.String), WINDOW_START)
+
+    def let_go(self, due: pl.DataFrame) -> pl.DataFrame:
+        """``due`` results, with no time where there is none any more: those that leave, each with its new revision.
+
+        A withdrawn result leaves as such only if it was emitted before.
+        """
+        gone = pl.col(TIMESTAMP).is_null()
+        never = due.filter(gone & (pl.col(REVISION) == NOT_EMITTED))
+        leaving = due.filter(~gone | (pl.col(REVISION) != NOT_EMITTED)).with_columns(pl.col(REVISION) + 1)
+        self.state.remove(never)
+        self.state.put(leaving.with_columns(pl.lit(False).alias(HELD)))
+        return leaving
+
+    def let_all_go(self, updates: pl.DataFrame) -> pl.DataFrame:
+        """``updates`` as they happened, each with its revision."""
+        count = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(self._by)
+        leaving = self._with_revisions(updates).with_columns((pl.col(REVISION) + count).alias(REVISION))
+        self.state.put(leaving.with_columns(pl.lit(False).alias(HELD)))
+        return leaving
+
+    def _with_revisions(self, results: pl.DataFrame) -> pl.DataFrame:
+        known = self.state.rows.select(*self._by, REVISION)
+        joined = results.join(known, on=self._by, how="left", maintain_order="left")
+        return joined.with_columns(pl.col(REVISION).fill_null(NOT_EMITTED))

@@ -1,0 +1,69 @@
+"""Reduce and fold: Python functions over the values of one result, in log order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from recount.core.aggregates import Fold
+from recount.spark.operators.accumulator_kinds import VALUE, Values
+from recount.spark.operators.rows import TIMESTAMP
+
+
+@dataclass(frozen=True)
+class FoldedSession:
+    """A session as it stood after some of its records, and what they were folded to."""
+
+    start_ms: int
+    end_ms: int
+    folded: Any
+
+
+def folded(fold: Fold, values: Values) -> Any:
+    """All ``values``, one after the other; a reduce starts with the first that is not null."""
+    accumulator = _initial(fold)
+    for one in values:
+        accumulator = _added(fold, accumulator, one[VALUE])
+    return accumulator
+
+
+def folded_session(fold: Fold, values: Values, gap_ms: int) -> Any:
+    """The ``values`` of a session as Kafka Streams folds them: a record joins the sessions around it, then adds itself.
+
+    A record begins at ``initial``, merges the sessions within ``gap_ms``, earliest first, and adds its value last: with
+    initial "0" and "+" for both functions, values 1 and 2 are 0+1 after the first record and 0+0+1+2 after the second.
+    """
+    sessions: list[FoldedSession] = []
+    for one in values:
+        at_ms = one[TIMESTAMP]
+        joined = [known for known in sessions if known.start_ms - gap_ms <= at_ms <= known.end_ms + gap_ms]
+        accumulator = _initial(fold)
+        for known in joined:
+            accumulator = _merged(fold, accumulator, known.folded)
+        grown = FoldedSession(
+            min([at_ms, *(known.start_ms for known in joined)]),
+            max([at_ms, *(known.end_ms for known in joined)]),
+            _added(fold, accumulator, one[VALUE]),
+        )
+        apart = [known for known in sessions if known not in joined]
+        sessions = sorted([*apart, grown], key=lambda known: (known.start_ms, known.end_ms))
+    # ``only`` may have passed over the very record that bridged them
+    return reduce(fold.merger, (known.folded for known in sessions)) if sessions else _initial(fold)
+
+
+def _initial(fold: Fold) -> Any:
+    return None if fold.initial is None else fold.initial()
+
+
+def _merged(fold: Fold, accumulator: Any, other: Any) -> Any:
+    starts = fold.initial is None and accumulator is None
+    return other if starts else fold.merger(accumulator, other)
+
+
+def _added(fold: Fold, accumulator: Any, value: Any) -> Any:
+    if fold.initial is None and accumulator is None:
+        return value
+    if fold.initial is None and value is None:
+        return accumulator
+    return fold.adder(accumulator, value)

@@ -1,0 +1,154 @@
+"""Windows of every kind from single records, which are kept: placed one by one, aggregated in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from recount.core.nodes import WindowedAggregate
+from recount.core.windows import GlobalWindow, LastN
+from recount.spark.operators.accumulators import Accumulators
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.operator import Output
+from recount.spark.operators.panes import UNBOUNDED, Pane, Placed, pane_of
+from recount.spark.operators.placing import NUMBER, Placing, Step, placed
+from recount.spark.operators.rows import (
+    ENTRY,
+    IS_NULL,
+    META,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    REVISION,
+    STREAM_TIME,
+    TIMESTAMP,
+    TOPIC,
+    rows_schema,
+)
+from recount.spark.operators.windowing import BOUNDS, LATEST, can_be_revised, ledger
+from recount.spark.polars_expressions import field_column
+
+COUNTED = "counted"
+"""Whether the record's fate is known to be this; of a sliding window's it can become so later."""
+_STEP, _REPLACING = "__step", "__replacing"
+_PLACE = (NUMBER, TOPIC, PARTITION, OFFSET, TIMESTAMP, STREAM_TIME, ORDER, REVISION)
+REPLACES = pl.col(OFFSET).is_null() & (pl.col(REVISION) > 0)
+"""A derived row in a higher revision stands in place of the one of its order before."""
+
+
+@dataclass
+class KeptRecords:
+    """All accepted records, each with its accumulators; of last n those only that are held.
+
+    Records of closed windows are kept: a partition that was idle may still have records on time for them. A retention
+    can drop rows of ``states`` by their time, once no partition can reach their windows any more.
+    """
+
+    node: WindowedAggregate
+    accumulators: Accumulators
+    states: dict[str, KeyedRows] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._key = field_column(self.node.key)
+        self._forgets = isinstance(self.node.windows, LastN) and not can_be_revised(self.node.input)
+        key = rows_schema(self.node.input.fields)[self._key]
+        place = {**META, NUMBER: pl.Int64()}
+        schema = {self._key: key, **{name: place[name] for name in _PLACE}, COUNTED: pl.Boolean()}
+        self._records = KeyedRows({**schema, **self.accumulators.schema}, [NUMBER])
+        self.states = {"records": self._records}
+
+    def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """The windows changed and withdrawn, without what is in them."""
+        placing, _ = self._place(rows, output, lists_members=False)
+        return self._frame(placing.steps).drop(_STEP)
+
+    def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """What is in each window after each of its changes."""
+        placing, records = self._place(rows, output, lists_members=True)
+        members = [(step, number) for step, one in enumerate(placing.steps) for number in one.members]
+        results = self._aggregated(members, records)
+        return self._frame(placing.steps).join(results, on=_STEP, how="left", maintain_order="left").drop(_STEP)
+
+    def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
+        """Aggregated from the records that are in the windows now."""
+        records = self._records.of(wanted, [self._key])
+        panes = self._panes(records)
+        asked = wanted.select(self._key, *BOUNDS).with_row_index(_STEP).with_columns(pl.col(_STEP).cast(pl.Int64))
+        members = [
+            (step, one.number)
+            for step, key, start_ms, end_ms in asked.iter_rows()
+            if key in panes
+            for one in panes[key].members((start_ms, end_ms))
+        ]
+        return asked.join(self._aggregated(members, records), on=_STEP, how="inner").drop(_STEP)
+
+    def _aggregated(self, members: Sequence[tuple[int, int]], records: pl.DataFrame) -> pl.DataFrame:
+        """The accumulators of each step from the numbers of its members."""
+        listed = pl.DataFrame(members, {_STEP: pl.Int64(), NUMBER: pl.Int64()}, orient="row")
+        return self.accumulators.merged(listed.join(records, on=NUMBER), [_STEP], **LATEST)
+
+    def _frame(self, steps: Iterable[Step]) -> pl.DataFrame:
+        rows = [(number, one.key, *one.window, one.order) for number, one in enumerate(steps)]
+        schema = {_STEP: pl.Int64(), self._key: self._records.schema[self._key]}
+        return pl.DataFrame(rows, {**schema, **dict.fromkeys(BOUNDS, pl.Int64()), ORDER: pl.String()}, orient="row")
+
+    def _panes(self, records: pl.DataFrame) -> dict[Any, Pane]:
+        """The pane of each key, the key that was there first first."""
+        found: dict[Any, list[Placed]] = {}
+        for row in records.sort(NUMBER).select(self._key, *_PLACE).iter_rows(named=True):
+            found.setdefault(row[self._key], []).append(placed(row))
+        return {key: pane_of(self.node.windows, records) for key, records in found.items()}
+
+    def _place(self, rows: pl.DataFrame, output: Output, *, lists_members: bool) -> tuple[Placing, pl.DataFrame]:
+        """Place ``rows``; and all records that their keys had before or have now."""
+        arrived = self._numbered(rows)
+        revised = self._records.of(arrived.filter(REPLACES), [ORDER])
+        known = self._records.of(pl.concat([arrived.select(self._key), revised.select(self._key)]), [self._key])
+        columns = list(self._records.schema)
+        records = pl.concat([known.select(columns), self.accumulators.lifted(arrived).select(columns)])
+        placing = Placing(windows=self.node.windows, panes=self._panes(known), lists_members=lists_members)
+        places = arrived.select(self._key, IS_NULL, *_PLACE, REPLACES.alias(_REPLACING))
+        for row in places.iter_rows(named=True):
+            record = placed(row)
+            if row[_REPLACING]:
+                placing.replace(record)
+            if row[_REPLACING] and row[IS_NULL]:
+                placing.gone.add(record.number)
+            else:
+                placing.add(row[self._key], record)
+        self._note(placing, arrived, records, output)
+        self._remember(placing, records, known)
+        return placing, records
+
+    def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
+        last = self._records.rows[NUMBER].max()
+        first = last + 1 if isinstance(last, int) else 0
+        numbers = pl.Series(NUMBER, range(first, first + rows.height), pl.Int64)
+        return rows.with_columns(numbers, pl.lit(False).alias(COUNTED))
+
+    def _note(self, placing: Placing, arrived: pl.DataFrame, records: pl.DataFrame, output: Output) -> None:
+        """Fates, each said once; and which windows were missed."""
+        output.note(arrived.filter(_among(placing.late)), "late")
+        output.note(records.filter(_among(placing.counted) & ~pl.col(COUNTED)), "counted")
+        if placing.missed:
+            windows = self.node.windows
+            assert not isinstance(windows, GlobalWindow | LastN), "no record is late for these"
+            bounds: dict[str, pl.DataType] = dict.fromkeys(BOUNDS, pl.Int64())
+            missed = pl.DataFrame(placing.missed, {NUMBER: pl.Int64(), **bounds}, orient="row")
+            output.ledger(ledger(missed.join(arrived, on=NUMBER, maintain_order="left"), self._key, windows))
+
+    def _remember(self, placing: Placing, records: pl.DataFrame, known: pl.DataFrame) -> None:
+        gone = set(placing.gone)
+        if self._forgets:
+            held = {one.number for pane in placing.panes.values() for one in pane.members(UNBOUNDED)}
+            gone |= set(records[NUMBER]) - held
+        marked = records.with_columns(pl.col(COUNTED) | _among(placing.counted)).filter(~_among(gone))
+        self._records.remove(known.filter(_among(gone)))
+        self._records.put(marked.join(known, on=[NUMBER, COUNTED], how="anti"))
+
+
+def _among(numbers: Iterable[int]) -> pl.Expr:
+    return pl.col(NUMBER).is_in(sorted(numbers))

@@ -1,0 +1,138 @@
+"""Sessions without a longest duration: one merged accumulator per key and session, joined as records bridge them.
+
+A session here is an interval: sorted by start, one begins anew where more than the gap lies between it and all ends so
+far. So records and sessions are merged alike, and in any order to the same. gap 5::
+
+    known   0────7      14──16               known and new, by start:   0────7
+    new              10                                                      10
+                                                                              14──16     one session [0, 16]
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.windows import SessionWindows
+from recount.spark.operators.accumulators import Accumulators
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.operator import Output
+from recount.spark.operators.rows import OFFSET, ORDER, PARTITION, STREAM_TIME, TIMESTAMP, TOPIC, rows_schema
+from recount.spark.operators.windowing import BOUNDS, LATEST, is_late, ledger, result_schema
+from recount.spark.polars_expressions import field_column
+
+_SESSION, _ROW, _NEW = "__session", "__row", "__new"
+
+
+@dataclass
+class MergedSessions:
+    """Sessions of all keys, and beside them those of each partition alone, by which lateness is judged.
+
+    Closed sessions are kept: a partition that was idle may still bridge them. A retention can drop rows of ``states``
+    by their end, once no partition can reach them any more.
+    """
+
+    node: WindowedAggregate
+    windows: SessionWindows
+    accumulators: Accumulators
+    states: dict[str, KeyedRows] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._key = field_column(self.node.key)
+        self._by = [self._key, *BOUNDS]
+        self._own_by = [self._key, TOPIC, PARTITION]
+        inputs = rows_schema(self.node.input.fields)
+        self._sessions = KeyedRows(result_schema(self._key, inputs, self.accumulators), self._by)
+        own: dict[str, pl.DataType] = {name: inputs[name] for name in self._own_by}
+        own |= dict.fromkeys(BOUNDS, pl.Int64())
+        self._own = KeyedRows(own, [*self._own_by, *BOUNDS])
+        self.states = {"windows": self._sessions, "own": self._own}
+
+    def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """Join the accepted rows to the sessions: those that grew or came, and those that were merged away."""
+        moments = rows.with_columns(pl.col(TIMESTAMP).alias(bound) for bound in BOUNDS)
+        accepted = self.accumulators.lifted(self._accepted(moments, output))
+        columns = list(self._sessions.schema)
+        before = self._sessions.of(accepted, [self._key]).select(columns)
+        both = pl.concat(
+            [before.with_columns(pl.lit(None, pl.String).alias(ORDER)), accepted.select(*columns, ORDER)]
+        ).with_columns(pl.col(ORDER).is_not_null().alias(_NEW))
+        marked = self._marked(both, [self._key])
+        after = self.accumulators.merged(
+            marked,
+            [self._key, _SESSION],
+            **LATEST,
+            **_OUTER_BOUNDS,
+            **{ORDER: pl.col(ORDER).drop_nulls().last(), _NEW: pl.col(_NEW).any()},
+        )
+        changed = after.filter(_NEW)
+        withdrawn = before.join(after, on=self._by, how="anti")
+        self._sessions.remove(withdrawn)
+        self._sessions.put(changed)
+        cause = pl.lit(None, pl.String).alias(ORDER)  # a session has bounds, from which its order follows
+        return pl.concat([withdrawn.select(self._by), changed.select(self._by)]).with_columns(cause)
+
+    def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """Not from merged sessions: what a record merges away depends on all records before it, one by one."""
+        raise NotImplementedError
+
+    def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
+        """As they are now."""
+        return self._sessions.of(wanted, self._by)
+
+    def _accepted(self, moments: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """The rows that are on time for the session that they would be in among those of their own partition."""
+        numbered = moments.with_row_index(_ROW)
+        # A row cannot be late unless it is late as a session of its own: only partitions with such rows are looked at
+        doubtful = numbered.filter(is_late(self.windows))
+        late = self._late(numbered.join(doubtful, on=self._own_by, how="semi", maintain_order="left"))
+        accepted = numbered.join(late, on=_ROW, how="anti", maintain_order="left")
+        output.ledger(ledger(late, self._key, self.windows))
+        output.note(late, "late")
+        output.note(accepted, "counted")
+        entered = accepted.filter(pl.col(OFFSET).is_not_null())
+        columns = list(self._own.schema)
+        before = self._own.of(entered, self._own_by)
+        marked = self._marked(pl.concat([before, entered.select(columns)]), self._own_by)
+        self._own.remove(before)
+        self._own.put(marked.group_by([*self._own_by, _SESSION], maintain_order=True).agg(**_OUTER_BOUNDS))
+        return accepted
+
+    def _late(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Those of ``rows``, all of their partitions and keys, that are late, with the session that they missed."""
+        sessions: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+        for *group, start_ms, end_ms in self._own.of(rows, self._own_by).sort(BOUNDS).iter_rows():
+            sessions.setdefault(tuple(group), []).append((start_ms, end_ms))
+        found = []
+        for row, at_ms, judged_ms, *group in rows.select(_ROW, TIMESTAMP, STREAM_TIME, *self._own_by).iter_rows():
+            own = sessions.setdefault(tuple(group), [])
+            first, last = _reached(own, at_ms, self.windows.gap_ms)
+            joined = own[first:last]
+            start_ms = min([at_ms, *(start for start, _ in joined)])
+            end_ms = max([at_ms, *(end for _, end in joined)])
+            if self.windows.is_closed(end_ms, judged_ms):
+                found.append((row, start_ms, end_ms))
+            else:
+                own[first:last] = [(start_ms, end_ms)]
+        missed = pl.DataFrame(found, {_ROW: pl.UInt32(), **dict.fromkeys(BOUNDS, pl.Int64())}, orient="row")
+        return rows.drop(BOUNDS).join(missed, on=_ROW, how="inner", maintain_order="left")
+
+    def _marked(self, intervals: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+        """The ``intervals`` of each group ``by``, numbered by the session that they are in."""
+        ends = pl.col(WINDOW_END).cum_max().shift(1)
+        begins = (pl.col(WINDOW_START) > ends + self.windows.gap_ms).fill_null(True)
+        return intervals.sort(WINDOW_START, maintain_order=True).with_columns(begins.cum_sum().over(by).alias(_SESSION))
+
+
+_OUTER_BOUNDS = {WINDOW_START: pl.col(WINDOW_START).min(), WINDOW_END: pl.col(WINDOW_END).max()}
+
+
+def _reached(sessions: Sequence[tuple[int, int]], timestamp_ms: int, gap_ms: int) -> tuple[int, int]:
+    """Which of the ``sessions``, sorted and apart, a record joins: from the first number to before the second."""
+    first = bisect_left(sessions, timestamp_ms - gap_ms, key=lambda session: session[1])
+    last = bisect_right(sessions, timestamp_ms + gap_ms, key=lambda session: session[0])
+    return first, max(first, last)

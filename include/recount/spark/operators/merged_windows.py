@@ -1,0 +1,89 @@
+"""Tumbling, hopping and global windows: one merged accumulator per key and window, all in columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.windows import TimeWindows
+from recount.spark.operators.accumulators import Accumulators
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.operator import Output
+from recount.spark.operators.rows import ORDER, TIMESTAMP, rows_schema
+from recount.spark.operators.windowing import BOUNDS, LATEST, is_late, ledger, result_schema
+from recount.spark.polars_expressions import field_column
+
+_ROW, _POSITION = "__row", "__position"
+
+
+@dataclass
+class MergedWindows:
+    """Windows that follow from a record's time alone, or hold everything.
+
+    Closed windows are kept: a partition that was idle may still have records on time for them. A retention can drop
+    rows of ``states`` by their window's end, once no partition can be on time any more.
+    """
+
+    node: WindowedAggregate
+    accumulators: Accumulators
+    states: dict[str, KeyedRows] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._key = field_column(self.node.key)
+        self._by = [self._key, *BOUNDS]
+        schema = result_schema(self._key, rows_schema(self.node.input.fields), self.accumulators)
+        self._windows = KeyedRows(schema, self._by)
+        self.states = {"windows": self._windows}
+
+    def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """Add the rows to their windows; every window that got one has changed."""
+        placed = self._placed(rows, output)
+        added = self.accumulators.merged(placed, self._by, **LATEST)
+        columns = list(self._windows.schema)
+        known = self._windows.of(added, self._by)
+        both = pl.concat([known.select(columns), added.select(columns)])
+        self._windows.put(self.accumulators.merged(both, self._by, **LATEST))
+        return placed.group_by(self._by, maintain_order=True).agg(pl.col(ORDER).last())
+
+    def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """A result after each row and window: the known one, with all rows up to this one."""
+        placed = self._placed(rows, output).with_row_index(_ROW)
+        known = self._windows.of(placed, self._by).with_columns(pl.lit(None, pl.UInt32).alias(_ROW))
+        columns = [_ROW, *self._windows.schema]
+        runs = pl.concat([known.select(columns), placed.select(columns)]).with_columns(
+            pl.int_range(pl.len()).over(self._by).alias(_POSITION)
+        )
+        run = self.accumulators.running(runs, self._by, _POSITION, **LATEST)
+        self._windows.put(run)
+        orders = placed.select(_ROW, ORDER)
+        return run.join(orders, on=_ROW, how="inner").sort(_ROW).drop(_ROW, _POSITION)
+
+    def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
+        """As they are now."""
+        return self._windows.of(wanted, self._by)
+
+    def _placed(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """A lifted row for each row and window that it is on time for."""
+        windows = self.node.windows
+        lifted = self.accumulators.lifted(rows)
+        if not isinstance(windows, TimeWindows):
+            output.note(rows, "counted")
+            return lifted.with_columns(pl.lit(0, pl.Int64).alias(bound) for bound in BOUNDS)
+        assigned = _assigned(lifted, windows)
+        late = assigned.filter(is_late(windows))
+        on_time = assigned.filter(~is_late(windows))
+        output.ledger(ledger(late, self._key, windows))
+        output.note(late, "late")
+        output.note(on_time, "counted")
+        return on_time
+
+
+def _assigned(rows: pl.DataFrame, windows: TimeWindows) -> pl.DataFrame:
+    """One row per row and window that holds it (``TimeWindows.starts``), by start."""
+    time, size_ms, advance_ms = pl.col(TIMESTAMP), windows.size_ms, windows.advance_ms
+    newest = time - time % advance_ms
+    oldest = (time - size_ms + advance_ms).clip(lower_bound=0) // advance_ms * advance_ms
+    placed = rows.with_columns(pl.int_ranges(oldest, newest + 1, advance_ms).alias(WINDOW_START)).explode(WINDOW_START)
+    return placed.with_columns((pl.col(WINDOW_START) + size_ms).alias(WINDOW_END))

@@ -1,0 +1,99 @@
+"""The records of one batch on their way into panes: one after the other, as they happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recount.core.windows import SlidingWindows, Windows
+from recount.spark.operators.panes import Pane, Placed, Placement, Window, pane_of
+from recount.spark.operators.rows import OFFSET, ORDER, PARTITION, REVISION, STREAM_TIME, TIMESTAMP, TOPIC
+
+NUMBER = "number"
+"""The column that numbers kept records as they arrive."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A window of a key that changed, with the numbers of its ``members``, or was withdrawn, without any.
+
+    ``order`` is that of the row that caused it.
+    """
+
+    key: Any
+    window: Window
+    order: str
+    members: Sequence[int] = ()
+
+
+@dataclass
+class Placing:
+    """What a batch does to the ``panes``, which hold what was accepted before.
+
+    ``lists_members``: steps say what was in their window at that time; of a window that changes often this is much.
+    """
+
+    windows: Windows
+    panes: dict[Any, Pane]
+    lists_members: bool
+    steps: list[Step] = field(default_factory=list)
+    missed: list[tuple[int, int, int]] = field(default_factory=list)
+    """A late record's number, and the start and end of the window that it missed."""
+    late: set[int] = field(default_factory=set)
+    counted: set[int] = field(default_factory=set)
+    gone: set[int] = field(default_factory=set)
+    """Records that need not be kept: late for all windows, or replaced."""
+
+    def add(self, key: Any, record: Placed) -> None:
+        """Place a record."""
+        pane = self.panes.setdefault(key, pane_of(self.windows))
+        placement = pane.add(record)
+        if not placement.accepted:
+            self.gone.add(record.number)
+        self.missed += [(record.number, *window) for window in placement.late]
+        self._judge(pane, record, placement)
+        self.steps += [Step(key, window, record.order) for window in placement.withdrawn]
+        self._change(key, placement.changed, record.order)
+
+    def replace(self, record: Placed) -> None:
+        """Take the earlier revisions of ``record`` out, wherever they were placed."""
+        for key, pane in self.panes.items():
+            held = pane.records()
+            kept = [one for one in held if one.order != record.order or one.revision >= record.revision]
+            if len(kept) < len(held):
+                self.gone |= {one.number for one in held} - {one.number for one in kept}
+                before, self.panes[key] = pane.contents(), pane_of(self.windows, kept)
+                self._change(key, _differing(before, self.panes[key].contents()), record.order)
+
+    def _change(self, key: Any, windows: Iterable[Window], order: str) -> None:
+        for window in windows:
+            members = [one.number for one in self.panes[key].members(window)] if self.lists_members else []
+            self.steps.append(Step(key, window, order, members))
+
+    def _judge(self, pane: Pane, record: Placed, placement: Placement) -> None:
+        """Sliding: a record late for all windows there were can still be in one that a later record defines."""
+        if not isinstance(self.windows, SlidingWindows):
+            (self.late if placement.late and not placement.changed else self.counted).add(record.number)
+            return
+        (self.late if placement.late else self.counted).add(record.number)
+        for window in placement.changed:
+            self.counted |= {one.number for one in pane.members(window)}
+
+
+def placed(row: Mapping[str, Any]) -> Placed:
+    """A row as panes see it."""
+    derived = row[OFFSET] is None
+    return Placed(
+        timestamp_ms=row[TIMESTAMP],
+        order=row[ORDER],
+        number=row[NUMBER],
+        source=None if derived else (row[TOPIC], row[PARTITION]),
+        judged_ms=None if derived else row[STREAM_TIME],
+        revision=row[REVISION],
+    )
+
+
+def _differing(before: Mapping[Window, Sequence[Placed]], after: Mapping[Window, Sequence[Placed]]) -> list[Window]:
+    windows = sorted(before.keys() | after.keys())
+    return [window for window in windows if list(before.get(window, ())) != list(after.get(window, ()))]

@@ -1,0 +1,125 @@
+"""Windowed aggregation: place the batch's rows, aggregate the windows that they changed, let results leave in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.spark.operators.accumulators import Accumulators
+from recount.spark.operators.clock import Batch, Clock
+from recount.spark.operators.emissions import Emissions
+from recount.spark.operators.kept_records import REPLACES, KeptRecords
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.merged_sessions import MergedSessions
+from recount.spark.operators.merged_windows import MergedWindows
+from recount.spark.operators.operator import Output
+from recount.spark.operators.rows import (
+    ENTRY,
+    IS_NULL,
+    ORDER,
+    STREAM_TIME,
+    SUPERSEDED,
+    TIMESTAMP,
+    no_rows,
+    rows_schema,
+    window_order,
+)
+from recount.spark.operators.windowing import BOUNDS, Windowing, can_be_revised
+from recount.spark.polars_expressions import field_column
+
+
+@dataclass
+class WindowedOperator:
+    """The windows of all keys, and when their results leave.
+
+    A final result leaves in the batch in which the frontier closes its window; where rows that are on time change it
+    after that, it leaves again in a higher revision. A result that has no record any more is withdrawn: a null value.
+    """
+
+    node: WindowedAggregate
+    clock: Clock
+    states: Mapping[str, KeyedRows] = field(init=False)
+    clocks: Mapping[str, Clock] = field(init=False)
+
+    def __post_init__(self) -> None:
+        node = self.node
+        self._key = field_column(node.key)
+        gap_ms = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None
+        self._accumulators = Accumulators(node.aggregates, node.input.fields, gap_ms)
+        self._windowing = _windowing(node, self._accumulators)
+        self._emissions = Emissions(self._key, rows_schema(node.fields)[self._key])
+        self.states = {**self._windowing.states, "results": self._emissions.state}
+        self.clocks = {"clock": self.clock}
+
+    def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
+        """Take the batch's rows; what leaves is in the order in which windows end, or updates happened."""
+        output = Output(no_rows(self.node.fields))
+        [given] = inputs
+        rows = self._with_key(batch, given, output)
+        output.rows = self._rows(self._leaving(rows, output))
+        return output
+
+    def _with_key(self, batch: Batch, given: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """The rows to place, judged; the clock advances, but not by a record that has no row with a key."""
+        keyless = given.filter(pl.col(self._key).is_null())
+        keyed = given.filter(pl.col(self._key).is_not_null())
+        output.note(keyless, "null_key")
+        if isinstance(self.node.windows, SlidingWindows | GlobalWindow | LastN):
+            empty = pl.col(IS_NULL) & ~REPLACES
+            output.note(keyed.filter(empty), "null_value")
+            keyed = keyed.filter(~empty)
+        self.clock.advance(batch, keyless.join(keyed, on=ENTRY, how="anti").select(ENTRY))
+        return keyed.with_columns(self.clock.judged(keyed).alias(STREAM_TIME))
+
+    def _leaving(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """The results that leave with this batch; without a time where one is withdrawn."""
+        if self.node.emission.kind == "each record":
+            return self._emissions.let_all_go(self._windowing.updates(rows, output))
+        self._emissions.hold(self._windowing.changes(rows, output))
+        due = self._emissions.due(self._is_due())
+        values = self._windowing.values(due)
+        return self._emissions.let_go(due.join(values, on=[self._key, *BOUNDS], how="left", maintain_order="left"))
+
+    def _is_due(self) -> pl.Expr:
+        """Whether a held result leaves now."""
+        windows, frontier_ms = self.node.windows, self.clock.frontier_ms
+        if self.node.emission.kind == "each batch":
+            return pl.lit(True)
+        assert not isinstance(windows, GlobalWindow | LastN), "refused at declaration"
+        return pl.lit(False) if frontier_ms is None else pl.col(WINDOW_END) + windows.closes_ms(0) <= frontier_ms
+
+    def _rows(self, leaving: pl.DataFrame) -> pl.DataFrame:
+        """Results as rows; a withdrawn one has the time of its window's end."""
+        withdrawn = pl.col(TIMESTAMP).is_null()
+        results = self._accumulators.results(leaving).with_columns(
+            pl.when(~withdrawn).then(pl.col(field_column(name))).alias(field_column(name))
+            for name in self.node.aggregates
+        )
+        if self.node.has_bounds:
+            order = window_order(pl.col(WINDOW_START), pl.col(WINDOW_END), pl.col(self._key))
+            results = results.with_columns(order.alias(ORDER))
+        schema = rows_schema(self.node.fields)
+        known = {
+            **{field_column(bound): pl.col(bound) for bound in BOUNDS},
+            IS_NULL: withdrawn,
+            TIMESTAMP: pl.coalesce(TIMESTAMP, WINDOW_END),
+            SUPERSEDED: pl.lit(False),
+            **{name: pl.lit(None) for name in (*ENTRY, STREAM_TIME)},
+        }
+        return results.select(known.get(name, pl.col(name)).cast(kind).alias(name) for name, kind in schema.items())
+
+
+def _windowing(node: WindowedAggregate, accumulators: Accumulators) -> Windowing:
+    """Merged where that can be, see ``windowing``."""
+    if can_be_revised(node.input):
+        return KeptRecords(node, accumulators)
+    match node.windows:
+        case TimeWindows() | GlobalWindow():
+            return MergedWindows(node, accumulators)
+        case SessionWindows(max_duration_ms=None) as windows if node.emission.kind != "each record":
+            return MergedSessions(node, windows, accumulators)
+    return KeptRecords(node, accumulators)
