@@ -1,0 +1,111 @@
+"""Joins of two streams: which rows meet, and which leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from recount.core.joins import StreamStreamJoin
+from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
+from recount.spark.operators.clock import Batch, Clock
+from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, prefixed
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.lateness import current, on_time, refused, settled_ms
+from recount.spark.operators.operator import Output
+from recount.spark.operators.rows import IS_NULL, ORDER, TIMESTAMP, no_rows, rows_schema
+from recount.spark.polars_expressions import field_column
+
+ANSWERED = "answered"
+"""The row has left, with a partner or alone, or would not leave alone."""
+
+
+@dataclass(kw_only=True)
+class StreamStreamJoinOperator:
+    """Holds both streams' rows until no partner can come: ``ts + before + after + grace`` lies behind all partitions.
+
+    The pairs of a batch are the new left rows with all right ones, and the old left rows with the new right ones, so
+    that each pair is made once wherever batches are cut.
+    """
+
+    node: StreamStreamJoin
+    clock: Clock
+    states: Mapping[str, KeyedRows] = field(init=False)
+    clocks: Mapping[str, Clock] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keys = tuple(field_column(side.key) for side in self.node.inputs)
+        extra = {ARRIVED: ARRIVED_TYPE, ANSWERED: pl.Boolean()}
+        self._sides = tuple(KeyedRows({**rows_schema(s.fields), **extra}, [ARRIVED]) for s in self.node.inputs)
+        self._lone = (self.node.kind != "inner", self.node.kind == "outer")
+        self.states = {"left": self._sides[0], "right": self._sides[1]}
+        self.clocks = {"clock": self.clock}
+
+    def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
+        """Judge the new rows, pair them, and let those alone that can have no partner any more."""
+        output = Output(no_rows(self.node.fields))
+        valued = [self._valued(rows, output) for rows in inputs]
+        keyless = [rows.filter(pl.col(key).is_null()) for rows, key in zip(valued, self._keys, strict=True)]
+        keyed = [rows.filter(pl.col(key).is_not_null()) for rows, key in zip(valued, self._keys, strict=True)]
+        self.clock.advance(batch, refused(keyless, keyed))
+        parts = [self._keyless(port, keyless[port], output) for port in (0, 1)]
+        old = [side.rows for side in self._sides]
+        new = [self._new(port, keyed[port], output) for port in (0, 1)]
+        pairs = pl.concat([self._pairs(new[0], pl.concat([old[1], new[1]])), self._pairs(old[0], new[1])])
+        answered = (pairs.select(ARRIVED), pairs.select(pl.col(RIGHT + ARRIVED).alias(ARRIVED)))
+        parts.append(self._both(pairs).sort(TIMESTAMP, ORDER))
+        alone = [self._alone(port, self._settle(port, old[port], new[port], answered[port])) for port in (1, 0)]
+        parts.append(pl.concat(alone).sort(TIMESTAMP, maintain_order=True))
+        output.rows = pl.concat(parts)
+        return output
+
+    def _valued(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        rows = current(rows)
+        output.note(rows.filter(IS_NULL), "null_value")
+        return rows.filter(~pl.col(IS_NULL))
+
+    def _keyless(self, port: int, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """A null key has no partner: on an outer side it leaves alone at once."""
+        output.note(rows, "counted" if self._lone[port] else "null_key")
+        return self._alone(port, rows if self._lone[port] else rows.clear())
+
+    def _new(self, port: int, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        bound_ms = (self.node.after_ms, self.node.before_ms)[port] + self.node.grace_ms
+        taken = on_time(rows, self.clock, bound_ms=bound_ms, key=pl.col(self._keys[port]), output=output)
+        output.note(taken, "counted")
+        side = self._sides[port]
+        return (
+            numbered(taken, side).with_columns(pl.lit(not self._lone[port]).alias(ANSWERED)).select(list(side.schema))
+        )
+
+    def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        apart_ms = pl.col(RIGHT + TIMESTAMP) - pl.col(TIMESTAMP)
+        met = left.join(
+            prefixed(right), left_on=self._keys[0], right_on=RIGHT + self._keys[1], how="inner", coalesce=False
+        )
+        return met.filter(apart_ms.is_between(-self.node.before_ms, self.node.after_ms))
+
+    def _settle(self, port: int, old: pl.DataFrame, new: pl.DataFrame, answered: pl.DataFrame) -> pl.DataFrame:
+        """Remember the side as it is after the batch; returns the rows that leave alone now."""
+        side, frontier_ms, forgotten_ms = self._sides[port], self.clock.frontier_ms, settled_ms(self.clock)
+        bound_ms = pl.col(TIMESTAMP) + self.node.delay_ms
+        waiting = pl.concat([old, new]).filter(~pl.col(ANSWERED)).join(answered, on=ARRIVED, how="anti")
+        alone = waiting.clear() if frontier_ms is None else waiting.filter(bound_ms < frontier_ms)
+        side.put(new)
+        left = pl.concat([answered, alone.select(ARRIVED)])
+        side.put(side.of(left, [ARRIVED]).filter(~pl.col(ANSWERED)).with_columns(pl.lit(True).alias(ANSWERED)))
+        if forgotten_ms is not None:
+            side.remove(side.rows.filter(bound_ms < forgotten_ms))
+        return alone.sort(TIMESTAMP, pl.col(self._keys[port]).cast(pl.String), ARRIVED)
+
+    def _both(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        later = pl.max_horizontal(TIMESTAMP, RIGHT + TIMESTAMP)
+        return pairs.select(*joined_fields(self.node), *derived(later, pl.col(ORDER) + pl.col(RIGHT + ORDER)))
+
+    def _alone(self, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        if port == 0:
+            fields = joined_fields(self.node, right=False)
+            return rows.select(*fields, *derived(pl.col(TIMESTAMP), pl.col(ORDER)))
+        fields = joined_fields(self.node, left=False)
+        return prefixed(rows).select(*fields, *derived(pl.col(RIGHT + TIMESTAMP), pl.col(RIGHT + ORDER)))

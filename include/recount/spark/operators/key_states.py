@@ -1,0 +1,110 @@
+"""What a custom processor remembers of its keys, as JSON and timers in ``KeyedRows``."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from recount.core.errors import Terminal
+from recount.core.processing import KeyState
+from recount.core.schema import FieldType
+from recount.spark.operators.clock import Partition
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.rows import META, PARTITION, TOPIC
+from recount.spark.polars_expressions import polars_type
+
+REMEMBERED, TIMERS = "remembered", "timers_ms"
+
+
+@dataclass(order=False)
+class KeptState:
+    """One key's state while a batch is processed, and the partition that its records come from."""
+
+    state: KeyState
+    source: Partition | None = None
+
+    @property
+    def next_timer_ms(self) -> float:
+        """The earliest timer; infinite where there is none."""
+        return min(self.state.timers_ms, default=math.inf)
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is remembered and nothing will happen."""
+        return not self.state.remembered and not self.state.timers_ms
+
+    def come_from(self, topic: str, partition: int, processor: str) -> None:
+        """Take the record's partition in; two of them have no common order. Raises ``Terminal``."""
+        if self.source not in (None, (topic, partition)) and not self.is_empty:
+            raise Terminal(
+                f"{processor}: records of one key come from two partitions",
+                given=f"key {self.state.key!r} in {self.source} and {(topic, partition)}",
+                expected="every key in one partition, so that its records have an order",
+                remedy="repartition through a topic first: write the records there under this key, and process that topic",
+            )
+        self.source = topic, partition
+
+
+@dataclass
+class KeyStates:
+    """All keys' states; those that a batch has loaded are at hand until ``store``."""
+
+    key: str
+    key_type: FieldType
+    rows: KeyedRows = field(init=False)
+    _loaded: dict[Any, KeptState] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        kept = {REMEMBERED: pl.String(), TIMERS: pl.List(pl.Int64), TOPIC: META[TOPIC], PARTITION: META[PARTITION]}
+        self.rows = KeyedRows({self.key: polars_type(self.key_type), **kept}, [self.key])
+
+    def load(self, keys: pl.DataFrame) -> Callable[[Any], KeptState]:
+        """Have the states of ``keys`` at hand; returns how to get one, made new where there is none."""
+        self._take(self.rows.of(keys, [self.key]))
+        return lambda key: self._loaded.setdefault(key, KeptState(KeyState(key=key)))
+
+    def with_timers(self, until_ms: int) -> Iterator[KeptState]:
+        """Every state that has a timer up to ``until_ms``."""
+        self._take(self.rows.rows.filter(pl.col(TIMERS).list.min() <= until_ms))
+        return (kept for kept in self._loaded.values() if kept.next_timer_ms <= until_ms)
+
+    def store(self) -> None:
+        """Put away all that is at hand, and forget keys of which nothing is remembered."""
+        full = [kept for kept in self._loaded.values() if not kept.is_empty]
+        empty = [kept.state.key for kept in self._loaded.values() if kept.is_empty]
+        stored = [
+            (kept.state.key, _text(kept.state), sorted(kept.state.timers_ms), *(kept.source or ())) for kept in full
+        ]
+        self.rows.put(pl.DataFrame(stored, self.rows.schema, orient="row"))
+        self.rows.remove(pl.DataFrame({self.key: empty}, {self.key: self.rows.schema[self.key]}))
+        self._loaded = {}
+
+    def _take(self, found: pl.DataFrame) -> None:
+        for key, remembered, timers_ms, topic, partition in found.select(list(self.rows.schema)).iter_rows():
+            state = KeyState(key=key, remembered=json.loads(remembered), timers_ms=set(timers_ms))
+            self._loaded.setdefault(key, KeptState(state, (topic, partition)))
+
+
+def _text(state: KeyState) -> str:
+    """Raises ``Terminal`` for what would not come back from JSON as it is: a restart would change it."""
+    try:
+        text = json.dumps(state.remembered, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise _not_plain(state, str(error)) from error
+    if json.loads(text) != state.remembered:
+        raise _not_plain(state, "it comes back from JSON as something else")
+    return text
+
+
+def _not_plain(state: KeyState, detail: str) -> Terminal:
+    return Terminal(
+        f"a processor remembers of key {state.key!r} what is no plain JSON",
+        given=f"{state.remembered!r}: {detail}",
+        expected="dicts with text keys, lists, texts, numbers, booleans and None",
+        remedy="convert it before it is remembered: a Decimal to text, a tuple or a set to a list",
+    )

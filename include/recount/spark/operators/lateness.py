@@ -1,0 +1,55 @@
+"""Which rows come too late, which records do not count for the clock, and what time can no longer be reached."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.spark.operators.clock import Clock
+from recount.spark.operators.operator import Output
+from recount.spark.operators.rows import ENTRY, OFFSET, STREAM_TIME, SUPERSEDED, TIMESTAMP, TOPIC
+
+
+def current(rows: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` without the changes of a versioned table that are history only: few operators read those."""
+    return rows.filter(~pl.col(SUPERSEDED))
+
+
+def refused(without: list[pl.DataFrame], keyed: list[pl.DataFrame]) -> pl.DataFrame:
+    """The records behind the rows ``without`` a key, unless one of the ``keyed`` rows comes from the same record."""
+    entries = pl.concat([rows.select(ENTRY) for rows in without])
+    return entries.join(pl.concat([rows.select(ENTRY) for rows in keyed]), on=ENTRY, how="anti")
+
+
+def on_time(rows: pl.DataFrame, clock: Clock, *, bound_ms: int, key: pl.Expr, output: Output) -> pl.DataFrame:
+    """``rows`` without the late ones, which go to the ledger: late is ``ts + bound < stream time`` of its partition.
+
+    The margin is 0 for a record that came 1 ms too late for the bound.
+    """
+    margin = pl.col("__judged") - pl.col(TIMESTAMP) - bound_ms - 1
+    judged = rows.with_columns(clock.judged(rows).alias("__judged"))
+    is_late = pl.col(OFFSET).is_not_null() & (margin >= 0).fill_null(False)
+    late = judged.filter(is_late)
+    output.note(late, "late")
+    output.ledger(
+        late.with_columns(
+            pl.col("__judged").alias(STREAM_TIME),
+            key.cast(pl.String).alias("key"),
+            margin.alias("margin_ms"),
+            pl.lit(None, pl.Int64).alias(WINDOW_START),
+            pl.lit(None, pl.Int64).alias(WINDOW_END),
+        )
+    )
+    return judged.filter(~is_late).drop("__judged")
+
+
+def settled_ms(clock: Clock) -> int | None:
+    """The time up to which every partition has been read, less the delay above: what is older comes late, if at all.
+
+    Unlike the frontier it waits for idle partitions too, because one that speaks again is on time by its own stream
+    time. A partition that has never spoken and does not hold the frontier back is not known here.
+    """
+    if clock.frontier_ms is None:
+        return None
+    slowest = clock.state.rows.filter(pl.col(TOPIC) != "")[STREAM_TIME].min()
+    return min(clock.frontier_ms, slowest - clock.delay_ms) if isinstance(slowest, int) else None

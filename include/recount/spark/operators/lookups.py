@@ -1,0 +1,111 @@
+"""Joins of a stream with a table: each record looks up the table's row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from recount.core.changelogs import is_versioned
+from recount.core.joins import StreamTableJoin
+from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
+from recount.spark.operators.clock import Batch, Clock
+from recount.spark.operators.joined_rows import RIGHT, prefixed
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.operator import Output
+from recount.spark.operators.rows import IS_NULL, ORDER, TIMESTAMP, rows_schema
+from recount.spark.polars_expressions import compiled, field_column
+
+_BY, _FOUND, _PLACE = "__by", "__found", "__place"
+
+
+@dataclass(kw_only=True)
+class StreamTableJoinOperator:
+    """Holds the table, and with a grace the rows that wait for it; ``table_clock`` (with a grace) is the table's time.
+
+    A batch's changes of the table are applied before its records look anything up. Of a versioned table every version
+    is kept for good: a record is never late for a table, so that any of them can still be asked for. Only of versions
+    with one time the latest alone is kept. With a grace the result is the join as of the record's time, wherever
+    batches are cut, as long as no change of the table comes later than the grace.
+    """
+
+    node: StreamTableJoin
+    table_clock: Clock | None = None
+    states: Mapping[str, KeyedRows] = field(init=False)
+    clocks: Mapping[str, Clock] = field(init=False)
+
+    def __post_init__(self) -> None:
+        assert (self.table_clock is None) == (self.node.grace_ms is None), "a grace waits for the table's clock"
+        self._versioned = is_versioned(self.node.right)
+        self._key = field_column(self.node.right.key)
+        identity = [self._key, TIMESTAMP] if self._versioned else [self._key]
+        self._table = KeyedRows(rows_schema(self.node.right.fields), identity)
+        self._waiting = KeyedRows({**rows_schema(self.node.left.fields), ARRIVED: ARRIVED_TYPE}, [ARRIVED])
+        self.states = {"table": self._table}
+        self.clocks = {}
+        if self.table_clock is not None:
+            self.states["waiting"], self.clocks["table"] = self._waiting, self.table_clock
+
+    def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
+        """Apply the table's changes, then look up every record that has not to wait."""
+        records, changes = inputs
+        self._apply(changes)
+        output = Output(records)
+        output.note(records.filter(IS_NULL), "null_value")
+        valued = records.filter(~pl.col(IS_NULL))
+        due = valued if self.table_clock is None else self._due(batch, self.table_clock, valued, output)
+        output.rows = self._looked_up(due, output)
+        return output
+
+    def _apply(self, changes: pl.DataFrame) -> None:
+        """Unversioned, the change that is read last holds; of versions with one time the one of the higher order."""
+        if self._versioned:
+            rivals = self._table.of(changes, self._table.identity)
+            self._table.put(pl.concat([rivals, changes]).sort(ORDER, maintain_order=True))
+        else:
+            self._table.put(changes)
+            self._table.remove(self._table.of(changes, [self._key]).filter(IS_NULL))
+
+    def _due(self, batch: Batch, clock: Clock, new: pl.DataFrame, output: Output) -> pl.DataFrame:
+        """The records that the table's time has reached, by time; the others wait."""
+        clock.advance(batch)
+        reached_ms = None if clock.frontier_ms is None else clock.frontier_ms - (self.node.grace_ms or 0)
+        is_due = pl.lit(False) if reached_ms is None else pl.col(TIMESTAMP) <= reached_ms
+        held, arrived = self._waiting.rows, numbered(new, self._waiting)
+        due = pl.concat([held, arrived]).filter(is_due).sort(TIMESTAMP, ORDER, ARRIVED)
+        self._waiting.remove(held.filter(is_due))
+        self._waiting.put(arrived.filter(~is_due))
+        output.note(arrived.filter(~is_due), "waiting")
+        return due.drop(ARRIVED)
+
+    def _looked_up(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+        left = self.node.left
+        by = pl.col(field_column(left.key)) if self.node.by is None else compiled(self.node.by, left.fields)
+        asked = rows.with_columns(by.alias(_BY)).with_row_index(_PLACE)
+        found = self._as_of(asked) if self._versioned else self._current(asked)
+        found = found.with_columns(pl.col(RIGHT + IS_NULL).eq(False).fill_null(False).alias(_FOUND)).sort(_PLACE)
+        if self.node.kind == "inner":
+            missed = found.filter(~pl.col(_FOUND))
+            output.note(missed.filter(pl.col(_BY).is_null()), "null_key")
+            output.note(missed.filter(pl.col(_BY).is_not_null()), "filtered")
+            found = found.filter(_FOUND)
+        output.note(found, "counted")
+        added = [field_column(name) for name in self.node.fields if name not in left.fields]
+        # a deleted row can still have its window's bounds
+        values = [pl.when(_FOUND).then(pl.col(RIGHT + column)).alias(column) for column in added]
+        return found.with_columns(values).select(list(rows_schema(self.node.fields)))
+
+    def _current(self, asked: pl.DataFrame) -> pl.DataFrame:
+        return asked.join(prefixed(self._table.rows), left_on=_BY, right_on=RIGHT + self._key, how="left")
+
+    def _as_of(self, asked: pl.DataFrame) -> pl.DataFrame:
+        return asked.sort(TIMESTAMP).join_asof(
+            prefixed(self._table.rows).sort(RIGHT + TIMESTAMP),
+            left_on=TIMESTAMP,
+            right_on=RIGHT + TIMESTAMP,
+            by_left=_BY,
+            by_right=RIGHT + self._key,
+            strategy="backward",
+            check_sortedness=False,
+        )

@@ -1,0 +1,167 @@
+"""Custom processors: Python functions that see one key's records in log order, with timers in event time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from recount.core.changelogs import TableFilter, ToTable
+from recount.core.joins import StreamTableJoin
+from recount.core.nodes import Node, Source, Stateless
+from recount.core.processing import Deduplicate, Process, Row
+from recount.spark.operators.clock import READ_SCHEMA, Batch, Clock
+from recount.spark.operators.key_states import KeptState, KeyStates
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.lateness import current, refused
+from recount.spark.operators.operator import Output
+from recount.spark.operators.python_rows import frame_of, python_rows
+from recount.spark.operators.rows import (
+    ENTRY,
+    IS_NULL,
+    META,
+    ORDER,
+    PARTITION,
+    REVISION,
+    STREAM_TIME,
+    SUPERSEDED,
+    TIMESTAMP,
+    TOPIC,
+    rows_schema,
+    window_order,
+)
+from recount.spark.plan import NotExpressible
+from recount.spark.polars_expressions import field_column
+
+_BEFORE = "__before_ms"
+
+
+@dataclass
+class Made:
+    """The rows that the functions returned so far, each with the columns of ``META`` that it has."""
+
+    rows: list[Row] = field(default_factory=list)
+    meta: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def add(self, returned: Iterable[Row], key: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+        """Take in what a function returned."""
+        for row in returned:
+            self.rows.append({**row, **key})
+            self.meta.append(meta)
+
+
+@dataclass(kw_only=True)
+class ProcessOperator:
+    """Replays each key's records and timers in log order, so that its state is a function of the log.
+
+    A timer fires before the key's next record if the stream time of the key's partition had reached it before that
+    record, and after the batch if the frontier has. Records of a key must come from one partition, straight from the
+    log: raises ``NotExpressible`` on construction where an operator above holds or derives records, and ``Terminal``
+    at the record of a second partition while the key still remembers something.
+    """
+
+    node: Process
+    clock: Clock
+    states: Mapping[str, KeyedRows] = field(init=False)
+    clocks: Mapping[str, Clock] = field(init=False)
+
+    def __post_init__(self) -> None:
+        _require_log_order(self.node.input)
+        self._key = field_column(self.node.key)
+        self._keys = KeyStates(self._key, self.node.fields[self.node.key])
+        self.states = {"keys": self._keys.rows}
+        self.clocks = {"clock": self.clock}
+
+    def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
+        """Null keys have no state, null values no row."""
+        rows = current(inputs[0])
+        keyless, keyed = rows.filter(pl.col(self._key).is_null()), rows.filter(pl.col(self._key).is_not_null())
+        taken = keyed.filter(~pl.col(IS_NULL))
+        timed = taken.join(self._times_before(batch, refused([keyless], [keyed])), on=ENTRY, how="left")
+        made = Made()
+        self._replay(timed.sort(ORDER, maintain_order=True), made)
+        self._fire_reached(made)
+        self._keys.store()
+        output = Output(self._leaving(made))
+        output.note(keyless, "null_key")
+        output.note(keyed.filter(IS_NULL), "null_value")
+        output.note(taken, "counted")
+        return output
+
+    def _times_before(self, batch: Batch, without_key: pl.DataFrame) -> pl.DataFrame:
+        """The stream time of each record's partition just before the record; null at the beginning."""
+        source = [TOPIC, PARTITION]
+        carried = self.clock.state.rows.rename({STREAM_TIME: "__carried"})
+        self.clock.advance(batch, without_key)
+        read = batch.read.filter(pl.col(TOPIC).is_in(self.clock.topics)).select(list(READ_SCHEMA))
+        known = read.with_columns(self.clock.judged(read)).join(carried, on=source, how="left", maintain_order="left")
+        before = pl.coalesce(pl.col(STREAM_TIME).shift().over(source), "__carried")
+        return known.select(*ENTRY, before.alias(_BEFORE))
+
+    def _replay(self, rows: pl.DataFrame, made: Made) -> None:
+        kept_of = self._keys.load(rows.select(self._key))
+        meta = rows.select(*META, _BEFORE).iter_rows(named=True)
+        for row, about in zip(python_rows(rows, self.node.input.fields), meta, strict=True):
+            kept = kept_of(row[self.node.key])
+            kept.come_from(about[TOPIC], about[PARTITION], str(self.node))
+            while about[_BEFORE] is not None and kept.next_timer_ms <= about[_BEFORE]:
+                self._fire(kept, made)
+            kept.state.timestamp_ms = about[TIMESTAMP]
+            returned = self.node.on_record(row, kept.state)
+            made.add(returned, {self.node.key: row[self.node.key]}, {name: about[name] for name in META})
+
+    def _fire_reached(self, made: Made) -> None:
+        """The timers that the frontier has reached, by time, then key; a timer may set further ones."""
+        frontier_ms = self.clock.frontier_ms
+        if frontier_ms is None:
+            return
+        waiting = [(kept.next_timer_ms, str(kept.state.key), kept) for kept in self._keys.with_timers(frontier_ms)]
+        heapq.heapify(waiting)
+        while waiting:
+            _, key, kept = heapq.heappop(waiting)
+            self._fire(kept, made)
+            if kept.next_timer_ms <= frontier_ms:
+                heapq.heappush(waiting, (kept.next_timer_ms, key, kept))
+
+    def _fire(self, kept: KeptState, made: Made) -> None:
+        at_ms, state = int(kept.next_timer_ms), kept.state
+        state.timers_ms.discard(at_ms)
+        state.timestamp_ms = at_ms
+        returned = self.node.on_timer(at_ms, state) if self.node.on_timer else ()
+        about = dict.fromkeys(META) | {TIMESTAMP: at_ms, IS_NULL: False, REVISION: 0, SUPERSEDED: False}
+        made.add(returned, {self.node.key: state.key}, about)
+
+    def _leaving(self, made: Made) -> pl.DataFrame:
+        fields = frame_of(made.rows, self.node.fields, self.node)
+        leaving = pl.concat([fields, pl.DataFrame(made.meta, schema=META)], how="horizontal")
+        of_timer = window_order(pl.col(TIMESTAMP), pl.col(TIMESTAMP), pl.col(self._key))
+        return leaving.with_columns(pl.coalesce(ORDER, of_timer)).select(list(rows_schema(self.node.fields)))
+
+
+def _require_log_order(node: Node) -> None:
+    """Refuse to process rows that do not reach the operator as the log has them."""
+    for holding in _holding(node):
+        raise NotExpressible(
+            "a processor cannot read what another operator has held back or derived",
+            given=str(holding),
+            expected="records straight from a topic; filters, maps and lookups without grace may stand between",
+            remedy="write them to a topic, and process that topic in a topology of its own",
+        )
+
+
+def _holding(node: Node) -> Iterator[Node]:
+    match node:
+        case Deduplicate(partitioned=True) | StreamTableJoin(grace_ms=None) | ToTable() | TableFilter():
+            yield from _holding(node.inputs[0])
+        case Source():
+            return
+        case Process(on_timer=None):
+            yield from _holding(node.input)
+        case _ if isinstance(node, Stateless):
+            for above in node.inputs:
+                yield from _holding(above)
+        case _:
+            yield node
