@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from recount.sessions import session_configuration
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[SparkSession]:
     """``local[2]`` with the settings of every job, and no UI."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     scratch = tmp_path_factory.mktemp("spark")
     configuration = {
         **session_configuration(str(project.spark_jars)),

@@ -26,11 +26,12 @@ from recount.core.topology import Topology
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
 from recount.spark.checkpoint import BatchRange
+from recount.spark.intake import INPUT_COLUMNS
 from recount.spark.open_windows import REVISION, OpenWindows
 from recount.spark.partials import TIMESTAMP
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import AggregationPlan, plan_of
-from recount.spark.stage import INPUT_COLUMNS, OUTPUT_SCHEMA, MapStage, from_ipc, map_function
+from recount.spark.stage import OUTPUT_SCHEMA, MapStage, from_ipc, map_function
 from recount.spark.stream_tables import BatchRows, StreamTables
 from recount.spark.work import Attempt, BatchResult, Step
 

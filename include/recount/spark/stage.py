@@ -14,37 +14,27 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from recount.codec.decoder import ValueDecoder
 from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
+from recount.spark.intake import PLACE, REJECTED_SCHEMA, Intake
 from recount.spark.partials import TIMESTAMP, Partials
 from recount.spark.plan import AggregationPlan
 from recount.spark.polars_expressions import compiled, field_column
 
 Partition = tuple[str, int]
 
-INPUT_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
 OUTPUT_SCHEMA = "name string, ipc binary"
-_ARROW_OUTPUT = pa.schema([("name", pa.string()), ("ipc", pa.binary())])
+ARROW_OUTPUT = pa.schema([("name", pa.string()), ("ipc", pa.binary())])
 
 STREAM_TIME = "stream_time_ms"
-_PLACE: dict[str, pl.DataType] = {"topic": pl.String(), "partition": pl.Int32(), "offset": pl.Int64()}
 LATE_SCHEMA: dict[str, pl.DataType] = {
-    **_PLACE,
+    **PLACE,
     TIMESTAMP: pl.Int64(),
     STREAM_TIME: pl.Int64(),
     "key": pl.String(),
     WINDOW_START: pl.Int64(),
     WINDOW_END: pl.Int64(),
     "margin_ms": pl.Int64(),
-}
-REJECTED_SCHEMA: dict[str, pl.DataType] = {
-    **_PLACE,
-    TIMESTAMP: pl.Int64(),
-    "reason": pl.String(),
-    "detail": pl.String(),
-    "record_key": pl.Binary(),
-    "record_value": pl.Binary(),
 }
 COUNTS = ("records", "counted", "late", "filtered", "null_key", "dead_lettered")
 TOTALS_SCHEMA: dict[str, pl.DataType] = {
@@ -72,11 +62,11 @@ class MapStage:
         partition_pass: PartitionPass | None = None
         for batch in batches:
             if batch.num_rows:
-                partition_pass = partition_pass or PartitionPass(self, _partition(batch))
+                partition_pass = partition_pass or PartitionPass(self, partition_of(batch))
                 partition_pass.feed(batch)
         if partition_pass:
             tables = partition_pass.tables()
-            yield pa.record_batch([list(tables), [_to_ipc(table) for table in tables.values()]], schema=_ARROW_OUTPUT)
+            yield pa.record_batch([list(tables), [to_ipc(table) for table in tables.values()]], schema=ARROW_OUTPUT)
 
     def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
         """The four tables without rows, to which those of the tasks are added."""
@@ -93,11 +83,9 @@ class PartitionPass:
 
     def __init__(self, stage: MapStage, partition: Partition) -> None:
         plan = stage.plan
-        assert plan.source.topic.value is not None
         self._plan = plan
         self._partition = partition
-        self._latest_ms = stage.latest_ms
-        self._decoder = ValueDecoder(plan.source.topic.value, plan.columns)
+        self._intake = Intake(plan.source, plan.columns, needs_key=plan.uses_record_key, latest_ms=stage.latest_ms)
         self._partials = Partials.of(plan.aggregate)
         self._key = pl.col(field_column(self._partials.key))
         self._stream_time_ms = stage.stream_times.get(partition)
@@ -106,8 +94,14 @@ class PartitionPass:
 
     def feed(self, batch: pa.RecordBatch) -> None:
         """Take the next records; raises ``Terminal`` when they are not of this pass's partition."""
-        records = self._decoded(batch)
-        good = self._without_rejected(records)
+        if partition_of(batch) != self._partition:
+            raise Terminal(
+                "records of two partitions in one task", given=partition_of(batch), expected=str(self._partition)
+            )
+        good, rejected = self._intake.take(batch)
+        self._counts["records"] += batch.num_rows
+        self._counts["dead_lettered"] += rejected.height
+        self._tables["rejected"].append(rejected)
         if good.is_empty():
             return
         timed = self._timed(self._stepped(good))
@@ -138,64 +132,6 @@ class PartitionPass:
             "partials": self._partials.merge(tables["partials"]),
             "totals": pl.DataFrame([totals], schema=TOTALS_SCHEMA),
         }
-
-    def _decoded(self, batch: pa.RecordBatch) -> pl.DataFrame:
-        """The batch with its declared fields, event time, and ``reason``/``detail`` where the record is bad."""
-        if _partition(batch) != self._partition:
-            raise Terminal(
-                "records of two partitions in one task", given=_partition(batch), expected=str(self._partition)
-            )
-        decoded = self._decoder.decode(batch.column("value").to_pylist())
-        frame = pl.from_arrow(batch)
-        assert isinstance(frame, pl.DataFrame)
-        frame = frame.rename({"key": "record_key", "value": "record_value", TIMESTAMP: "record_timestamp_ms"})
-        fields = {**decoded.columns, self._plan.source.key: _text(batch.column("key"))}
-        frame = frame.with_columns(pl.Series(field_column(name), column) for name, column in fields.items())
-        event_time = self._plan.source.topic.event_time
-        time = pl.col(field_column(event_time) if event_time else "record_timestamp_ms")
-        frame = frame.with_columns(time.alias(TIMESTAMP))
-        return self._judged(frame, {fault.index: (fault.reason, fault.detail) for fault in decoded.faults})
-
-    def _judged(self, frame: pl.DataFrame, faults: Mapping[int, tuple[str, str]]) -> pl.DataFrame:
-        said = {
-            "index": list(faults),
-            "reason": [r for r, _ in faults.values()],
-            "detail": [d for _, d in faults.values()],
-        }
-        worded = pl.DataFrame(said, schema={"index": pl.UInt32(), "reason": pl.String(), "detail": pl.String()})
-        frame = frame.with_row_index().join(worded, on="index", how="left", maintain_order="left").drop("index")
-        for bad, name, text in self._tests():
-            hit = pl.col("reason").is_null() & bad
-            frame = frame.with_columns(
-                pl.when(hit).then(pl.lit(name)).otherwise(pl.col("reason")).alias("reason"),
-                pl.when(hit).then(text).otherwise(pl.col("detail")).alias("detail"),
-            )
-        return frame
-
-    def _tests(self) -> Iterator[tuple[pl.Expr, str, pl.Expr]]:
-        """What else makes a record bad: the test, the reason, the detail; the first that holds counts."""
-        time = pl.col(TIMESTAMP)
-        if self._plan.uses_record_key:
-            yield pl.col("record_key").is_null(), "null-key", pl.lit("the record has no key")
-            yield pl.col(field_column(self._plan.source.key)).is_null(), "undecodable", pl.lit("the key is not UTF-8")
-        yield time.is_null(), "schema", pl.lit(f"event time {self._plan.source.topic.event_time} is missing")
-        yield time < 0, "negative-timestamp", pl.format("event time {} ms", time)
-        yield (
-            time > self._latest_ms,
-            "future-timestamp",
-            pl.format(f"event time {{}} ms is after {self._latest_ms} ms", time),
-        )
-
-    def _without_rejected(self, records: pl.DataFrame) -> pl.DataFrame:
-        self._counts["records"] += records.height
-        rejected = records.filter(pl.col("reason").is_not_null())
-        self._counts["dead_lettered"] += rejected.height
-        if rejected.is_empty():
-            return records
-        self._tables["rejected"].append(
-            rejected.with_columns(pl.col("record_timestamp_ms").alias(TIMESTAMP)).select(list(REJECTED_SCHEMA))
-        )
-        return records.filter(pl.col("reason").is_null())
 
     def _stepped(self, records: pl.DataFrame) -> pl.DataFrame:
         """The stateless steps; a filter marks what does not pass, for filtered records still advance stream time."""
@@ -240,26 +176,13 @@ def _assigned(records: pl.DataFrame, size_ms: int, advance_ms: int) -> pl.DataFr
     return placed.with_columns((pl.col(WINDOW_START) + size_ms).alias(WINDOW_END))
 
 
-def _text(keys: pa.Array) -> pa.Array:
-    """Keys as text; null where one is not UTF-8."""
-    try:
-        return keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([None if key is None else _utf8(key) for key in keys.to_pylist()], pa.string())
-
-
-def _utf8(key: bytes) -> str | None:
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _partition(batch: pa.RecordBatch) -> Partition:
+def partition_of(batch: pa.RecordBatch) -> Partition:
+    """The partition that the records of ``batch`` are of; a task reads one."""
     return batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
 
 
-def _to_ipc(table: pl.DataFrame) -> bytes:
+def to_ipc(table: pl.DataFrame) -> bytes:
+    """A table as it leaves a task."""
     written: Any = table.write_ipc_stream(None)
     return bytes(written.getvalue())
 

@@ -13,10 +13,11 @@ from recount.core.tables import Tables
 from recount.spark.compaction import Compaction
 from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.history import History
+from recount.spark.intake import REJECTED_SCHEMA
 from recount.spark.open_windows import NOT_EMITTED, REVISION, OpenWindows
 from recount.spark.partials import Partials
 from recount.spark.plan import AggregationPlan
-from recount.spark.stage import LATE_SCHEMA, REJECTED_SCHEMA
+from recount.spark.stage import LATE_SCHEMA
 
 _BATCH: dict[str, pl.DataType] = {"generation": pl.Int32(), "batch": pl.Int64()}
 _REJECTED = {name: kind for name, kind in REJECTED_SCHEMA.items() if not name.startswith("record_")}

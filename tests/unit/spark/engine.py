@@ -11,11 +11,12 @@ import pyarrow as pa
 
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
+from recount.spark.intake import INPUT_COLUMNS
 from recount.spark.open_windows import REVISION, OpenWindows
 from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of
-from recount.spark.stage import INPUT_COLUMNS, MapStage, from_ipc
+from recount.spark.stage import MapStage, from_ipc
 
 NOW_MS = 1_000_000
 

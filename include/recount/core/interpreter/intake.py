@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recount.core.changelogs import ToTable
 from recount.core.interpreter.journal import DeadLetter
 from recount.core.interpreter.record import Entry, Row
-from recount.core.joins import StreamStreamJoin, StreamTableJoin
-from recount.core.nodes import KEY, Node, Source, WindowedAggregate
-from recount.core.processing import Process
+from recount.core.nodes import Source
+from recount.core.record_keys import topics_needing_a_key
 from recount.core.schema import BadRecord
 from recount.core.topics import Topic
 from recount.core.topology import Topology
@@ -35,7 +33,7 @@ class Intake:
 
     def __init__(self, topology: Topology) -> None:
         self._topics: dict[str, Topic] = {source.topic.name: source.topic for source in topology.sources}
-        self._keyed = _needing_a_key(topology)
+        self._keyed = topics_needing_a_key(topology)
         self._max_future_ms = topology.max_future_ms
 
     def take(
@@ -97,29 +95,3 @@ def _event_time_ms(topic: Topic, fields: Mapping[str, Any], timestamp_ms: int) -
     if event_time_ms < 0:
         raise BadRecord("negative-timestamp", f"event time {event_time_ms} ms")
     return int(event_time_ms)
-
-
-def _needing_a_key(topology: Topology) -> set[str]:
-    """The topics whose own record key groups or joins records, so that a record without one is bad."""
-    topics: set[str] = set()
-    for node in topology.nodes():
-        for above in _keyed_inputs(node):
-            while above.key == KEY and not isinstance(above, Source) and len(above.inputs) == 1:
-                above = above.inputs[0]
-            if isinstance(above, Source) and above.key == KEY:
-                topics.add(above.topic.name)
-    return topics
-
-
-def _keyed_inputs(node: Node) -> tuple[Node, ...]:
-    """The inputs of which the operator drops null keys; an outer side of a join keeps them."""
-    match node:
-        case WindowedAggregate() | ToTable() | Process():
-            return node.inputs
-        case StreamStreamJoin(kind="inner"):
-            return node.inputs
-        case StreamStreamJoin(kind="left"):
-            return (node.right,)
-        case StreamTableJoin(kind="inner", by=None):
-            return (node.left,)
-    return ()

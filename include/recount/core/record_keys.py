@@ -1,0 +1,36 @@
+"""Which topics need a key on every record: a declaration's question, asked by each implementation."""
+
+from __future__ import annotations
+
+from recount.core.changelogs import ToTable
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
+from recount.core.nodes import KEY, Node, Source, WindowedAggregate
+from recount.core.processing import Process
+from recount.core.topology import Topology
+
+
+def topics_needing_a_key(topology: Topology) -> frozenset[str]:
+    """The topics whose own record key groups or joins records, so that a record without one is bad."""
+    topics: set[str] = set()
+    for node in topology.nodes():
+        for above in _keyed_inputs(node):
+            found = above
+            while found.key == KEY and not isinstance(found, Source) and len(found.inputs) == 1:
+                [found] = found.inputs
+            if isinstance(found, Source) and found.key == KEY:
+                topics.add(found.topic.name)
+    return frozenset(topics)
+
+
+def _keyed_inputs(node: Node) -> tuple[Node, ...]:
+    """The inputs of which the operator drops null keys; an outer side of a join keeps them."""
+    match node:
+        case WindowedAggregate() | ToTable() | Process():
+            return node.inputs
+        case StreamStreamJoin(kind="inner"):
+            return node.inputs
+        case StreamStreamJoin(kind="left"):
+            return (node.right,)
+        case StreamTableJoin(kind="inner", by=None):
+            return (node.left,)
+    return ()

@@ -1,0 +1,100 @@
+"""From raw bytes to rows, in the task that read them: which records are good, and what is wrong with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from recount.codec.decoder import ValueDecoder
+from recount.core.nodes import Source
+from recount.spark.partials import TIMESTAMP
+from recount.spark.polars_expressions import field_column
+
+INPUT_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+PLACE: dict[str, pl.DataType] = {"topic": pl.String(), "partition": pl.Int32(), "offset": pl.Int64()}
+REJECTED_SCHEMA: dict[str, pl.DataType] = {
+    **PLACE,
+    TIMESTAMP: pl.Int64(),
+    "reason": pl.String(),
+    "detail": pl.String(),
+    "record_key": pl.Binary(),
+    "record_value": pl.Binary(),
+}
+"""A bad record with its raw bytes; its time is the one that Kafka has, for its event time may be what is bad."""
+
+
+class Intake:
+    """Takes the records of one topic: ``columns`` are the fields to decode, ``latest_ms`` the last sane event time.
+
+    ``needs_key``: a record without a key, or with one that is not UTF-8, is bad.
+    """
+
+    def __init__(self, source: Source, columns: Sequence[str], *, needs_key: bool, latest_ms: int) -> None:
+        assert source.topic.value is not None, "checked by Source"
+        self._source = source
+        self._needs_key = needs_key
+        self._latest_ms = latest_ms
+        self._decoder = ValueDecoder(source.topic.value, columns)
+
+    def take(self, batch: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The good records in order (place, event time, raw key and value, fields), and the rejected ones."""
+        decoded = self._decoder.decode(batch.column("value").to_pylist())
+        frame = pl.from_arrow(batch)
+        assert isinstance(frame, pl.DataFrame)
+        frame = frame.rename({"key": "record_key", "value": "record_value", TIMESTAMP: "record_timestamp_ms"})
+        fields = {**decoded.columns, self._source.key: _text(batch.column("key"))}
+        frame = frame.with_columns(pl.Series(field_column(name), column) for name, column in fields.items())
+        event_time = self._source.topic.event_time
+        time = pl.col(field_column(event_time) if event_time else "record_timestamp_ms")
+        frame = frame.with_columns(time.alias(TIMESTAMP))
+        judged = self._judged(frame, {fault.index: (fault.reason, fault.detail) for fault in decoded.faults})
+        bad = judged.filter(pl.col("reason").is_not_null())
+        rejected = bad.with_columns(pl.col("record_timestamp_ms").alias(TIMESTAMP)).select(list(REJECTED_SCHEMA))
+        return judged.filter(pl.col("reason").is_null()).drop("reason", "detail"), rejected
+
+    def _judged(self, frame: pl.DataFrame, faults: Mapping[int, tuple[str, str]]) -> pl.DataFrame:
+        said = {
+            "index": list(faults),
+            "reason": [r for r, _ in faults.values()],
+            "detail": [d for _, d in faults.values()],
+        }
+        worded = pl.DataFrame(said, schema={"index": pl.UInt32(), "reason": pl.String(), "detail": pl.String()})
+        frame = frame.with_row_index().join(worded, on="index", how="left", maintain_order="left").drop("index")
+        for bad, name, text in self._tests():
+            hit = pl.col("reason").is_null() & bad
+            frame = frame.with_columns(
+                pl.when(hit).then(pl.lit(name)).otherwise(pl.col("reason")).alias("reason"),
+                pl.when(hit).then(text).otherwise(pl.col("detail")).alias("detail"),
+            )
+        return frame
+
+    def _tests(self) -> Iterator[tuple[pl.Expr, str, pl.Expr]]:
+        """What else makes a record bad: the test, the reason, the detail; the first that holds counts."""
+        time = pl.col(TIMESTAMP)
+        if self._needs_key:
+            yield pl.col("record_key").is_null(), "null-key", pl.lit("the record has no key")
+            yield pl.col(field_column(self._source.key)).is_null(), "undecodable", pl.lit("the key is not UTF-8")
+        yield time.is_null(), "schema", pl.lit(f"event time {self._source.topic.event_time} is missing")
+        yield time < 0, "negative-timestamp", pl.format("event time {} ms", time)
+        yield (
+            time > self._latest_ms,
+            "future-timestamp",
+            pl.format(f"event time {{}} ms is after {self._latest_ms} ms", time),
+        )
+
+
+def _text(keys: pa.Array) -> pa.Array:
+    """Keys as text; null where one is not UTF-8."""
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if key is None else _utf8(key) for key in keys.to_pylist()], pa.string())
+
+
+def _utf8(key: bytes) -> str | None:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return None
