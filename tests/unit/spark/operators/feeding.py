@@ -1,0 +1,316 @@
+"""Operators fed with the rows of a log, batch by batch, with restarts; and the interpreter beside them."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import Any
+
+import polars as pl
+from hypothesis import settings
+
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.expressions import col
+from recount.core.flow import RecordStream, Table, stream
+from recount.core.interpreter.driver import TopologyDriver
+from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.nodes import KEY, Node, Sink, Source
+from recount.core.processing import Deduplicate, Process
+from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.stateless import Foreach, Through
+from recount.core.topics import Topic
+from recount.core.topology import Topology
+from recount.spark.operators.clock import READ_SCHEMA, Batch, Clock
+from recount.spark.operators.joins import StreamStreamJoinOperator
+from recount.spark.operators.keyed_rows import DELETED, KeyedRows
+from recount.spark.operators.lookups import StreamTableJoinOperator
+from recount.spark.operators.operator import FATE, FATES, Operator
+from recount.spark.operators.processing import ProcessOperator
+from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
+from recount.spark.operators.rows import (
+    ENTRY,
+    IS_NULL,
+    LOG_ORDER,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    REVISION,
+    TIMESTAMP,
+    TOPIC,
+    rows_schema,
+)
+from recount.spark.operators.stateless import StatelessOperator
+from recount.spark.operators.table_aggregates import TableAggregateOperator
+from recount.spark.operators.table_joins import TableTableJoinOperator
+from recount.spark.operators.tables import TableFilterOperator, ToTableOperator
+from recount.spark.polars_expressions import field_column
+
+PARTITIONS = 2
+LEFT = Topic(name="left", key="id", value=RecordSchema.of(l=LONG, word=STRING))
+RIGHT = Topic(name="right", key="id", value=RecordSchema.of(r=LONG, other=STRING))
+OUT = Topic(name="out", key="k")
+END_MS = 100_000
+law = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "20")), deadline=None)
+"""A longer run: ``LAW_EXAMPLES=5000 pytest --hypothesis-seed=1 tests/unit/spark/operators/test_stream_joins.py``."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A record of the log; a ``value`` None is a null value, a ``key`` None a null key."""
+
+    timestamp_ms: int
+    key: str | None = "a"
+    value: Mapping[str, Any] | None = field(default_factory=dict)
+    partition: int = 0
+    topic: str = "left"
+
+
+Batches = Sequence[Sequence[Event]]
+Result = tuple[Any, ...]
+
+
+def keyed(topic: Topic) -> RecordStream:
+    """The topic's records under the key ``k``, which may be null."""
+    assert topic.value is not None
+    return stream(topic).select_key(k=col(KEY)).select(*topic.value.fields)
+
+
+def topology(flow: RecordStream | Table) -> Topology:
+    """A topology that ends in ``flow``."""
+    return Topology(name="fed", sinks=[flow.to(OUT)])
+
+
+def closing(*topics: str, at_ms: int = END_MS) -> list[Event]:
+    """A record in every partition, so that all time before it has passed; its key is met nowhere else."""
+    return [Event(at_ms, f"closing {topic} {p}", {}, p, topic) for topic in topics for p in range(PARTITIONS)]
+
+
+def cut(log: Sequence[Event], at: Iterable[int]) -> list[Sequence[Event]]:
+    """``log`` in batches, some of which may be empty."""
+    bounds = [0, *sorted(min(place, len(log)) for place in at), len(log)]
+    return [log[start:end] for start, end in pairwise(bounds)]
+
+
+@dataclass
+class Fed:
+    """The operators of a topology at work, and all that they said; ``disk`` is where their states are written to."""
+
+    topology: Topology
+    written: list[Result] = field(default_factory=list)
+    late: list[Result] = field(default_factory=list)
+    fates: dict[tuple[str, int, int], str] = field(default_factory=dict)
+    disk: dict[tuple[int, str], KeyedRows] = field(default_factory=dict)
+    _ends: Counter[tuple[str, int]] = field(default_factory=Counter)
+    _times: dict[tuple[str, int], int] = field(default_factory=dict)
+    operators: dict[Node, Operator] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all that is not on disk."""
+        self.operators = {node: operator_of(node) for node in self.topology.nodes() if not isinstance(node, Source)}
+        for place, state in self._states().items():
+            if place in self.disk:
+                state.load(self.disk[place].rows)
+
+    def batch(self, events: Sequence[Event]) -> None:
+        """Feed one batch, and write what has changed of the states."""
+        read = self._read(events)
+        topics = sorted({source.topic.name for source in self.topology.sources})
+        awake = {(topic, partition) for topic in topics for partition in range(PARTITIONS)}
+        batch = Batch(read=read.select(list(READ_SCHEMA)), awake=awake)
+        made: dict[Node, pl.DataFrame] = {}
+        for node in self.topology.nodes():
+            if isinstance(node, Source):
+                made[node] = _source_rows(node, events, read)
+                continue
+            inputs = [made[above] for above in node.inputs]
+            output = self.operators[node].process(batch, inputs)
+            assert dict(output.rows.schema) == rows_schema(node.fields), node
+            made[node] = output.rows
+            self.late += chain.from_iterable(part.iter_rows() for part in output.late)
+            for part in output.fates:
+                self._note(part)
+            if isinstance(node, Sink):
+                self.written += written(node, output.rows)
+        self._note(read.select(*ENTRY, pl.lit("filtered").alias(FATE)))
+        for place, state in self._states().items():
+            _write(self.disk.setdefault(place, KeyedRows(state.schema, state.identity)), state)
+
+    def held(self) -> dict[str, int]:
+        """How many rows each state holds."""
+        return {name: state.rows.height for (_, name), state in self._states().items() if "clock" not in name}
+
+    def _states(self) -> dict[tuple[int, str], KeyedRows]:
+        found = {}
+        for index, operator in enumerate(self.operators.values()):
+            found |= {(index, name): state for name, state in operator.states.items()}
+            found |= {(index, f"clock {name}"): clock.state for name, clock in operator.clocks.items()}
+        return found
+
+    def _note(self, fates: pl.DataFrame) -> None:
+        for topic, partition, offset, fate in fates.iter_rows():
+            place = topic, partition, offset
+            self.fates[place] = min(fate, self.fates.get(place, fate), key=FATES.index)
+
+    def _read(self, events: Sequence[Event]) -> pl.DataFrame:
+        read = []
+        for index, event in enumerate(events):
+            source = event.topic, event.partition
+            self._times[source] = max(event.timestamp_ms, self._times.get(source, event.timestamp_ms))
+            read.append((*source, self._ends[source], event.timestamp_ms, self._times[source], index))
+            self._ends[source] += 1
+        frame = pl.DataFrame(read, {**READ_SCHEMA, "index": pl.Int64()}, orient="row")
+        return frame.sort(TOPIC, PARTITION, OFFSET)
+
+
+def _source_rows(node: Source, events: Sequence[Event], read: pl.DataFrame) -> pl.DataFrame:
+    mine = read.filter(pl.col(TOPIC) == node.topic.name)
+    taken = [events[index] for index in mine["index"]]
+    schema = rows_schema(node.fields)
+    assert node.topic.value is not None
+    columns = {field_column(name): [(e.value or {}).get(name) for e in taken] for name in node.topic.value.fields}
+    columns |= {field_column(node.key): [e.key for e in taken], IS_NULL: [e.value is None for e in taken]}
+    known = {name: pl.lit(value) for name, value in {REVISION: 0, "superseded": False}.items()}
+    rows = mine.with_columns(pl.Series(name, values, schema[name]) for name, values in columns.items())
+    return rows.with_columns(LOG_ORDER.alias(ORDER), **known).select(
+        pl.col(name).cast(kind) for name, kind in schema.items()
+    )
+
+
+def operator_of(node: Node) -> Operator:
+    """The operator at work for ``node``."""
+    clock = Clock(_topics(node), 0 if isinstance(node, Suppress) else _delay_above_ms(node))
+    match node:
+        case StreamStreamJoin():
+            return StreamStreamJoinOperator(node=node, clock=clock)
+        case StreamTableJoin():
+            table_clock = Clock(_topics(node.right), _delay_above_ms(node.right)) if node.grace_ms is not None else None
+            return StreamTableJoinOperator(node=node, table_clock=table_clock)
+        case TableTableJoin():
+            return TableTableJoinOperator(node=node)
+        case ToTable():
+            return ToTableOperator(node=node)
+        case TableFilter():
+            return TableFilterOperator(node=node)
+        case TableAggregate():
+            return TableAggregateOperator(node=node)
+        case Suppress():
+            return SuppressOperator(node=node, clock=clock)
+        case Deduplicate():
+            return DeduplicateOperator(node=node, clock=clock)
+        case Process():
+            return ProcessOperator(node=node, clock=clock)
+    return StatelessOperator(node=node)
+
+
+def written(node: Sink | Through | Foreach, rows: pl.DataFrame) -> list[Result]:
+    """What a sink writes: key, value, time, revision."""
+    return [
+        result(
+            row[field_column(node.key)],
+            None if row[IS_NULL] else {name: row[field_column(name)] for name in node.fields if name != KEY},
+            row[TIMESTAMP],
+            row[REVISION],
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def result(key: Any, value: Mapping[str, Any] | None, timestamp_ms: int, revision: int) -> Result:
+    """Something to compare and to sort."""
+    return key, None if value is None else tuple(value.items()), timestamp_ms, revision
+
+
+def fed(topology: Topology, batches: Batches, restarts: Iterable[int] = ()) -> Fed:
+    """The operators after ``batches``, restarted before those numbered in ``restarts``."""
+    running, again = Fed(topology), set(restarts)
+    for number, events in enumerate(batches):
+        if number in again:
+            running.restart()
+        running.batch(events)
+    return running
+
+
+@dataclass
+class Interpreted:
+    """The interpreter, fed with the same log."""
+
+    topology: Topology
+    driver: TopologyDriver = field(init=False)
+
+    def __post_init__(self) -> None:
+        known = {source.topic.name: PARTITIONS for source in self.topology.sources}
+        self.driver = TopologyDriver(self.topology, partitions=known)
+
+    def feed(self, events: Iterable[Event]) -> Interpreted:
+        """Pipe the events in the order given."""
+        for e in events:
+            self.driver.pipe(e.topic, key=e.key, value=e.value, timestamp_ms=e.timestamp_ms, partition=e.partition)
+        return self
+
+    @property
+    def written(self) -> list[Result]:
+        """What the sink wrote."""
+        return [result(o.key, o.value, o.timestamp_ms, o.revision) for o in self.driver.outputs("out")]
+
+    @property
+    def late(self) -> list[Result]:
+        """The late ledger in the engine's columns."""
+        return [
+            (
+                *(row.topic, row.partition, row.offset, row.timestamp_ms, row.stream_time_ms, str(row.key)),
+                *(row.window_start, row.window_end, row.margin_ms),
+            )
+            for row in self.driver.late
+        ]
+
+    @property
+    def fates(self) -> dict[tuple[str, int, int], str]:
+        """What became of each record."""
+        found = self.driver.fate_of
+        return {(e.topic, e.partition, e.offset): fate.replace(" ", "_") for e, fate in found.items()}
+
+
+def interpreted(topology: Topology, events: Iterable[Event]) -> Interpreted:
+    """The interpreter after ``events``."""
+    return Interpreted(topology).feed(events)
+
+
+def latest(results: Iterable[Result]) -> dict[Any, Result]:
+    """The last result of each key."""
+    return {one[0]: one for one in results}
+
+
+def multiset(results: Iterable[Result]) -> Counter[Result]:
+    """Results whose order says nothing."""
+    return Counter(results)
+
+
+def assert_same(engine: Fed, reference: Interpreted) -> None:
+    """Equal results, late ledger and fates, in whatever order."""
+    assert multiset(engine.written) == multiset(reference.written)
+    assert multiset(engine.late) == multiset(reference.late)
+    assert engine.fates == reference.fates
+
+
+def _write(disk: KeyedRows, state: KeyedRows) -> None:
+    changes = state.changes()
+    disk.remove(changes.filter(DELETED))
+    disk.put(changes.filter(~pl.col(DELETED)))
+    assert disk.rows.sort(disk.identity).equals(state.rows.sort(disk.identity))
+
+
+def _topics(node: Node) -> frozenset[str]:
+    if isinstance(node, Source):
+        return frozenset({node.topic.name})
+    waits_for = (node.left,) if isinstance(node, StreamTableJoin) and node.grace_ms is None else node.inputs
+    return frozenset(chain.from_iterable(_topics(above) for above in waits_for))
+
+
+def _delay_above_ms(node: Node) -> int:
+    return max((_delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)

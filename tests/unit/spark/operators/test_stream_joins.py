@@ -1,0 +1,108 @@
+"""Joins of two streams: the engine's matches, lonely rows, late ledger and fates are the interpreter's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.spark.operators.feeding import (
+    LEFT,
+    PARTITIONS,
+    RIGHT,
+    Event,
+    assert_same,
+    closing,
+    cut,
+    fed,
+    interpreted,
+    keyed,
+    law,
+    topology,
+)
+
+from recount.core.expressions import col
+from recount.core.schema import LONG, STRING
+from recount.core.topology import Topology
+
+BOUNDS = {"before": "5 ms", "after": "10 ms", "grace": "3 ms"}
+left, right = keyed(LEFT), keyed(RIGHT)
+twice = left.flat_map(lambda row: [{"n": row["l"]}, {"n": row["l"]}], n=LONG)
+rekeyed = left.flat_map(lambda row: [{"w": row["word"]}, {"w": None}], w=STRING).select_key(k2=col("w"))
+JOINS = {
+    "inner": topology(left.join(right, **BOUNDS)),
+    "left": topology(left.left_join(right, **BOUNDS)),
+    "outer": topology(left.outer_join(right, **BOUNDS)),
+    "of rows made of one record": topology(twice.outer_join(right, **BOUNDS)),
+    "of rows some of which have no key": topology(rekeyed.outer_join(right, **BOUNDS)),
+    "of a stream with a part of itself": topology(
+        left.left_join(left.filter(col("l") > 1).select(m=col("l")), before="0 ms", after="10 ms", grace="0 ms")
+    ),
+    "of a join": topology(
+        left.left_join(right, **BOUNDS).outer_join(
+            left.filter(col("l") > 1).select(m=col("l")), before="7 ms", after="0 ms", grace="2 ms"
+        )
+    ),
+}
+keys, partitions, times = st.sampled_from(["a", "b", None]), st.integers(0, PARTITIONS - 1), st.integers(0, 60)
+words = st.sampled_from(["a", "b", None])
+left_values = st.none() | st.fixed_dictionaries({"l": st.integers(0, 3), "word": words})
+right_values = st.none() | st.fixed_dictionaries({"r": st.integers(0, 3), "other": words})
+events = st.one_of(
+    st.builds(Event, times, keys, left_values, partitions, st.just("left")),
+    st.builds(Event, times, keys, right_values, partitions, st.just("right")),
+)
+logs = st.lists(events, max_size=30)
+cuts = st.lists(st.integers(0, 30), max_size=6)
+restarts = st.frozensets(st.integers(0, 8))
+
+
+def topics(join: Topology) -> list[str]:
+    return [source.topic.name for source in join.sources]
+
+
+@pytest.mark.parametrize("name", JOINS)
+@law
+@given(log=logs, at=cuts, again=restarts)
+def test_the_engine_joins_what_the_interpreter_joins_however_the_log_is_cut(
+    name: str, log: Sequence[Event], at: Sequence[int], again: frozenset[int]
+) -> None:
+    join = JOINS[name]
+    # A keyless record moves the clock of the second join and not that of the first, so that the two are out of step.
+    read = [e for e in log if e.topic in topics(join) and (e.key is not None or name != "of a join")]
+    end = closing(*topics(join))
+    assert_same(fed(join, [*cut(read, at), end], again), interpreted(join, [*read, *end]))
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_nothing_is_held_for_good(name: str) -> None:
+    join = JOINS[name]
+    log = [Event(at, "a", {"l": 2, "word": "a"}, at % 2, topic) for at in range(30) for topic in topics(join)]
+    running = fed(join, [log, closing(*topics(join))])
+    assert sum(running.held().values()) <= 4 * PARTITIONS < len(log)
+
+
+def test_an_idle_partition_that_speaks_again_still_finds_its_partners() -> None:
+    log = [Event(0, "a", {"l": 1}), Event(50, "b", {"l": 2}, 1), Event(0, "c", {"r": 1}, 0, "right")]
+    running = fed(JOINS["inner"], [log])
+    assert running.held() == {"left": 2, "right": 1}
+    running.batch([Event(90, "b", {"r": 1}, 1, "right"), Event(80, "d", {"l": 1}), Event(3, "a", {"r": 5}, 0, "right")])
+    assert [(key, at) for key, _, at, _ in running.written] == [("a", 3)]
+
+
+def test_the_comparison_finds_a_join_window_that_is_one_millisecond_too_wide() -> None:
+    log = [Event(100, "a", {"l": 1}), Event(111, "a", {"r": 1}, 0, "right")]
+    wider = topology(left.join(right, before="5 ms", after="11 ms", grace="3 ms"))
+    with pytest.raises(AssertionError):
+        assert_same(fed(wider, [log]), interpreted(JOINS["inner"], log))
+
+
+def test_the_comparison_finds_a_pair_that_is_lost_in_a_restart_without_state() -> None:
+    log = [Event(100, "a", {"l": 1}), Event(101, "a", {"r": 1}, 0, "right")]
+    running = fed(JOINS["inner"], [log[:1]])
+    running.disk.clear()
+    running.restart()
+    running.batch(log[1:])
+    with pytest.raises(AssertionError):
+        assert_same(running, interpreted(JOINS["inner"], log))
