@@ -18,15 +18,13 @@ from recount.spark.operators.accumulator_kinds import (
     Accumulator,
     Averaged,
     Counted,
-    Distinct,
     Extreme,
     Given,
-    Listed,
     Outermost,
-    Sketched,
     Summed,
     exact,
 )
+from recount.spark.operators.accumulator_lists import Distinct, Listed, Sketched
 from recount.spark.operators.folds import folded, folded_session
 from recount.spark.operators.rows import ORDER
 from recount.spark.polars_expressions import compiled, field_column, polars_type

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from recount.core.aggregates import Fold
-from recount.spark.operators.accumulator_kinds import VALUE, Values
+from recount.spark.operators.accumulator_kinds import VALUE
+from recount.spark.operators.accumulator_lists import Values
 from recount.spark.operators.rows import TIMESTAMP
 
 
@@ -48,8 +49,10 @@ def folded_session(fold: Fold, values: Values, gap_ms: int) -> Any:
         )
         apart = [known for known in sessions if known not in joined]
         sessions = sorted([*apart, grown], key=lambda known: (known.start_ms, known.end_ms))
+    if not sessions:
+        return _initial(fold)
     # ``only`` may have passed over the very record that bridged them
-    return reduce(fold.merger, (known.folded for known in sessions)) if sessions else _initial(fold)
+    return reduce(partial(_merged, fold), (known.folded for known in sessions))
 
 
 def _initial(fold: Fold) -> Any:
@@ -57,13 +60,13 @@ def _initial(fold: Fold) -> Any:
 
 
 def _merged(fold: Fold, accumulator: Any, other: Any) -> Any:
-    starts = fold.initial is None and accumulator is None
-    return other if starts else fold.merger(accumulator, other)
+    """A reduce never sees a null: a session that has only nulls adds nothing."""
+    if fold.initial is None and (accumulator is None or other is None):
+        return other if accumulator is None else accumulator
+    return fold.merger(accumulator, other)
 
 
 def _added(fold: Fold, accumulator: Any, value: Any) -> Any:
-    if fold.initial is None and accumulator is None:
-        return value
-    if fold.initial is None and value is None:
-        return accumulator
+    if fold.initial is None and (accumulator is None or value is None):
+        return value if accumulator is None else accumulator
     return fold.adder(accumulator, value)

@@ -13,10 +13,10 @@ from recount.core.windows import GlobalWindow, LastN
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.panes import UNBOUNDED, Pane, Placed, pane_of
-from recount.spark.operators.placing import NUMBER, Placing, Step, placed
+from recount.spark.operators.panes import UNBOUNDED, Pane, pane_of
+from recount.spark.operators.placed import Placed
+from recount.spark.operators.placing import NUMBER, Placing, Step, to_placed
 from recount.spark.operators.rows import (
-    ENTRY,
     IS_NULL,
     META,
     OFFSET,
@@ -99,7 +99,7 @@ class KeptRecords:
         """The pane of each key, the key that was there first first."""
         found: dict[Any, list[Placed]] = {}
         for row in records.sort(NUMBER).select(self._key, *_PLACE).iter_rows(named=True):
-            found.setdefault(row[self._key], []).append(placed(row))
+            found.setdefault(row[self._key], []).append(to_placed(row))
         return {key: pane_of(self.node.windows, records) for key, records in found.items()}
 
     def _place(self, rows: pl.DataFrame, output: Output, *, lists_members: bool) -> tuple[Placing, pl.DataFrame]:
@@ -112,7 +112,7 @@ class KeptRecords:
         placing = Placing(windows=self.node.windows, panes=self._panes(known), lists_members=lists_members)
         places = arrived.select(self._key, IS_NULL, *_PLACE, REPLACES.alias(_REPLACING))
         for row in places.iter_rows(named=True):
-            record = placed(row)
+            record = to_placed(row)
             if row[_REPLACING]:
                 placing.replace(record)
             if row[_REPLACING] and row[IS_NULL]:

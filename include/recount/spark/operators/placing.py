@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recount.core.windows import SlidingWindows, Windows
-from recount.spark.operators.panes import Pane, Placed, Placement, Window, pane_of
+from recount.spark.operators.panes import Pane, pane_of
+from recount.spark.operators.placed import Placed, Placement, Window
 from recount.spark.operators.rows import OFFSET, ORDER, PARTITION, REVISION, STREAM_TIME, TIMESTAMP, TOPIC
 
 NUMBER = "number"
@@ -81,7 +82,7 @@ class Placing:
             self.counted |= {one.number for one in pane.members(window)}
 
 
-def placed(row: Mapping[str, Any]) -> Placed:
+def to_placed(row: Mapping[str, Any]) -> Placed:
     """A row as panes see it."""
     derived = row[OFFSET] is None
     return Placed(

@@ -36,13 +36,15 @@ class Windowing(Protocol):
     columns of the key, of ``BOUNDS``, ``order`` (of the row that caused it), ``timestamp_ms`` and the accumulators.
     """
 
-    states: Mapping[str, KeyedRows]
+    @property
+    def states(self) -> Mapping[str, KeyedRows]:
+        """All that is remembered."""
 
     def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Place ``rows``: the windows that they changed or withdrew, each with the last ``order`` that did."""
 
     def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
-        """Place ``rows``: a result for each update, in the order in which they happen; no time where one is withdrawn."""
+        """Place ``rows``: a result for each update, as they happen; one that is withdrawn has no time."""
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Of the ``wanted`` keys and windows those that hold anything: bounds, time and accumulators."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Sequence
-from decimal import Decimal
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.spark.operators.windowed_engine import (
     CLOSING,
@@ -23,8 +22,20 @@ from tests.unit.spark.operators.windowed_engine import (
     table,
 )
 
-from recount.core.aggregates import Aggregate, average, count, distinct, first, fold, largest, last, reduce, smallest, total
-from recount.core.expressions import col
+from recount.core.aggregates import (
+    Aggregate,
+    average,
+    count,
+    distinct,
+    first,
+    fold,
+    largest,
+    last,
+    reduce,
+    smallest,
+    total,
+)
+from recount.core.expressions import coalesce, col
 from recount.core.flow import RecordStream
 from recount.core.nodes import EmissionKind
 from recount.core.schema import STRING
@@ -51,7 +62,7 @@ AGGREGATES: dict[str, Aggregate] = {
     "last_item": last("items").only(col("weight") > 1),
     "words": distinct("word"),
     "sketched": distinct("amount", sketch=True),
-    "reduced": reduce("word", operator.add),
+    "reduced": reduce(coalesce(col("word"), "-"), operator.add),
     "folded": fold("word", initial=lambda: "0", adder=joined, merger=joined, returns=STRING).only(col("items") != 2),
 }
 WINDOWS: dict[str, Windows] = {
@@ -153,3 +164,55 @@ def test_in_batches_of_one_record_final_results_leave_as_from_the_interpreter(
     batches = [[event] for event in [*log, *CLOSING]]
     interpreted = Interpreted(results, batches)
     assert Engine(results, batches, restarts=restarts).emitted == interpreted.emitted
+
+
+KINDS: list[EmissionKind] = ["each record", "each batch", "final"]
+FURTHER: dict[str, Aggregate] = {
+    "results": count(),
+    "sum": total("records"),
+    "texts": fold("text", initial=lambda: "0", adder=joined, merger=joined, returns=STRING),
+    "first_text": first("text"),
+    "last_text": last("text"),
+}
+
+
+def chained(above: str, above_kind: EmissionKind, below: str, kind: EmissionKind) -> RecordStream:
+    """Windows over the results of windows: derived rows, in revisions, and withdrawn."""
+    text = fold("word", initial=str, adder=joined, merger=joined, returns=STRING)
+    results = emitting(keyed_events().windowed_by(WINDOWS[above]).aggregate(records=count(), text=text), above_kind)
+    return emitting(results.windowed_by(WINDOWS[below]).aggregate(**FURTHER), kind)
+
+
+def emissions_of(windows: str) -> st.SearchStrategy[EmissionKind]:
+    return st.sampled_from(KINDS if windows in CLOSING_WINDOWS else KINDS[:2])
+
+
+chains = st.tuples(st.sampled_from(list(WINDOWS)), st.sampled_from(list(WINDOWS))).flatmap(
+    lambda both: st.tuples(st.just(both[0]), emissions_of(both[0]), st.just(both[1]), emissions_of(both[1]))
+)
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(chain=chains, log=st.lists(events, max_size=10), restarts=numbers)
+def test_windows_over_windows_take_revisions_in_place_of_what_was_there(
+    chain: tuple[str, EmissionKind, str, EmissionKind], log: list[Event], restarts: list[int]
+) -> None:
+    results = chained(*chain)
+    batches = [[event] for event in [*log, *CLOSING]]
+    interpreted = Interpreted(results, batches)
+    engine = Engine(results, batches, restarts=restarts)
+    assert engine.emitted == interpreted.emitted
+    assert agree_on_lateness(engine, interpreted)
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(chain=chains, log=st.lists(events, max_size=15), at=cuts, restarts=numbers)
+def test_windows_over_windows_do_not_depend_on_batches(
+    chain: tuple[str, EmissionKind, str, EmissionKind], log: list[Event], at: list[int], restarts: list[int]
+) -> None:
+    results = chained(*chain)
+    batches = [*cut(log, at), CLOSING]
+    interpreted = Interpreted(results, batches)
+    engine = Engine(results, batches, restarts=restarts)
+    assert table(engine.emitted) == table(interpreted.emitted)
+    assert revisions_count_up(engine.emitted)

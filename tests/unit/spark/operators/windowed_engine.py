@@ -106,9 +106,8 @@ class Interpreted:
     @property
     def late(self) -> list[Result]:
         return sorted(
-            (x.topic, x.partition, x.offset, x.timestamp_ms, x.stream_time_ms, str(x.key))
-            + (x.window_start, x.window_end, x.margin_ms)
-            for x in self.driver.late
+            tuple(str(getattr(late, name)) if name == "key" else getattr(late, name) for name in LATE_SCHEMA)
+            for late in self.driver.late
         )
 
     @property

@@ -1,0 +1,82 @@
+"""A record as panes see it, and records by time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from recount.core.windows import ClosingWindows
+
+Window = tuple[int, int]
+"""Start and end in milliseconds."""
+Source = tuple[str, int]
+"""A topic and a partition of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A record as panes see it; ``number`` counts up as records arrive. Sorted by time, log order, arrival."""
+
+    timestamp_ms: int
+    order: str
+    number: int
+    source: Source | None = None
+    judged_ms: int | None = None
+    revision: int = 0
+
+    @property
+    def place(self) -> tuple[int, str, int]:
+        """By what records are sorted."""
+        return self.timestamp_ms, self.order, self.number
+
+    def is_late(self, windows: ClosingWindows, end_ms: int) -> bool:
+        """Whether a window that ends at ``end_ms`` was closed when the record came."""
+        return self.judged_ms is not None and windows.is_closed(end_ms, self.judged_ms)
+
+
+@dataclass(kw_only=True)
+class Placement:
+    """What a record did; ``accepted`` is false where it is late for all windows that could ever hold it."""
+
+    accepted: bool = True
+    changed: list[Window] = field(default_factory=list)
+    withdrawn: list[Window] = field(default_factory=list)
+    late: list[Window] = field(default_factory=list)
+
+
+class ByTime:
+    """Records by time, and those of them between two times."""
+
+    def __init__(self, records: Iterable[Placed]) -> None:
+        self.all = sorted(records, key=by_place)
+
+    def add(self, record: Placed) -> None:
+        """Put it where its time says."""
+        insort(self.all, record, key=by_place)
+
+    def between(self, start_ms: int, end_ms: int) -> list[Placed]:
+        """Those with ``start_ms <= time <= end_ms``."""
+        first = bisect_left(self.all, start_ms, key=_time)
+        return self.all[first : bisect_right(self.all, end_ms, lo=first, key=_time)]
+
+    def chain(self, timestamp_ms: int, gap_ms: int) -> list[Placed]:
+        """Those that lead from ``timestamp_ms`` to both sides in steps of at most ``gap_ms``."""
+        first = last = bisect_left(self.all, timestamp_ms, key=_time)
+        at_ms = timestamp_ms
+        while first > 0 and at_ms - self.all[first - 1].timestamp_ms <= gap_ms:
+            first -= 1
+            at_ms = self.all[first].timestamp_ms
+        at_ms = timestamp_ms
+        while last < len(self.all) and self.all[last].timestamp_ms - at_ms <= gap_ms:
+            at_ms = self.all[last].timestamp_ms
+            last += 1
+        return self.all[first:last]
+
+
+def by_place(record: Placed) -> tuple[int, str, int]:
+    return record.place
+
+
+def _time(record: Placed) -> int:
+    return record.timestamp_ms

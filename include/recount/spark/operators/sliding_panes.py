@@ -1,0 +1,70 @@
+"""Sliding windows of one key, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from recount.core.windows import SlidingWindows
+from recount.spark.operators.placed import ByTime, Placed, Placement, Window
+
+
+class SlidingPane:
+    """Sliding: the records define the windows, ``[ts - difference, ts]`` and ``[ts + 1, ts + 1 + difference]``.
+
+    difference 10:   records   15        22      28
+        [5, 15] ends at 15; [16, 26] begins after 15 and holds 22; [12, 22] ends at 22; [23, 33] holds 28; ...
+
+    A window is there when a record defines it and one is in it, both on time for it.
+    """
+
+    def __init__(self, windows: SlidingWindows, accepted: Iterable[Placed]) -> None:
+        self._windows = windows
+        self._accepted = ByTime(accepted)
+
+    def add(self, record: Placed) -> Placement:
+        """The ledger names, of the windows missed, the record's own and those that its own partition had defined."""
+        at_ms, left = record.timestamp_ms, self._windows.left_of(record.timestamp_ms)
+        if record.is_late(self._windows, at_ms + self._windows.difference_ms):
+            return Placement(accepted=False, late=[left])
+        before = self._defined(self._near(at_ms))
+        self._accepted.add(record)
+        near = self._near(at_ms)
+        known = self._defined(near)
+        own = self._defined([one for one in near if one.source == record.source]) | {left}
+        holding = {window for window in known | {left} if window[0] <= at_ms <= window[1]}
+        late = {window for window in holding if record.is_late(self._windows, window[1])}
+        return Placement(changed=sorted((holding & known - late) | (known - before)), late=sorted(late & own))
+
+    def members(self, window: Window) -> list[Placed]:
+        """The records inside ``window`` that were on time for it."""
+        return [one for one in self._accepted.between(*window) if not one.is_late(self._windows, window[1])]
+
+    def contents(self) -> Mapping[Window, list[Placed]]:
+        """Every window that is there."""
+        return {window: self.members(window) for window in self._defined(self._accepted.all)}
+
+    def records(self) -> Sequence[Placed]:
+        """All accepted records."""
+        return self._accepted.all
+
+    def _near(self, timestamp_ms: int) -> list[Placed]:
+        """The records that can be in one window with ``timestamp_ms``, or define one that holds it."""
+        reach_ms = self._windows.difference_ms + 1
+        return self._accepted.between(timestamp_ms - reach_ms, timestamp_ms + reach_ms)
+
+    def _defined(self, records: list[Placed]) -> set[Window]:
+        """The windows that ``records`` define and are in."""
+        defined = {
+            window
+            for one in records
+            for window in (self._windows.left_of(one.timestamp_ms), self._windows.right_of(one.timestamp_ms))
+            if not one.is_late(self._windows, window[1])
+        }
+        return {
+            window
+            for window in defined
+            if any(
+                window[0] <= one.timestamp_ms <= window[1] and not one.is_late(self._windows, window[1])
+                for one in records
+            )
+        }
