@@ -1,0 +1,90 @@
+"""Folds, estimates, first ones and processors of the recompute: by hand, and beside the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recount.core.aggregates import Aggregate, Fold, fold, reduce
+from recount.core.interpreter.aggregating import results, sketched
+from recount.core.interpreter.record import Record
+from recount.core.processing import KeyState
+from recount.core.schema import STRING
+from recount.recompute.graph.firsts import winning
+from recount.recompute.graph.folding import estimated, folded, folded_in_session
+from recount.recompute.graph.processing import Turn, processed
+
+TEXT = fold("n", initial=lambda: "0", adder="{}+{}".format, merger="({}&{})".format, returns=STRING)
+CHAIN = reduce("n", "({}.{})".format)
+timed = st.lists(st.tuples(st.integers(0, 30), st.sampled_from([None, "a", "b", "c"])), max_size=10)
+
+
+def by_the_interpreter(aggregate: Aggregate, records: Iterable[tuple[int, Any]], gap_ms: int | None) -> Any:
+    made = [
+        Record(row={"n": value}, timestamp_ms=at, order=("log", 0, offset), entry=None)
+        for offset, (at, value) in enumerate(records)
+    ]
+    return results({"it": aggregate}, made, gap_ms)["it"]
+
+
+def fold_of(aggregate: Aggregate) -> Fold:
+    assert aggregate.fold is not None
+    return aggregate.fold
+
+
+@pytest.mark.parametrize("aggregate", [TEXT, CHAIN], ids=["fold", "reduce"])
+@given(records=timed)
+def test_a_fold_takes_the_values_in_order(aggregate: Aggregate, records: list[tuple[int, Any]]) -> None:
+    found = folded(fold_of(aggregate), [value for _, value in records])
+    assert found == by_the_interpreter(aggregate, records, None)
+
+
+@pytest.mark.parametrize("aggregate", [TEXT, CHAIN], ids=["fold", "reduce"])
+@given(records=timed)
+def test_a_fold_over_a_session_merges_as_the_session_did(aggregate: Aggregate, records: list[tuple[int, Any]]) -> None:
+    assert folded_in_session(fold_of(aggregate), records, 5) == by_the_interpreter(aggregate, records, 5)
+
+
+def test_a_record_between_two_sessions_merges_the_earlier_first() -> None:
+    assert folded_in_session(fold_of(TEXT), [(0, 1), (10, 2), (5, 3)], 5) == "((0&0+1)&0+2)+3"
+
+
+@pytest.mark.parametrize("size", [0, 1, 1_023, 1_024, 5_000])
+def test_the_estimate_is_that_of_the_specification(size: int) -> None:
+    assert estimated(range(size)) == sketched(range(size))
+    assert abs(estimated(range(size)) - size) <= 0.1 * size
+
+
+@pytest.mark.parametrize(("second", "wins"), [(9, False), (10, False), (11, True)])
+def test_a_duplicate_is_at_most_the_horizon_away(second: int, wins: bool) -> None:
+    for by_offset in (True, False):
+        assert winning([(0, (0,)), (second, (1,))], horizon_ms=10, by_offset=by_offset) == [True, wins]
+
+
+def test_the_first_is_that_of_the_offsets_or_that_of_the_event_times() -> None:
+    records = [(5, (0,)), (0, (1,))]
+    assert winning(records, horizon_ms=10, by_offset=True) == [True, False]
+    assert winning(records, horizon_ms=10, by_offset=False) == [False, True]
+
+
+def test_a_duplicate_does_not_prolong_the_horizon() -> None:
+    assert winning([(0, (0,)), (10, (1,)), (11, (2,))], horizon_ms=10, by_offset=True) == [True, False, True]
+
+
+def test_timers_go_off_before_the_record_that_finds_their_time_reached_and_at_the_end() -> None:
+    """Each record asks for a timer 5 later; the partition had reached 4, then 5, before the second and third."""
+
+    def on_record(row: Any, state: KeyState) -> Any:
+        state.schedule(row["at"] + 5)
+        return [{"said": f"record {row['at']}"}]
+
+    def on_timer(at_ms: int, state: KeyState) -> Any:
+        return [{"said": f"timer {at_ms} at {state.timestamp_ms}"}]
+
+    turns = [Turn({"at": at}, at, reached) for at, reached in ((0, None), (1, 4), (2, 5))]
+    found = [one.row["said"] for one in processed("k", turns, on_record, on_timer, end_ms=6)]
+    assert found == ["record 0", "record 1", "timer 5 at 5", "record 2", "timer 6 at 6"]
