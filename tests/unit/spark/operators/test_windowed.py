@@ -17,6 +17,7 @@ from tests.unit.spark.operators.windowed_engine import (
     Event,
     Interpreted,
     emitting,
+    events_by_number,
     keyed_events,
     revisions_count_up,
     table,
@@ -80,7 +81,7 @@ values = st.none() | st.fixed_dictionaries(
     {},
     optional={
         "word": st.sampled_from(["x", "y", "zz", None]),
-        "items": st.sampled_from([1, 2, 3, None]),
+        "items": st.sampled_from([1, 2, 10, None]),
         "amount": st.sampled_from([0.1, 2.5, None]),
         "weight": st.sampled_from([0.5, 2.0, None]),
     },
@@ -164,6 +165,18 @@ def test_in_batches_of_one_record_final_results_leave_as_from_the_interpreter(
     batches = [[event] for event in [*log, *CLOSING]]
     interpreted = Interpreted(results, batches)
     assert Engine(results, batches, restarts=restarts).emitted == interpreted.emitted
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@settings(deadline=None, max_examples=EXAMPLES // 2)
+@given(log=logs, at=cuts)
+def test_a_key_may_be_a_number(windows: str, log: list[Event], at: list[int]) -> None:
+    results = emitting(events_by_number().windowed_by(WINDOWS[windows]).aggregate(**AGGREGATES), "each batch")
+    batches = cut(log, at)
+    interpreted = Interpreted(results, batches)
+    engine = Engine(results, batches)
+    assert engine.emitted == interpreted.emitted
+    assert agree_on_lateness(engine, interpreted)
 
 
 KINDS: list[EmissionKind] = ["each record", "each batch", "final"]

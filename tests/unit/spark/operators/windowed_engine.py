@@ -64,6 +64,11 @@ def keyed_events() -> RecordStream:
     return stream(EVENTS).select_key(k=col(KEY))
 
 
+def events_by_number() -> RecordStream:
+    """The events under a key that is a number."""
+    return stream(EVENTS).select_key(k=col("items"))
+
+
 def emitting(table: WindowedTable, kind: EmissionKind) -> RecordStream:
     """The results of ``table``, leaving by ``kind``."""
     return {
@@ -127,6 +132,7 @@ class Engine:
         idle: Sequence[int] = (),
     ) -> None:
         self._nodes = _chain(results)
+        self._by_number = self._nodes[0].input.fields["k"] == LONG
         self._operators = [_operator(node) for node in self._nodes]
         self._stored: dict[tuple[int, str], pl.DataFrame] = {}
         self._ends = dict.fromkeys(range(PARTITIONS), 0)
@@ -186,7 +192,7 @@ class Engine:
                 {
                     **{field_column(name): given.get(name) for name in EVENTS.value.fields},
                     field_column("__key"): event.key,
-                    field_column("k"): event.key,
+                    field_column("k"): given.get("items") if self._by_number else event.key,
                     TOPIC: EVENTS.name,
                     PARTITION: event.partition,
                     OFFSET: offset,

@@ -1,0 +1,161 @@
+"""Single rules of the windowed operator, each in a log of its own; and that what its laws compare can differ.
+
+Two partitions; times in milliseconds.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.spark.operators.windowed_engine import (
+    CLOSING,
+    Engine,
+    Event,
+    Interpreted,
+    Result,
+    emitting,
+    keyed_events,
+    table,
+)
+
+from recount.core.aggregates import count
+from recount.core.flow import RecordStream
+from recount.core.nodes import EmissionKind
+from recount.core.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+
+TUMBLING = tumbling("10 ms", grace="0 ms")
+SLIDING = sliding("6 ms", grace="4 ms")
+SESSION = session("5 ms", grace="0 ms")
+EACH: dict[str, Windows] = {
+    "tumbling": TUMBLING,
+    "hopping": hopping("10 ms", advance="4 ms", grace="0 ms"),
+    "sliding": SLIDING,
+    "session": SESSION,
+    "short session": session("5 ms", grace="0 ms", max_duration="9 ms"),
+    "all time": all_time(),
+    "last n": last_n(3),
+}
+
+
+def counted(windows: Windows, emission: EmissionKind) -> RecordStream:
+    return emitting(keyed_events().windowed_by(windows).aggregate(records=count()), emission)
+
+
+def at(timestamp_ms: int, partition: int = 0, key: str | None = "a") -> Event:
+    return Event(timestamp_ms, key=key, partition=partition)
+
+
+def brief(batch: list[Result]) -> list[tuple[object, ...]]:
+    """(key, window, records, revision); no records where the result was withdrawn."""
+    return [
+        (key, window, None if value is None else {name: cell for name, _, cell in value}["records"], revision)
+        for key, window, _, revision, value in batch
+    ]
+
+
+def test_a_partition_that_speaks_after_being_idle_revises_what_was_final() -> None:
+    batches = [[at(1), at(2, 1)], [at(50)], [at(3, 1)], [at(4, 1)]]
+    engine = Engine(counted(TUMBLING, "final"), batches, idle=[-1, 1, 1, 1], restarts=[2, 3])
+    assert [brief(batch) for batch in engine.emitted] == [
+        [],
+        [("a", (0, 10), 2, 0)],
+        [("a", (0, 10), 3, 1)],
+        [("a", (0, 10), 4, 2)],
+    ]
+    assert engine.late == []
+
+
+@pytest.mark.parametrize(("timestamp_ms", "is_late"), [(9, False), (10, True), (11, True)])
+def test_a_record_is_late_when_its_own_partition_has_reached_the_end_and_the_grace(
+    timestamp_ms: int, is_late: bool
+) -> None:
+    batches = [[at(timestamp_ms), at(5, 1)], [at(7), at(7, 1)]]
+    engine = Engine(counted(TUMBLING, "each batch"), batches)
+    assert engine.fates[0, 1] == ("late" if is_late else "counted") and engine.fates[1, 1] == "counted"
+    assert [(row[1], row[2], row[-1]) for row in engine.late] == ([(0, 1, timestamp_ms - 10)] if is_late else [])
+
+
+def test_a_final_session_that_is_bridged_is_withdrawn_in_a_higher_revision() -> None:
+    """The gap is 5: [0, 3] is final at 9; a record at 7 is on time, for its session reaches to 12, and joins all."""
+    batches = [[at(0), at(3), at(12), at(12, 1)], [at(7)], [at(60), at(60, 1)]]
+    engine = Engine(counted(SESSION, "final"), batches, restarts=[1])
+    assert [brief(batch) for batch in engine.emitted] == [
+        [("a", (0, 3), 2, 0)],
+        [("a", (0, 3), None, 1)],
+        [("a", (0, 12), 5, 0)],
+    ]
+
+
+def test_a_session_that_was_never_emitted_is_not_withdrawn() -> None:
+    engine = Engine(counted(SESSION, "final"), [[at(0)], [at(8)], [at(4)], CLOSING])
+    assert [brief(batch) for batch in engine.emitted] == [[], [], [], [("a", (0, 8), 3, 0)]]
+
+
+def test_a_record_late_for_all_sliding_windows_there_were_is_counted_in_one_that_comes_later() -> None:
+    """Difference 6, grace 4: at 20 a record at 12 is late for [6, 12]; of [11, 17], which 17 defines, it is part."""
+    before = [[at(20), at(12)]]
+    assert Engine(counted(SLIDING, "each batch"), before).fates[0, 1] == "late"
+    engine = Engine(counted(SLIDING, "each batch"), [*before, [at(17, 1)]], restarts=[1])
+    assert engine.fates[0, 1] == "counted"
+    assert ("a", (11, 17), 2, 0) in brief(engine.emitted[1])
+    assert [row[2] for row in engine.late] == [1]
+
+
+def test_a_null_key_does_not_advance_stream_time() -> None:
+    engine = Engine(counted(TUMBLING, "each batch"), [[at(5), at(99, key=None), at(6)]])
+    assert engine.fates == {(0, 0): "counted", (0, 1): "null_key", (0, 2): "counted"}
+    assert engine.late == []
+
+
+@pytest.mark.parametrize(
+    ("windows", "fate"),
+    [
+        ("tumbling", "counted"),
+        ("hopping", "counted"),
+        ("session", "counted"),
+        ("sliding", "null_value"),
+        ("all time", "null_value"),
+        ("last n", "null_value"),
+    ],
+)
+def test_a_null_value_is_a_record_for_time_and_session_windows_only(windows: str, fate: str) -> None:
+    engine = Engine(counted(EACH[windows], "each batch"), [[Event(5, value=None)]])
+    assert engine.fates == {(0, 0): fate}
+
+
+LOG = [at(1), at(2, 1), at(3, key="b"), at(12), at(14, 1), at(15), at(30), at(3), at(31, 1)]
+
+
+@pytest.mark.parametrize("windows", EACH)
+@pytest.mark.parametrize("emission", ["each batch", "each record"])
+def test_a_lost_record_is_seen_in_updates(windows: str, emission: EmissionKind) -> None:
+    results = counted(EACH[windows], emission)
+    interpreted = Interpreted(results, [LOG])
+    assert Engine(results, [LOG]).emitted == interpreted.emitted
+    for lost in range(len(LOG)):
+        engine = Engine(results, [[event for number, event in enumerate(LOG) if number != lost]])
+        assert (engine.emitted, engine.late, engine.fates) != (
+            interpreted.emitted,
+            interpreted.late,
+            interpreted.fates,
+        )
+
+
+@pytest.mark.parametrize("windows", ["tumbling", "hopping", "sliding", "session", "short session"])
+def test_a_lost_record_is_seen_in_final_results_or_in_the_late_ledger(windows: str) -> None:
+    results = counted(EACH[windows], "final")
+    interpreted = Interpreted(results, [LOG, CLOSING])
+    for lost in range(len(LOG)):
+        kept = [event for number, event in enumerate(LOG) if number != lost]
+        engine = Engine(results, [kept, CLOSING])
+        assert (table(engine.emitted), engine.late) != (table(interpreted.emitted), interpreted.late)
+
+
+def test_a_lost_state_is_seen() -> None:
+    results = counted(TUMBLING, "each batch")
+    whole, parts = Engine(results, [[at(1)], [at(2)]]), [Engine(results, [[at(1)]]), Engine(results, [[at(2)]])]
+    assert table(whole.emitted) != table([*parts[0].emitted, *parts[1].emitted])
+
+
+def test_a_record_of_another_partition_is_judged_otherwise() -> None:
+    results = counted(TUMBLING, "each batch")
+    assert Engine(results, [[at(50), at(3)]]).late != Engine(results, [[at(50), at(3, 1)]]).late == []
