@@ -39,7 +39,6 @@ class SuppressOperator:
     def __post_init__(self) -> None:
         fields = self.node.fields
         self._about = [field_column(name) for name in (self.node.key, WINDOW_START, WINDOW_END) if name in fields]
-        self._start = pl.col(field_column(WINDOW_START)) if WINDOW_START in fields else pl.lit(0)
         self._held = KeyedRows({**rows_schema(fields), _FIRST: META[TIMESTAMP]}, self._about)
         self.states = {"held": self._held}
         self.clocks = {"clock": self.clock}
@@ -55,7 +54,8 @@ class SuppressOperator:
                 first.alias(_FIRST)
             )
         )
-        held = self._held.rows.sort(_FIRST, pl.col(self._about[0]).cast(pl.String), self._start.fill_null(0))
+        key, *bounds = self._about
+        held = self._held.rows.sort(_FIRST, pl.col(key).cast(pl.String), *bounds)
         leaving = held.filter(self._is_due()) if self.node.max_rows is None else held.filter(self._is_due_or_too_much())
         self._held.remove(leaving)
         return Output(leaving.drop(_FIRST))

@@ -83,9 +83,12 @@ def topology(flow: RecordStream | Table) -> Topology:
     return Topology(name="fed", sinks=[flow.to(OUT)])
 
 
-def closing(*topics: str, at_ms: int = END_MS) -> list[Event]:
-    """A record in every partition, so that all time before it has passed; its key is met nowhere else."""
-    return [Event(at_ms, f"closing {topic} {p}", {}, p, topic) for topic in topics for p in range(PARTITIONS)]
+def closing(*topics: str, partitions: int = PARTITIONS) -> list[Event]:
+    """A record in every partition, so that all time before it has passed; its key and word are met nowhere else."""
+    places = [(topic, partition) for topic in topics for partition in range(partitions)]
+    word_of = {"left": "word", "right": "other"}
+    names = {place: "closing {} {}".format(*place) for place in places}
+    return [Event(END_MS, name, {word_of[topic]: name}, p, topic) for (topic, p), name in names.items()]
 
 
 def cut(log: Sequence[Event], at: Iterable[int]) -> list[Sequence[Event]]:
@@ -99,6 +102,7 @@ class Fed:
     """The operators of a topology at work, and all that they said; ``disk`` is where their states are written to."""
 
     topology: Topology
+    partitions: int = PARTITIONS
     written: list[Result] = field(default_factory=list)
     late: list[Result] = field(default_factory=list)
     fates: dict[tuple[str, int, int], str] = field(default_factory=dict)
@@ -121,7 +125,7 @@ class Fed:
         """Feed one batch, and write what has changed of the states."""
         read = self._read(events)
         topics = sorted({source.topic.name for source in self.topology.sources})
-        awake = {(topic, partition) for topic in topics for partition in range(PARTITIONS)}
+        awake = {(topic, partition) for topic in topics for partition in range(self.partitions)}
         batch = Batch(read=read.select(list(READ_SCHEMA)), awake=awake)
         made: dict[Node, pl.DataFrame] = {}
         for node in self.topology.nodes():
@@ -137,7 +141,8 @@ class Fed:
                 self._note(part)
             if isinstance(node, Sink):
                 self.written += written(node, output.rows)
-        self._note(read.select(*ENTRY, pl.lit("filtered").alias(FATE)))
+        for place in read.select(ENTRY).iter_rows():
+            self.fates.setdefault(place, "filtered")
         for place, state in self._states().items():
             _write(self.disk.setdefault(place, KeyedRows(state.schema, state.identity)), state)
 
@@ -226,9 +231,9 @@ def result(key: Any, value: Mapping[str, Any] | None, timestamp_ms: int, revisio
     return key, None if value is None else tuple(value.items()), timestamp_ms, revision
 
 
-def fed(topology: Topology, batches: Batches, restarts: Iterable[int] = ()) -> Fed:
+def fed(topology: Topology, batches: Batches, restarts: Iterable[int] = (), partitions: int = PARTITIONS) -> Fed:
     """The operators after ``batches``, restarted before those numbered in ``restarts``."""
-    running, again = Fed(topology), set(restarts)
+    running, again = Fed(topology, partitions), set(restarts)
     for number, events in enumerate(batches):
         if number in again:
             running.restart()
@@ -241,10 +246,11 @@ class Interpreted:
     """The interpreter, fed with the same log."""
 
     topology: Topology
+    partitions: int = PARTITIONS
     driver: TopologyDriver = field(init=False)
 
     def __post_init__(self) -> None:
-        known = {source.topic.name: PARTITIONS for source in self.topology.sources}
+        known = {source.topic.name: self.partitions for source in self.topology.sources}
         self.driver = TopologyDriver(self.topology, partitions=known)
 
     def feed(self, events: Iterable[Event]) -> Interpreted:
@@ -276,9 +282,9 @@ class Interpreted:
         return {(e.topic, e.partition, e.offset): fate.replace(" ", "_") for e, fate in found.items()}
 
 
-def interpreted(topology: Topology, events: Iterable[Event]) -> Interpreted:
+def interpreted(topology: Topology, events: Iterable[Event], partitions: int = PARTITIONS) -> Interpreted:
     """The interpreter after ``events``."""
-    return Interpreted(topology).feed(events)
+    return Interpreted(topology, partitions).feed(events)
 
 
 def latest(results: Iterable[Result]) -> dict[Any, Result]:
