@@ -73,7 +73,7 @@ class DyingWork:
     def __init__(self, work: Work, batch: int) -> None:
         self._work = work
         self._batch = batch
-        self.name, self.topic, self.with_headers = work.name, work.topic, work.with_headers
+        self.name, self.topics, self.with_headers = work.name, work.topics, work.with_headers
         self.history = work.history
 
     def create(self) -> None:

@@ -20,11 +20,11 @@ VERSION = 1
 class PartitionProof:
     """One source partition in one batch: offsets ``start`` <= o < ``end``, and the fate of each record in them.
 
-    ``records`` = ``counted + late + filtered + null_key + dead_lettered``; the offsets that no record answers for
+    ``records`` is the sum of all fates, from ``counted`` to ``dead_lettered``; the offsets that no record answers for
     (``end - start - records``) are transaction markers, aborted or expired records, which the audit looks up.
     ``stream_time_ms`` is the largest event time at offsets < ``end``, None before the first. ``counted`` records
-    reached a result in at least one window; ``late`` ones in none. ``last_read_ms`` is the recorded time of the last
-    batch that read a record here, by which a partition is judged idle.
+    reached a result in at least one window; ``late`` ones in none; ``waiting`` ones are held until time has passed.
+    ``last_read_ms`` is the recorded time of the last batch that read a record here, by which a partition is judged idle.
     """
 
     topic: str
@@ -36,6 +36,9 @@ class PartitionProof:
     late: int = 0
     filtered: int = 0
     null_key: int = 0
+    null_value: int = 0
+    deduplicated: int = 0
+    waiting: int = 0
     dead_lettered: int = 0
     stream_time_ms: int | None = None
     last_read_ms: int | None = None

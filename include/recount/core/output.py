@@ -29,15 +29,25 @@ class OutputRecord:
 
 
 def output_record(
-    row: Mapping[str, Any], *, key: str, fields: Sequence[str], timestamp_ms: int, revision: int, origin: Origin
+    row: Mapping[str, Any],
+    *,
+    key: str,
+    fields: Sequence[str],
+    timestamp_ms: int,
+    revision: int,
+    origin: Origin,
+    is_null: bool = False,
 ) -> OutputRecord:
-    """The record of ``row`` whose key is the field ``key``; ``timestamp_ms`` is the largest event time behind it."""
+    """The record of ``row`` whose key is the field ``key``; ``timestamp_ms`` is the largest event time behind it.
+
+    ``is_null``: a deletion, with a null value.
+    """
     headers = [(REVISION_HEADER, b"%d" % revision), (ORIGIN_HEADER, origin.encode())]
     if WINDOW_START in fields:
         headers.append((WINDOW_HEADER, b"%d/%d" % (row[WINDOW_START], row[WINDOW_END])))
     return OutputRecord(
         key=encode_key(row[key]),
-        value=encode_value({name: row[name] for name in fields if name != KEY}),
+        value=None if is_null else encode_value({name: row[name] for name in fields if name != KEY}),
         timestamp_ms=timestamp_ms,
         headers=tuple(headers),
     )

@@ -35,7 +35,7 @@ class ArchiveWork:
     def __init__(self, session: SparkSession, archive: Archive, root: str) -> None:
         self._session = session
         self.name = archive.name
-        self.topic = archive.topic.name
+        self.topics: tuple[str, ...] = (archive.topic.name,)
         self.path = Tables(root).archive(archive.topic.name)
         self.history = History(self.path)
 

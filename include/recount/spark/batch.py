@@ -1,9 +1,8 @@
 """One micro-batch, step by step; every step is safe to repeat.
 
-1. The map stage reduces the batch's records to partials, partition by partition.
-2. Partition clocks and open windows advance; what is due is emitted.
-3. Output records, dead letters and the input offsets go out in one Kafka transaction.
-4. State with the batch's proof, late and rejected records and the output are appended to Delta.
+1. The batch is computed (``computation``): tasks map the records, the driver merges and emits what is due.
+2. Output records, dead letters and the input offsets go out in one Kafka transaction.
+3. Late and rejected records, outputs, and last the state with the batch's proof, are appended to Delta.
 
 A replay starts from the state of the batches before it, so it computes the same; Kafka's committed offsets and Delta's
 transaction versions make the steps that were already taken do nothing.
@@ -25,29 +24,38 @@ from recount.core.output import output_record
 from recount.core.topology import Topology
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
+from recount.spark.aggregation import AggregationComputation
 from recount.spark.checkpoint import BatchRange
-from recount.spark.intake import INPUT_COLUMNS
-from recount.spark.open_windows import REVISION, OpenWindows
+from recount.spark.computation import IS_NULL, Computation, Computed, Written
+from recount.spark.graph_computation import GraphComputation
+from recount.spark.open_windows import REVISION
 from recount.spark.partials import TIMESTAMP
 from recount.spark.partition_clock import PartitionClock
-from recount.spark.plan import AggregationPlan, plan_of
-from recount.spark.stage import OUTPUT_SCHEMA, MapStage, from_ipc, map_function
+from recount.spark.plan import plan_of
 from recount.spark.stream_tables import BatchRows, StreamTables
 from recount.spark.work import Attempt, BatchResult, Step
 
 _LOG = logging.getLogger(__name__)
 
 
-class AggregationWork:
+def computation_of(topology: Topology) -> Computation:
+    """The short way where the topology has its shape, otherwise the general one."""
+    plan = plan_of(topology)
+    return GraphComputation(topology) if plan is None else AggregationComputation(plan)
+
+
+class TopologyWork:
     """The work of one topology below ``root``."""
 
     with_headers = False
 
     def __init__(self, topology: Topology, root: str) -> None:
-        self.plan = plan_of(topology)
-        self.tables = StreamTables(self.plan, root)
+        self._topology = topology
+        computation = computation_of(topology)
+        outputs = {sink.table: computation.output_schema(sink) for sink in computation.sinks}
+        self.tables = StreamTables(topology.name, root, state=computation.state_schema, outputs=outputs)
         self.name = topology.name
-        self.topic = self.plan.source.topic.name
+        self.topics = tuple(source.topic.name for source in topology.sources)
         self.history = self.tables.history
 
     def create(self) -> None:
@@ -56,23 +64,25 @@ class AggregationWork:
 
     def processor(self, attempt: Attempt) -> BatchProcessor:
         """The processor of one run."""
-        return BatchProcessor(self.plan, self.tables, attempt)
+        return BatchProcessor(self._topology, self.tables, attempt)
 
 
 class BatchProcessor:
     """What ``foreachBatch`` calls. Holds the state after the last batch; built anew after any failure."""
 
-    def __init__(self, plan: AggregationPlan, tables: StreamTables, attempt: Attempt) -> None:
-        self._plan = plan
+    def __init__(self, topology: Topology, tables: StreamTables, attempt: Attempt) -> None:
+        self._topology = topology
         self._tables = tables
         self._attempt = attempt
         self._clock: PartitionClock | None = None
-        self._windows = OpenWindows.none(plan.aggregate, plan.windows.grace_ms)
+        self._computation = computation_of(topology)
+        self._dead_letter_names = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
         self.last: BatchResult | None = None
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch``; an error leaves nothing half-done that a replay would not complete."""
-        clock = self._clock or self._recovered(batch)
+        order = (self._attempt.generation, batch)
+        clock = self._clock or self._recovered(order)
         span = self._attempt.checkpoint.range_of(batch)
         marks = [time.monotonic()]
 
@@ -80,28 +90,21 @@ class BatchProcessor:
             marks.append(time.monotonic())
             self._attempt.observer(step, batch)
 
-        mapped = self._mapped(records, span, clock)
-        self._refuse_bad_records(mapped["rejected"])
-        after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)
-        windows, emitted = self._windows.advanced(
-            mapped["partials"],
-            clock.frontier_ms,
-            after.frontier_ms,
-            lambda wanted: self._tables.emitted_before((self._attempt.generation, batch), wanted),
-        )
-        proof = self._proof(span, after, emitted)
+        computed = self._computation.compute(records, span, clock, order)
+        self._refuse_bad_records(computed.rejected)
+        proof = self._proof(span, computed)
         mark("mapped")
         written = self._attempt.transaction.commit_once(
-            [*self._output(emitted), *self._dead_letters(mapped["rejected"])],
+            [*self._output(computed), *self._dead_letters(computed.rejected)],
             start_offsets=span.start,
             end_offsets=span.end,
             batch=f"{self._attempt.generation}/{batch}",
         )
         mark("kafka committed")
-        rows = BatchRows(partials=mapped["partials"], late=mapped["late"], rejected=mapped["rejected"], emitted=emitted)
+        rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)
         self._tables.append(rows, proof)
         mark("delta committed")
-        self._clock, self._windows = after, windows
+        self._clock = computed.after
         map_ms, kafka_ms, delta_ms = (round((b - a) * 1_000) for a, b in pairwise(marks))
         self.last = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms)
         _LOG.info(
@@ -109,84 +112,55 @@ class BatchProcessor:
             batch,
             written,
             sum(partition.records for partition in proof.partitions),
-            mapped["late"].height,
-            mapped["rejected"].height,
-            emitted.height,
+            computed.late.height,
+            computed.rejected.height,
+            sum(proof.emitted.values()),
             map_ms,
             kafka_ms,
             delta_ms,
         )
 
-    def _recovered(self, batch: int) -> PartitionClock:
-        """The clock and the open windows as they stood before ``batch``, from the ledger and the state table."""
-        order = (self._attempt.generation, batch)
+    def _recovered(self, order: tuple[int, int]) -> PartitionClock:
+        """The clock as it stood before the batch, from the ledger; the state from the state table."""
         clock = PartitionClock.after(self._tables.history.last_before(order))
-        if clock.partitions:
-            self._windows = self._tables.open_windows(order, clock.frontier_ms)
-            _LOG.info("recovered %d open windows before batch %d", self._windows.rows.height, batch)
+        rows = self._computation.recover(self._tables, order, clock)
+        if rows:
+            _LOG.info("recovered %d rows of state before batch %d", rows, order[1])
         return clock
-
-    def _mapped(self, records: DataFrame, span: BatchRange, clock: PartitionClock) -> dict[str, pl.DataFrame]:
-        """The four tables of the map stage, of all partitions together."""
-        stage = MapStage(
-            plan=self._plan,
-            stream_times=clock.stream_times,
-            latest_ms=span.timestamp_ms + self._plan.topology.max_future_ms,
-        )
-        sent = records.select(*INPUT_COLUMNS).mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
-        tables = stage.empty_tables()
-        for row in sent:
-            tables[row.name].append(from_ipc(row.ipc))
-        return {name: pl.concat(parts) for name, parts in tables.items()}
 
     def _refuse_bad_records(self, rejected: pl.DataFrame) -> None:
         """Under the policy ``fail``, a bad record stops the stream before anything of its batch is committed."""
-        if self._plan.topology.on_bad_record == "dead-letter" or rejected.is_empty():
+        if self._topology.on_bad_record == "dead-letter" or rejected.is_empty():
             return
         first = rejected.sort("topic", "partition", "offset").row(0, named=True)
         raise Terminal(
-            f"{rejected.height} bad record(s), and {self._plan.topology.name} is declared to fail on them",
+            f"{rejected.height} bad record(s), and {self._topology.name} is declared to fail on them",
             given=f"{first['topic']}-{first['partition']}@{first['offset']}: {first['reason']}, {first['detail']}",
             expected="records as the topic's schema declares them",
             remedy='mend the producer and skip the record, or declare on_bad_record="dead-letter"',
         )
 
-    def _proof(self, span: BatchRange, after: PartitionClock, emitted: pl.DataFrame) -> BatchProof:
+    def _proof(self, span: BatchRange, computed: Computed) -> BatchProof:
         return BatchProof(
-            stream=self._plan.topology.name,
+            stream=self._topology.name,
             generation=self._attempt.generation,
             batch=span.batch,
             checkpoint_id=self._attempt.checkpoint.identity,
             lease_epoch=self._attempt.lease_epoch,
             batch_timestamp_ms=span.timestamp_ms,
-            partitions=tuple(after.partitions.values()),
-            frontier_ms=after.frontier_ms,
-            emitted={self._plan.sink.table: emitted.height},
+            partitions=tuple(computed.after.partitions.values()),
+            frontier_ms=computed.after.frontier_ms,
+            emitted={table: rows.height for table, rows in computed.emitted.items()},
         )
 
-    def _output(self, emitted: pl.DataFrame) -> Iterator[KafkaRecord]:
-        sink = self._plan.sink
-        for row in emitted.iter_rows(named=True):
-            record = output_record(
-                row,
-                key=sink.key,
-                fields=list(sink.fields),
-                timestamp_ms=row[TIMESTAMP],
-                revision=row[REVISION],
-                origin="stream",
-            )
-            yield KafkaRecord(
-                topic=sink.topic.name,
-                key=record.key,
-                value=record.value,
-                headers=tuple(record.headers),
-                timestamp_ms=record.timestamp_ms,
-            )
+    def _output(self, computed: Computed) -> Iterator[KafkaRecord]:
+        for sink in self._computation.sinks:
+            yield from output_records(sink, computed.emitted[sink.table])
 
     def _dead_letters(self, rejected: pl.DataFrame) -> Iterator[KafkaRecord]:
         for row in rejected.sort("topic", "partition", "offset").iter_rows(named=True):
             yield dead_letter(
-                destination=self._plan.source.topic.dead_letter_name,
+                destination=self._dead_letter_names[row["topic"]],
                 topic=row["topic"],
                 partition=row["partition"],
                 offset=row["offset"],
@@ -196,3 +170,24 @@ class BatchProcessor:
                 reason=row["reason"],
                 error=row["detail"],
             )
+
+
+def output_records(sink: Written, rows: pl.DataFrame) -> Iterator[KafkaRecord]:
+    """The records that ``sink`` writes for ``rows`` of its output table."""
+    for row in rows.iter_rows(named=True):
+        record = output_record(
+            row,
+            key=sink.key,
+            fields=list(sink.fields),
+            timestamp_ms=row[TIMESTAMP],
+            revision=row[REVISION],
+            origin="stream",
+            is_null=row.get(IS_NULL, False),
+        )
+        yield KafkaRecord(
+            topic=sink.topic.name,
+            key=record.key,
+            value=record.value,
+            headers=tuple(record.headers),
+            timestamp_ms=record.timestamp_ms,
+        )

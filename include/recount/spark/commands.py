@@ -14,7 +14,7 @@ from recount.core.registry import Stream, declared
 from recount.core.settings import Settings
 from recount.sessions import spark_session
 from recount.spark.archive import ArchiveWork
-from recount.spark.batch import AggregationWork
+from recount.spark.batch import TopologyWork
 from recount.spark.runner import RunOptions, StreamRunner
 from recount.spark.work import Work
 
@@ -44,7 +44,7 @@ def work_of(session: SparkSession, declaration: Stream, root: str) -> Work:
     """What the engine runs for ``declaration``, with its tables below ``root``."""
     if isinstance(declaration, Archive):
         return ArchiveWork(session, declaration, root)
-    return AggregationWork(declaration, root)
+    return TopologyWork(declaration, root)
 
 
 def stream_job() -> None:

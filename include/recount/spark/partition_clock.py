@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.spark.checkpoint import BatchRange, Partition
-from recount.spark.stage import COUNTS, STREAM_TIME
+from recount.spark.stage import STREAM_TIME
+
+_NO_COUNT = ("topic", "partition", STREAM_TIME)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +56,16 @@ class PartitionClock:
                 stream_time_ms=row[STREAM_TIME] if row else before.stream_time_ms if before else None,
                 last_read_ms=last_read_ms,
                 idle=not row and span.timestamp_ms - last_read_ms >= idle_after_ms,
-                **({name: row[name] for name in COUNTS} if row else {}),
+                **({name: count for name, count in row.items() if name not in _NO_COUNT} if row else {}),
             )
         return PartitionClock(partitions=partitions, frontier_ms=self._frontier(partitions))
+
+    def with_counts(self, counts: pl.DataFrame) -> PartitionClock:
+        """The same clock, its partitions' proofs with ``counts`` of fates, by topic and partition."""
+        found = {(row.pop("topic"), row.pop("partition")): row for row in counts.to_dicts()}
+        return replace(
+            self, partitions={place: replace(proof, **found.get(place, {})) for place, proof in self.partitions.items()}
+        )
 
     def _frontier(self, partitions: Mapping[Partition, PartitionProof]) -> int | None:
         awake = [proof.stream_time_ms for proof in partitions.values() if not proof.idle]

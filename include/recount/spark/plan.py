@@ -1,4 +1,4 @@
-"""What the engine runs: a topology as straight paths from a source to its sinks."""
+"""The shape of topology that tasks can reduce to partials: a straight path to one aggregation over time windows."""
 
 from __future__ import annotations
 
@@ -50,40 +50,37 @@ class AggregationPlan:
         return self.aggregate.key == KEY
 
 
-def plan_of(topology: Topology) -> AggregationPlan:
-    """The plan of ``topology``; raises ``NotExpressible`` naming the operator that the engine does not run."""
+def plan_of(topology: Topology) -> AggregationPlan | None:
+    """The plan of ``topology``; None where it has another shape: more than one sink, other operators or windows.
+
+    Raises ``NotExpressible`` for results whose names the engine needs for columns of its own.
+    """
     if len(topology.sinks) != 1 or topology.actions:
-        raise _refusal(topology, f"{len(topology.sinks)} sinks, {len(topology.actions)} actions", "one sink, no action")
+        return None
     [sink] = topology.sinks
     aggregate = sink.input
     windows = aggregate.windows if isinstance(aggregate, WindowedAggregate) else None
     if not isinstance(aggregate, WindowedAggregate) or not isinstance(windows, TimeWindows):
-        raise _refusal(topology, str(aggregate), "an aggregation over tumbling or hopping windows before the sink")
+        return None
     if aggregate.emission.kind not in ("final", "each batch"):
-        raise _refusal(topology, f"emit {aggregate.emission.kind}", "emission final or each batch")
+        return None
+    if any(each.kind not in AGGREGATES or each.where is not None for each in aggregate.aggregates.values()):
+        return None
     steps: list[Step] = []
     node: Node = aggregate.input
     while isinstance(node, Filter | WithFields | SelectKey):
         steps.insert(0, node)
         node = node.input
     if not isinstance(node, Source):
-        raise _refusal(topology, str(node), "filter, with_fields or select_key between the source and the window")
-    results = aggregate.aggregates
-    unknown = [str(each) for each in results.values() if each.kind not in AGGREGATES or each.where is not None]
-    if unknown:
-        raise _refusal(topology, ", ".join(unknown), f"aggregates among {', '.join(AGGREGATES)}")
-    taken = sorted(RESERVED & {aggregate.key, *results})
+        return None
+    taken = sorted(RESERVED & {aggregate.key, *aggregate.aggregates})
     if taken:
-        raise _refusal(topology, ", ".join(taken), f"results not called {', '.join(sorted(RESERVED))}")
+        raise NotExpressible(
+            f"results of {topology.name} with names of the engine's own",
+            given=", ".join(taken),
+            expected=f"results not called {', '.join(sorted(RESERVED))}",
+            remedy="rename the aggregate",
+        )
     return AggregationPlan(
         topology=topology, source=node, steps=tuple(steps), aggregate=aggregate, windows=windows, sink=sink
-    )
-
-
-def _refusal(topology: Topology, given: str, expected: str) -> NotExpressible:
-    return NotExpressible(
-        f"the Spark engine does not run {topology.name}",
-        given=given,
-        expected=expected,
-        remedy="test it with recount.core's interpreter, or split it into topologies that the engine runs",
     )

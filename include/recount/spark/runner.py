@@ -109,7 +109,7 @@ class StreamRunner:
         source = kafka_source(
             self._session,
             self._settings.bootstrap_servers,
-            self._work.topic,
+            self._work.topics,
             start=start,
             max_offsets=self._options.max_offsets,
             headers=self._work.with_headers,
@@ -174,7 +174,7 @@ class StreamRunner:
         if status.lag is not None and _now_ms() - (status.last_progress_ms or 0) < _SILENCE_MS:
             return status.lag
         try:
-            parts = lag(self._connection, f"recount.{self._work.name}", [self._work.topic])
+            parts = lag(self._connection, f"recount.{self._work.name}", self._work.topics)
         except Transient:
             return status.lag
         return sum(part.lag for part in parts.values())

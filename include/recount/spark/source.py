@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,13 +23,13 @@ _FETCH = {
 def kafka_source(
     session: SparkSession,
     bootstrap_servers: str,
-    topic: str,
+    topics: Sequence[str],
     *,
     start: Mapping[Partition, int] | None,
     max_offsets: int,
     headers: bool = False,
 ) -> DataFrame:
-    """A streaming frame of ``topic``: topic, partition, offset, timestamp_ms, key, value and, if asked for, headers.
+    """A streaming frame of ``topics``: topic, partition, offset, timestamp_ms, key, value and, if asked for, headers.
 
     ``start`` gives the first offsets of a new checkpoint (None: the beginning of the log); an existing checkpoint
     goes on where it stands. One task reads one partition, in offset order. Lost offsets fail the query.
@@ -37,7 +37,7 @@ def kafka_source(
     source = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
-        .option("subscribe", topic)
+        .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest" if start is None else _as_json(start))
         .option("maxOffsetsPerTrigger", max_offsets)
         .option("failOnDataLoss", "true")

@@ -24,6 +24,8 @@ from recount.spark.polars_expressions import compiled, field_column
 Partition = tuple[str, int]
 
 OUTPUT_SCHEMA = "name string, ipc binary"
+ArrowPass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What one task does with the Arrow batches of its partition."""
 ARROW_OUTPUT = pa.schema([("name", pa.string()), ("ipc", pa.binary())])
 
 STREAM_TIME = "stream_time_ms"
@@ -192,6 +194,6 @@ def from_ipc(payload: bytes) -> pl.DataFrame:
     return pl.read_ipc_stream(payload)
 
 
-def map_function(stage: MapStage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def map_function(stage: ArrowPass) -> ArrowPass:
     """``stage`` as the plain function that ``mapInArrow`` wants."""
     return lambda batches: stage(batches)

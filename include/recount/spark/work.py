@@ -63,7 +63,7 @@ class Work(Protocol):
     """The work of one stream."""
 
     name: str
-    topic: str
+    topics: tuple[str, ...]
     with_headers: bool
     history: History
 

@@ -30,7 +30,7 @@ from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 from recount.spark.archive import ArchiveWork
-from recount.spark.batch import AggregationWork
+from recount.spark.batch import TopologyWork
 from recount.spark.runner import RunOptions, StreamRunner
 
 MINUTE_MS = 60_000
@@ -73,7 +73,7 @@ class Scene:
     def run(self, *, max_offsets: int = 1_000) -> None:
         """Let the engine process everything that is there."""
         options = RunOptions(available_now=True, max_offsets=max_offsets)
-        work = AggregationWork(self.topology, self.settings.data)
+        work = TopologyWork(self.topology, self.settings.data)
         StreamRunner(self.session, self.settings, work, options).run()
 
     def archive(self) -> None:

@@ -64,7 +64,9 @@ class Engine:
     batches: int = 0
 
     def __post_init__(self) -> None:
-        self.plan = plan_of(self.topology)
+        plan = plan_of(self.topology)
+        assert plan is not None, "the topology has another shape"
+        self.plan = plan
         self.topic = self.plan.source.topic.name
         self.windows = OpenWindows.none(self.plan.aggregate, self.plan.windows.grace_ms)
         self.emitted = self.windows.rows

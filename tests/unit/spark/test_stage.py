@@ -18,7 +18,6 @@ from recount.core.schema import LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import TimeWindows, hopping, tumbling
-from recount.spark.plan import plan_of
 from recount.spark.stage import MapStage
 
 PURCHASES = Topic(
@@ -193,14 +192,14 @@ def test_sums_of_money_are_exact() -> None:
 
 
 def test_records_of_two_partitions_in_one_task_are_refused() -> None:
-    stage = MapStage(plan=plan_of(topology(TUMBLING)), stream_times={}, latest_ms=NOW_MS)
+    stage = MapStage(plan=Engine(topology(TUMBLING)).plan, stream_times={}, latest_ms=NOW_MS)
     batches = [arrow_batch("purchases", partition, 0, [purchase(1_000)]) for partition in (0, 1)]
     with pytest.raises(Terminal):
         list(stage(iter(batches)))
 
 
 def test_a_task_without_records_says_nothing() -> None:
-    stage = MapStage(plan=plan_of(topology(TUMBLING)), stream_times={}, latest_ms=NOW_MS)
+    stage = MapStage(plan=Engine(topology(TUMBLING)).plan, stream_times={}, latest_ms=NOW_MS)
     assert list(stage(iter([arrow_batch("purchases", 0, 0, [])]))) == []
 
 

@@ -16,6 +16,7 @@ from recount.core.schema import STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
+from recount.spark.aggregation import AggregationComputation
 from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.stream_tables import BatchRows, StreamTables
 
@@ -69,24 +70,38 @@ def in_order(frame: pl.DataFrame) -> list[tuple[object, ...]]:
     return sorted(frame.select(sorted(frame.columns)).rows(), key=str)
 
 
+def tables_of(engine: Engine, root: Path) -> tuple[StreamTables, AggregationComputation]:
+    computation = AggregationComputation(engine.plan)
+    outputs = {sink.table: computation.output_schema(sink) for sink in computation.sinks}
+    return StreamTables(REVENUE.name, str(root), state=computation.state_schema, outputs=outputs), computation
+
+
+def output_of(tables: StreamTables) -> AppendOnlyTable:
+    [output] = tables.outputs.values()
+    return output
+
+
+def rows_of(engine: Engine) -> BatchRows:
+    last = engine.last
+    emitted = {engine.plan.sink.table: last["emitted"]}
+    return BatchRows(state=last["partials"], late=last["late"], rejected=last["rejected"], emitted=emitted)
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[StreamTables, Engine]:
     """All batches in the tables, some of them twice; before each, what would be recovered is what is in memory."""
     engine = Engine(REVENUE, partitions=2)
-    tables = StreamTables(engine.plan, str(tmp_path_factory.mktemp("tables")))
+    tables, computation = tables_of(engine, tmp_path_factory.mktemp("tables"))
     tables.create()
     tables.create()
     now_ms = NOW_MS
     for batch, (records, later_ms) in enumerate(BATCHES):
         now_ms += later_ms
         before = (0, batch)
-        recovered = tables.open_windows(before, engine.clock.frontier_ms)
+        recovered = computation.open_windows(tables, before, engine.clock.frontier_ms)
         assert in_order(recovered.rows) == in_order(engine.windows.rows), f"open windows before batch {batch}"
         engine.batch(*records, now_ms=now_ms)
-        last = engine.last
-        rows = BatchRows(
-            partials=last["partials"], late=last["late"], rejected=last["rejected"], emitted=last["emitted"]
-        )
+        rows = rows_of(engine)
         for _ in range(2 if batch in REPLAYED else 1):
             tables.append(rows, proof_of(engine, batch))
     return tables, engine
@@ -101,7 +116,7 @@ def test_a_batch_that_is_written_twice_is_there_once(written: tuple[StreamTables
     assert rows_in(tables.state).height == engine.made["partials"].height
     assert rows_in(tables.late).height == engine.made["late"].height > 0
     assert rows_in(tables.rejected).height == engine.made["rejected"].height > 0
-    assert rows_in(tables.output).height == engine.emitted.height > 0
+    assert rows_in(output_of(tables)).height == engine.emitted.height > 0
 
 
 def test_every_batch_has_one_proof_even_one_that_adds_no_state(written: tuple[StreamTables, Engine]) -> None:
@@ -121,8 +136,10 @@ def test_a_replay_sees_what_was_emitted_before_its_batch_and_nothing_later(
 ) -> None:
     tables, engine = written
     wanted = engine.emitted.filter((pl.col("window_start") == 10_000) & (pl.col("revision") == 0))
+    computation = AggregationComputation(engine.plan)
     prices = {
-        batch: tables.emitted_before((0, batch), wanted).select("sales", "revision").rows() for batch in (3, 4, 5)
+        batch: computation.emitted_before(tables, (0, batch), wanted).select("sales", "revision").rows()
+        for batch in (3, 4, 5)
     }
     assert prices == {3: [(2, 0)], 4: [(3, 1)], 5: [(4, 2)]}
 
@@ -144,11 +161,11 @@ def test_the_ledger_is_not_cleaned_away(written: tuple[StreamTables, Engine]) ->
 
 def test_compaction_leaves_rows_ledger_and_writers_as_they_are(tmp_path: Path) -> None:
     engine = Engine(REVENUE)
-    tables = StreamTables(engine.plan, str(tmp_path))
+    tables, _ = tables_of(engine, tmp_path)
     tables.create()
     for _ in range(3):
         engine.batch(sale(1))
-        rows = BatchRows(**{name: engine.last[name] for name in ("partials", "late", "rejected", "emitted")})
+        rows = rows_of(engine)
         tables.append(rows, replace(proof_of(engine, engine.batches), batch=engine.batches))
     before = rows_in(tables.state)
     tables.state.compact()
@@ -159,4 +176,5 @@ def test_compaction_leaves_rows_ledger_and_writers_as_they_are(tmp_path: Path) -
 
 
 def test_a_table_that_is_not_there_has_no_history(tmp_path: Path) -> None:
-    assert StreamTables(Engine(REVENUE).plan, str(tmp_path)).history.last_before() is None
+    tables, _ = tables_of(Engine(REVENUE), tmp_path)
+    assert tables.history.last_before() is None

@@ -8,7 +8,6 @@ from typing import Literal, Protocol
 
 import polars as pl
 
-from recount.core.nodes import Node
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.rows import ENTRY, META, OFFSET
@@ -43,11 +42,15 @@ class Output:
 
 
 class Operator(Protocol):
-    """An operator at work. ``states`` names all that survives a batch; ``clocks`` are those that it advances."""
+    """An operator at work."""
 
-    node: Node
-    states: Mapping[str, KeyedRows]
-    clocks: Mapping[str, Clock]
+    @property
+    def states(self) -> Mapping[str, KeyedRows]:
+        """All that survives a batch, by name."""
+
+    @property
+    def clocks(self) -> Mapping[str, Clock]:
+        """The clocks that the operator advances, by name."""
 
     def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
         """Take the rows of each input port and let go what is due; advance every clock once."""

@@ -56,6 +56,13 @@ def window_order(start: pl.Expr, end: pl.Expr, key: pl.Expr) -> pl.Expr:
     return pl.format("\x00{}{}{}", *bounds, key.cast(pl.String))
 
 
+def origin(order: pl.Expr) -> pl.Expr:
+    """``order`` as a person reads it: ``orders-0@12+payments-3@7``; null for a window's result."""
+    places = order.str.replace_all(r"([^\x00]+)\x00(\d{10})(\d{19})", "$1\x01$2\x02$3+")
+    plain = places.str.replace_all(r"\x010*(\d)", "-$1").str.replace_all(r"\x020*(\d)", "@$1")
+    return pl.when(~order.str.starts_with("\x00")).then(plain.str.strip_suffix("+"))
+
+
 def rows_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
     """The columns of rows with ``fields``."""
     return {**{field_column(name): polars_type(kind) for name, kind in fields.items()}, **META}

@@ -1,0 +1,92 @@
+"""The short way of the commonest topology, one aggregation over time windows: partials from the tasks, merged here."""
+
+from __future__ import annotations
+
+import polars as pl
+from pyspark.sql import DataFrame
+
+from recount.core.nodes import WINDOW_END
+from recount.spark.checkpoint import BatchRange
+from recount.spark.computation import Computed, Written
+from recount.spark.intake import INPUT_COLUMNS
+from recount.spark.open_windows import NOT_EMITTED, REVISION, OpenWindows
+from recount.spark.partials import Partials
+from recount.spark.partition_clock import PartitionClock
+from recount.spark.plan import AggregationPlan
+from recount.spark.stage import OUTPUT_SCHEMA, MapStage, from_ipc, map_function
+from recount.spark.stream_tables import Order, Schema, StreamTables, earlier
+
+
+class AggregationComputation:
+    """Reduces a batch to partials where its records are, and merges them with the windows that are open."""
+
+    def __init__(self, plan: AggregationPlan) -> None:
+        self._plan = plan
+        self._partials = Partials.of(plan.aggregate)
+        self._windows = OpenWindows.none(plan.aggregate, plan.windows.grace_ms)
+        self._tables: StreamTables | None = None
+        self.sinks = (plan.sink,)
+        self.state_schema: Schema = self._partials.schema
+
+    def output_schema(self, sink: Written) -> Schema:  # noqa: ARG002 - it has one
+        """A result with its revision."""
+        return {**self._partials.schema, REVISION: pl.Int32()}
+
+    def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> int:
+        """The windows that were open before the batch ``before``."""
+        self._tables = tables
+        self._windows = self.open_windows(tables, before, clock.frontier_ms)
+        return self._windows.rows.height
+
+    def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
+        """Map, merge, emit."""
+        mapped = self._mapped(records, span, clock)
+        after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)
+        self._windows, emitted = self._windows.advanced(
+            mapped["partials"],
+            clock.frontier_ms,
+            after.frontier_ms,
+            lambda wanted: self.emitted_before(self._tables, before, wanted),
+        )
+        return Computed(
+            after=after,
+            state=mapped["partials"],
+            late=mapped["late"],
+            rejected=mapped["rejected"],
+            emitted={self._plan.sink.table: emitted},
+        )
+
+    def open_windows(self, tables: StreamTables, before: Order, frontier_ms: int | None) -> OpenWindows:
+        """The windows that were open before the batch ``before``, when the frontier was ``frontier_ms``."""
+        bound_ms = None if frontier_ms is None else frontier_ms - self._plan.windows.grace_ms
+        still_open = pl.lit(True) if bound_ms is None else pl.col(WINDOW_END) > bound_ms
+        rows = self._rows(tables, before, still_open)
+        return OpenWindows(self._plan.aggregate, self._plan.windows.grace_ms, rows)
+
+    def emitted_before(self, tables: StreamTables | None, before: Order, wanted: pl.DataFrame) -> pl.DataFrame:
+        """The rows of the keys and windows of ``wanted`` as they stood before the batch ``before``."""
+        assert tables is not None, "recover comes first"
+        ends = wanted[WINDOW_END].unique()
+        rows = self._rows(tables, before, pl.col(WINDOW_END).is_in(ends.implode()))
+        return rows.join(wanted.select(self._partials.group), on=self._partials.group, how="semi")
+
+    def _rows(self, tables: StreamTables, before: Order, condition: pl.Expr) -> pl.DataFrame:
+        """Merged partials, each with the last revision that was emitted."""
+        wanted, group = condition & earlier(before), self._partials.group
+        merged = self._partials.merge(tables.state.read().filter(wanted).select(list(self._partials.schema)).collect())
+        output = tables.outputs[self._plan.sink.table].read().filter(wanted)
+        revisions = output.group_by(group).agg(pl.col(REVISION).max()).collect()
+        return merged.join(revisions, on=group, how="left").with_columns(pl.col(REVISION).fill_null(NOT_EMITTED))
+
+    def _mapped(self, records: DataFrame, span: BatchRange, clock: PartitionClock) -> dict[str, pl.DataFrame]:
+        """The four tables of the map stage, of all partitions together."""
+        stage = MapStage(
+            plan=self._plan,
+            stream_times=clock.stream_times,
+            latest_ms=span.timestamp_ms + self._plan.topology.max_future_ms,
+        )
+        sent = records.select(*INPUT_COLUMNS).mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
+        tables = stage.empty_tables()
+        for row in sent:
+            tables[row.name].append(from_ipc(row.ipc))
+        return {name: pl.concat(parts) for name, parts in tables.items()}

@@ -1,0 +1,96 @@
+"""What the operators of a graph remember, as rows of the stream's state table and back.
+
+A row says of one state row what it is now (``row``, JSON by column name) or that it is gone (``deleted``); the last
+one of an identity counts. Every now and then a batch writes the state whole: what lies before such a *snapshot* is not
+needed any more, so that the table stays in proportion to the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from recount.core.errors import Terminal
+from recount.spark.operators.keyed_rows import DELETED, KeyedRows
+
+SNAPSHOT = "snapshot"
+STATE_SCHEMA: dict[str, pl.DataType] = {
+    "state": pl.String(),
+    "identity": pl.String(),
+    "row": pl.String(),
+    DELETED: pl.Boolean(),
+    SNAPSHOT: pl.Boolean(),
+}
+_OF_NOTHING = pl.DataFrame({"state": [""], "identity": [""], "row": [""], DELETED: [True]})
+"""The first row of a snapshot, which there is even when nothing is remembered."""
+_ROWS_PER_STATE_ROW = 4
+_ROWS_AT_LEAST = 10_000
+
+
+class GraphState:
+    """Writes and reads ``states``, by name."""
+
+    def __init__(self, states: Mapping[str, KeyedRows]) -> None:
+        self._states = states
+        self._written = 0
+
+    def changes(self) -> pl.DataFrame:
+        """What the batch changed; or all there is, when much has been written since the last snapshot."""
+        held = sum(state.rows.height for state in self._states.values())
+        if self._written > max(_ROWS_AT_LEAST, _ROWS_PER_STATE_ROW * held):
+            self._written = 0
+            for state in self._states.values():
+                state.changes()
+            whole = [_encoded(name, state, _kept(state.rows)) for name, state in self._states.items()]
+            return _marked(pl.concat([_OF_NOTHING, *whole]), snapshot=True)
+        rows = pl.concat([_encoded(name, state, state.changes()) for name, state in self._states.items()])
+        self._written += rows.height
+        return _marked(rows, snapshot=False)
+
+    def load(self, written: pl.DataFrame) -> None:
+        """Start from the rows ``written`` by the batches so far, in their order; raises ``Terminal`` for a state that
+        no operator has."""
+        snapshots = written.with_row_index("place").filter(SNAPSHOT)
+        since = written if snapshots.is_empty() else written.filter(_from_batch_of(snapshots))
+        self._written = since.height
+        latest = since.unique(["state", "identity"], keep="last", maintain_order=True).filter(~pl.col(DELETED))
+        unknown = set(since["state"]) - self._states.keys() - {""}
+        if unknown:
+            raise Terminal(
+                "the state of another topology",
+                given=", ".join(sorted(unknown)),
+                expected=", ".join(sorted(self._states)),
+                remedy="give the changed topology a new name, or reset the stream",
+            )
+        for name, state in self._states.items():
+            rows = latest.filter(pl.col("state") == name)["row"]
+            state.load(rows.str.json_decode(pl.Struct(state.schema)).struct.unnest())
+
+    @property
+    def size(self) -> int:
+        """How many rows are remembered."""
+        return sum(state.rows.height for state in self._states.values())
+
+
+def _from_batch_of(snapshots: pl.DataFrame) -> pl.Expr:
+    generation, batch = snapshots.select("generation", "batch").row(-1)
+    same_generation = (pl.col("generation") == pl.lit(generation)) & (pl.col("batch") >= pl.lit(batch))
+    return (pl.col("generation") > pl.lit(generation)) | same_generation
+
+
+def _kept(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(False).alias(DELETED))
+
+
+def _encoded(name: str, state: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.select(
+        pl.lit(name).alias("state"),
+        pl.struct(state.identity).struct.json_encode().alias("identity"),
+        pl.struct(list(state.schema)).struct.json_encode().alias("row"),
+        DELETED,
+    )
+
+
+def _marked(rows: pl.DataFrame, *, snapshot: bool) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(snapshot).alias(SNAPSHOT)).select(list(STATE_SCHEMA))

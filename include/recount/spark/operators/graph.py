@@ -1,0 +1,140 @@
+"""A topology at work: its operators, wired, and the way of one batch through them, inputs first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+import polars as pl
+
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.core.processing import Deduplicate, Process
+from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
+from recount.core.topology import Topology
+from recount.spark.operators.clock import Batch, Clock
+from recount.spark.operators.joins import StreamStreamJoinOperator
+from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.lookups import StreamTableJoinOperator
+from recount.spark.operators.operator import FATE, FATE_SCHEMA, FATES, Operator, Output
+from recount.spark.operators.processing import ProcessOperator
+from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
+from recount.spark.operators.rows import ENTRY, SUPERSEDED
+from recount.spark.operators.stateless import StatelessOperator
+from recount.spark.operators.table_aggregates import TableAggregateOperator
+from recount.spark.operators.table_joins import TableTableJoinOperator
+from recount.spark.operators.tables import TableFilterOperator, ToTableOperator
+from recount.spark.operators.windowed import WindowedOperator
+from recount.spark.stage import LATE_SCHEMA
+
+Written = Sink | Through
+"""Operators whose rows are written to a topic and a table."""
+_READS_HISTORY = (
+    *(TableFilter, TableTableJoin, StreamTableJoin),
+    *(Filter, WithFields, SelectKey, Select, FlatMap, Peek, Foreach, Repartition, Merge),
+)
+"""Operators to which also a superseded change of a versioned table means something."""
+
+
+@dataclass
+class Made:
+    """What a batch comes to: the rows that were written, late records, and one fate for every good record read."""
+
+    written: dict[Written, pl.DataFrame] = field(default_factory=dict)
+    outputs: list[Output] = field(default_factory=list)
+
+    @property
+    def late(self) -> pl.DataFrame:
+        """The late ledger of the batch."""
+        return pl.concat([pl.DataFrame(schema=LATE_SCHEMA), *chain.from_iterable(out.late for out in self.outputs)])
+
+    def fates(self, read: pl.DataFrame) -> pl.DataFrame:
+        """``read`` with the fate of each record; where operators differ the first of ``FATES`` holds."""
+        rank = pl.col(FATE).replace_strict({fate: place for place, fate in enumerate(FATES)}, return_dtype=pl.Int8)
+        noted = pl.concat([pl.DataFrame(schema=FATE_SCHEMA), *chain.from_iterable(out.fates for out in self.outputs)])
+        decided = noted.group_by(ENTRY).agg(pl.col(FATE).get(rank.arg_min()))
+        met = read.join(decided, on=ENTRY, how="left", maintain_order="left")
+        return met.with_columns(pl.col(FATE).fill_null("filtered"))
+
+
+class Graph:
+    """The operators of ``topology``; ``sinks`` are those that write.
+
+    ``states`` is all that they remember, under names that a restart finds again.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self._nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
+        self._operators = {node: _operator(node) for node in self._nodes}
+        self.sinks = [node for node in self._nodes if isinstance(node, Sink | Through)]
+        self.states: dict[str, KeyedRows] = {}
+        for place, node in enumerate(self._nodes):
+            operator, name = self._operators[node], f"{place} {type(node).__name__}"
+            self.states |= {f"{name} {state}": rows for state, rows in operator.states.items()}
+            self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
+
+    def process(self, batch: Batch, sources: Mapping[Source, pl.DataFrame]) -> Made:
+        """Send the batch's rows of every source down every path that leads from it."""
+        made = Made()
+        leaving: dict[Node, pl.DataFrame] = {source: rows for source, rows in sources.items()}  # noqa: C416 - other keys follow
+        for node in self._nodes:
+            output = self._operators[node].process(batch, [_received(node, leaving[above]) for above in node.inputs])
+            leaving[node] = output.rows
+            made.outputs.append(output)
+            if isinstance(node, Sink | Through):
+                made.written[node] = output.rows
+        return made
+
+
+def _received(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
+    return rows if isinstance(node, _READS_HISTORY) else rows.filter(~pl.col(SUPERSEDED))
+
+
+def _operator(node: Node) -> Operator:
+    match node:
+        case WindowedAggregate():
+            return WindowedOperator(node=node, clock=_clock(node))
+        case StreamStreamJoin():
+            return StreamStreamJoinOperator(node=node, clock=_clock(node))
+        case StreamTableJoin():
+            return StreamTableJoinOperator(node=node, table_clock=None if node.grace_ms is None else _clock(node.right))
+        case TableTableJoin():
+            return TableTableJoinOperator(node=node)
+        case ToTable():
+            return ToTableOperator(node=node)
+        case TableFilter():
+            return TableFilterOperator(node=node)
+        case TableAggregate():
+            return TableAggregateOperator(node=node)
+        case Suppress():
+            return SuppressOperator(node=node, clock=_clock(node))
+        case Deduplicate():
+            return DeduplicateOperator(node=node, clock=_clock(node))
+        case Process():
+            return ProcessOperator(node=node, clock=_clock(node))
+        case Source():
+            raise AssertionError(node)
+        case _:
+            return StatelessOperator(node=node)
+
+
+def _clock(node: Node) -> Clock:
+    # A suppression measures from the first update that it holds, whatever stands above it.
+    return Clock(_topics(node), 0 if isinstance(node, Suppress) else _delay_above_ms(node))
+
+
+def _topics(node: Node) -> frozenset[str]:
+    """The source topics whose time an operator waits for; a table only where its join has a grace."""
+    if isinstance(node, Source):
+        return frozenset({node.topic.name})
+    waits_for = node.inputs
+    if isinstance(node, StreamTableJoin) and node.grace_ms is None:
+        waits_for = (node.left,)
+    return frozenset(chain.from_iterable(_topics(above) for above in waits_for))
+
+
+def _delay_above_ms(node: Node) -> int:
+    """How far behind the frontier the rows can be that reach an operator: what the operators above wait for."""
+    return max((_delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)

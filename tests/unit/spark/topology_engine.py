@@ -1,0 +1,80 @@
+"""The engine's general way without Spark, Kafka and Delta: its map stage and graph on Arrow batches in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
+
+from recount.core.record_keys import topics_needing_a_key
+from recount.core.topology import Topology
+from recount.spark.checkpoint import BatchRange
+from recount.spark.computation import Computed
+from recount.spark.decode_stage import DecodeStage
+from recount.spark.graph_computation import GraphComputation
+from recount.spark.graph_state import STATE_SCHEMA
+from recount.spark.partition_clock import PartitionClock
+from recount.spark.stage import from_ipc
+
+Log = Mapping[str, Sequence[LogRecord]]
+"""By topic its records, each partition's in offset order."""
+
+
+@dataclass
+class TopologyEngine:
+    """Runs ``topology`` batch by batch over topics of ``partitions`` and keeps all that was made."""
+
+    topology: Topology
+    partitions: Mapping[str, int]
+    computation: GraphComputation = field(init=False)
+    clock: PartitionClock = field(default_factory=lambda: PartitionClock.after(None))
+    computed: list[Computed] = field(default_factory=list)
+    state: pl.DataFrame = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.computation = GraphComputation(self.topology)
+        order = {"generation": pl.Int32(), "batch": pl.Int64()}
+        self.state = pl.DataFrame(schema={**STATE_SCHEMA, **order})
+        self._ends = {(topic, p): 0 for topic, count in self.partitions.items() for p in range(count)}
+
+    def batch(self, log: Log, now_ms: int = NOW_MS) -> Computed:
+        """Process the next records of each topic."""
+        stage = DecodeStage(
+            sources={source.topic.name: source for source in self.topology.sources},
+            keyed=topics_needing_a_key(self.topology),
+            latest_ms=now_ms + self.topology.max_future_ms,
+        )
+        tables = stage.empty_tables()
+        start = dict(self._ends)
+        for topic, partition in start:
+            found = [record for record in log.get(topic, ()) if record.partition == partition]
+            batch = arrow_batch(topic, partition, start[topic, partition], found)
+            self._ends[topic, partition] += len(found)
+            for sent in stage(iter([batch])):
+                for name, payload in zip(*sent.to_pydict().values(), strict=True):
+                    tables[name].append(from_ipc(payload))
+        span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=dict(self._ends))
+        computed = self.computation.computed(
+            {name: pl.concat(parts) for name, parts in tables.items()}, span, self.clock
+        )
+        self.clock = computed.after
+        order = [pl.lit(0, pl.Int32).alias("generation"), pl.lit(span.batch, pl.Int64).alias("batch")]
+        self.state = pl.concat([self.state, computed.state.with_columns(order)])
+        self.computed.append(computed)
+        return computed
+
+    def restart(self) -> None:
+        """Forget all but what is written."""
+        self.computation = GraphComputation(self.topology)
+        self.computation.load(self.state)
+
+    def emitted(self, table: str) -> pl.DataFrame:
+        """All rows of an output table so far."""
+        return pl.concat([computed.emitted[table] for computed in self.computed])
+
+    @property
+    def late(self) -> pl.DataFrame:
+        """The late ledger."""
+        return pl.concat([computed.late for computed in self.computed])
