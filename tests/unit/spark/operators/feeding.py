@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 from hypothesis import settings
+from hypothesis import strategies as st
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.expressions import col
@@ -27,7 +28,7 @@ from recount.spark.operators.clock import READ_SCHEMA, Batch, Clock
 from recount.spark.operators.joins import StreamStreamJoinOperator
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows
 from recount.spark.operators.lookups import StreamTableJoinOperator
-from recount.spark.operators.operator import FATE, FATES, Operator
+from recount.spark.operators.operator import FATES, Operator
 from recount.spark.operators.processing import ProcessOperator
 from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
 from recount.spark.operators.rows import (
@@ -68,6 +69,16 @@ class Event:
     topic: str = "left"
 
 
+keys, partitions, times = st.sampled_from(["a", "b", None]), st.integers(0, PARTITIONS - 1), st.integers(0, 60)
+left_values = st.none() | st.fixed_dictionaries({"l": st.integers(0, 3), "word": keys})
+right_values = st.none() | st.fixed_dictionaries({"r": st.integers(0, 3), "other": keys})
+events = st.builds(Event, times, keys, left_values, partitions, st.just("left")) | st.builds(
+    Event, times, keys, right_values, partitions, st.just("right")
+)
+logs = st.lists(events, max_size=30)
+cuts = st.lists(st.integers(0, 30), max_size=6)
+restarts = st.frozensets(st.integers(0, 8))
+
 Batches = Sequence[Sequence[Event]]
 Result = tuple[Any, ...]
 
@@ -86,9 +97,25 @@ def topology(flow: RecordStream | Table) -> Topology:
 def closing(*topics: str, partitions: int = PARTITIONS) -> list[Event]:
     """A record in every partition, so that all time before it has passed; its key and word are met nowhere else."""
     places = [(topic, partition) for topic in topics for partition in range(partitions)]
-    word_of = {"left": "word", "right": "other"}
+    fields_of = {"left": ("l", "word"), "right": ("r", "other")}
     names = {place: "closing {} {}".format(*place) for place in places}
-    return [Event(END_MS, name, {word_of[topic]: name}, p, topic) for (topic, p), name in names.items()]
+    values = {(t, p): dict(zip(fields_of[t], (99, name), strict=True)) for (t, p), name in names.items()}
+    return [Event(END_MS, name, values[place], place[1], place[0]) for place, name in names.items()]
+
+
+def topics(topology: Topology) -> list[str]:
+    """The topics that it reads."""
+    return [source.topic.name for source in topology.sources]
+
+
+def read_by(topology: Topology, log: Iterable[Event]) -> list[Event]:
+    """The records of the topics that it reads."""
+    return [event for event in log if event.topic in topics(topology)]
+
+
+def by_partition(batch: Iterable[Event], first: str = "left") -> list[Event]:
+    """The records of a batch as an operator gets them: by partition, the topic ``first`` before the other."""
+    return sorted(batch, key=lambda event: (event.topic != first, event.partition))
 
 
 def cut(log: Sequence[Event], at: Iterable[int]) -> list[Sequence[Event]]:

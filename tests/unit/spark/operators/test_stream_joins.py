@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from tests.unit.spark.operators.feeding import (
     LEFT,
     PARTITIONS,
@@ -15,16 +14,20 @@ from tests.unit.spark.operators.feeding import (
     assert_same,
     closing,
     cut,
+    cuts,
     fed,
     interpreted,
     keyed,
     law,
+    logs,
+    read_by,
+    restarts,
+    topics,
     topology,
 )
 
 from recount.core.expressions import col
 from recount.core.schema import LONG, STRING
-from recount.core.topology import Topology
 
 BOUNDS = {"before": "5 ms", "after": "10 ms", "grace": "3 ms"}
 left, right = keyed(LEFT), keyed(RIGHT)
@@ -45,21 +48,6 @@ JOINS = {
         )
     ),
 }
-keys, partitions, times = st.sampled_from(["a", "b", None]), st.integers(0, PARTITIONS - 1), st.integers(0, 60)
-words = st.sampled_from(["a", "b", None])
-left_values = st.none() | st.fixed_dictionaries({"l": st.integers(0, 3), "word": words})
-right_values = st.none() | st.fixed_dictionaries({"r": st.integers(0, 3), "other": words})
-events = st.one_of(
-    st.builds(Event, times, keys, left_values, partitions, st.just("left")),
-    st.builds(Event, times, keys, right_values, partitions, st.just("right")),
-)
-logs = st.lists(events, max_size=30)
-cuts = st.lists(st.integers(0, 30), max_size=6)
-restarts = st.frozensets(st.integers(0, 8))
-
-
-def topics(join: Topology) -> list[str]:
-    return [source.topic.name for source in join.sources]
 
 
 @pytest.mark.parametrize("name", JOINS)
@@ -70,7 +58,7 @@ def test_the_engine_joins_what_the_interpreter_joins_however_the_log_is_cut(
 ) -> None:
     join = JOINS[name]
     # A keyless record moves the clock of the second join and not that of the first, so that the two are out of step.
-    read = [e for e in log if e.topic in topics(join) and (e.key is not None or name != "of a join")]
+    read = [e for e in read_by(join, log) if e.key is not None or name != "of a join"]
     end = closing(*topics(join))
     assert_same(fed(join, [*cut(read, at), end], again), interpreted(join, [*read, *end]))
 

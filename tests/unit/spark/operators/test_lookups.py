@@ -1,0 +1,103 @@
+"""Joins of a stream with a table: each record finds what the interpreter finds that reads the table's changes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from tests.unit.spark.operators.feeding import (
+    LEFT,
+    RIGHT,
+    Batches,
+    Event,
+    assert_same,
+    by_partition,
+    closing,
+    cut,
+    cuts,
+    fed,
+    interpreted,
+    keyed,
+    law,
+    logs,
+    restarts,
+    topology,
+)
+
+from recount.core.expressions import col
+
+left, table = keyed(LEFT), keyed(RIGHT).to_table()
+versions = keyed(RIGHT).to_table(versioned=True)
+WAITING = "70 ms"
+"""Longer than any change of the table is late in these logs."""
+LOOKUPS = {
+    "inner": topology(left.join_table(table)),
+    "left": topology(left.left_join_table(table)),
+    "by an expression": topology(left.left_join_table(table, by=col("word"))),
+    "versioned": topology(left.left_join_table(versions)),
+    "versioned, by an expression": topology(left.join_table(versions, by=col("word"))),
+    "part of a versioned table": topology(
+        left.left_join_table(versions.filter(col("r") > 1).with_fields(more=col("r") + 1))
+    ),
+    "with grace": topology(left.left_join_table(versions, grace=WAITING)),
+    "with grace, by an expression": topology(left.join_table(versions, grace=WAITING, by=col("word"))),
+}
+
+
+def table_first(batches: Batches) -> list[Event]:
+    """The log as the engine reads it: of each batch the table's changes, then the records."""
+    return [event for batch in batches for event in by_partition(batch, first="right")]
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+@law
+@given(log=logs, at=cuts, again=restarts)
+def test_records_find_what_the_interpreter_finds_that_reads_the_table_first(
+    name: str, log: Sequence[Event], at: Sequence[int], again: frozenset[int]
+) -> None:
+    batches = [*cut(log, at), closing("left", "right")]
+    assert_same(fed(LOOKUPS[name], batches, again), interpreted(LOOKUPS[name], table_first(batches)))
+
+
+@pytest.mark.parametrize("name", [name for name in LOOKUPS if "grace" in name])
+@law
+@given(log=logs, one=cuts, other=cuts)
+def test_with_a_grace_the_result_does_not_depend_on_where_batches_are_cut(
+    name: str, log: Sequence[Event], one: Sequence[int], other: Sequence[int]
+) -> None:
+    runs = [fed(LOOKUPS[name], [*cut(log, at), closing("left", "right")]) for at in (one, other)]
+    assert sorted(runs[0].written, key=str) == sorted(runs[1].written, key=str)
+
+
+def found(lookup: str, *batches: Sequence[Event]) -> list[object]:
+    """The values ``r`` that the records found."""
+    return [dict(value)["r"] for _, value, _, _ in fed(LOOKUPS[lookup], batches).written]
+
+
+def change(at: int, r: int | None, partition: int = 0) -> Event:
+    return Event(at, "a", None if r is None else {"r": r}, partition, "right")
+
+
+def test_of_versions_with_one_time_the_one_of_the_higher_order_is_found_whatever_the_batches() -> None:
+    changes = [change(10, 1, partition=1), change(10, 2, partition=0)]
+    assert found("versioned", changes, [Event(10)]) == [1]
+    assert found("versioned", changes[:1], changes[1:], [Event(10)]) == [1]
+
+
+def test_a_deleted_row_is_not_found_and_an_older_version_still_is() -> None:
+    assert found("versioned", [change(10, 1), change(20, None)], [Event(19), Event(20)]) == [1, None]
+    assert found("left", [change(10, 1), change(20, None)], [Event(19)]) == [None]
+
+
+def test_a_record_waits_for_the_tables_time_and_keeps_its_place_in_the_log() -> None:
+    waiting = fed(LOOKUPS["with grace"], [[Event(10), change(80, 1), change(79, 2, partition=1)]])
+    assert waiting.written == [] and waiting.fates["left", 0, 0] == "waiting" and waiting.held()["waiting"] == 1
+    waiting.batch([change(80, 2, partition=1)])
+    assert len(waiting.written) == 1 and waiting.fates["left", 0, 0] == "counted" and waiting.held()["waiting"] == 0
+
+
+def test_the_comparison_finds_a_lookup_that_reads_the_table_last() -> None:
+    batches = [[change(0, 1)], [Event(10), change(5, 2)]]
+    with pytest.raises(AssertionError):
+        assert_same(fed(LOOKUPS["inner"], batches), interpreted(LOOKUPS["inner"], [e for b in batches for e in b]))
