@@ -75,6 +75,7 @@ class ByTime:
 
 
 def by_place(record: Placed) -> tuple[int, str, int]:
+    """The sort key of records by time."""
     return record.place
 
 
