@@ -45,7 +45,7 @@ class KeptState:
                 f"{processor}: records of one key come from two partitions",
                 given=f"key {self.state.key!r} in {self.source} and {(topic, partition)}",
                 expected="every key in one partition, so that its records have an order",
-                remedy="repartition through a topic first: write the records there under this key, and process that topic",
+                remedy="repartition through a topic first: write them there under this key, and process that topic",
             )
         self.source = topic, partition
 
