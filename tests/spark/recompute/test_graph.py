@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,7 @@ from recount.core.processing import KeyState
 from recount.core.schema import LONG, STRING
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+from recount.recompute.decoding import Limits
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.recomputed import recomputed
 
@@ -208,6 +209,27 @@ CASES = [
         partitions=1,
     ),
     Case(
+        name="held updates of windows",
+        flow=by_who()
+        .windowed_by(hopping("10 ms", advance="4 ms", grace="2 ms"))
+        .aggregate(n=count())
+        .emit_after("5 ms"),
+    ),
+    Case(
+        name="windows of a flat-map, some of whose rows have no key",
+        flow=stream(EVENTS)
+        .flat_map(lambda row: [{"name": None}, {"name": row["who"]}] * (row["n"] % 2 + 1), name=STRING)
+        .select_key(name=col("name"))
+        .windowed_by(tumbling("10 ms", grace="1 ms"))
+        .aggregate(n=count())
+        .emit_final(),
+    ),
+    Case(
+        name="a stream joined with itself",
+        flow=by_who().select("n").left_join(by_who().select(m=col("n")), **halves),
+        streams=True,
+    ),
+    Case(
         name="window of windows",
         flow=windowed(tumbling("10 ms", grace="5 ms"), most=largest("who"))
         .select_key(most=col("most"))
@@ -319,3 +341,35 @@ def test_what_is_no_function_of_the_log_is_refused(spark: SparkSession, flow: Re
     with pytest.raises(NotRecomputable) as refused:
         recomputed(spark, case.topology, frames(spark, [random_log(0, ["events"])], ["events"]))
     assert refused.value.remedy
+
+
+def test_timers_go_off_up_to_the_smallest_stream_time_where_no_frontier_is_given(spark: SparkSession) -> None:
+    """Partition 0 reaches 30, partition 1 only 9: of the timers at 7 (a), 8 and 16 (b) the first two go off."""
+    at = [(0, "a", 0), (1, "b", 1), (1, "b", 9), (0, "c", 30)]
+    log = [Arrival(topic="events", partition=p, key=k, value={"n": 0}, timestamp_ms=ms) for p, k, ms in at]
+    flow = stream(EVENTS).process(watched, on_timer=rung, said=STRING, seen=LONG)
+    topology = Topology(name="law", sinks=[flow.to(OUT)])
+    done = recomputed(spark, topology, frames(spark, [log], ["events"]))
+    assert sorted(row["said"] for row in done.result("out").collect()) == ["timer 7", "timer 8"]
+
+
+def test_bad_records_are_rejected_with_a_reason_and_advance_no_stream_time(spark: SparkSession) -> None:
+    given = [("k", {"n": 1}, 5), ("k", b"{", 90), (None, {"n": 1}, 90), ("k", {"n": 1}, 80), ("k", {"n": 2}, 6)]
+    log = [Arrival(topic="events", partition=0, key=k, value=value, timestamp_ms=at) for k, value, at in given]
+    counts = stream(EVENTS).windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(n=count()).emit_final()
+    through = stream(EVENTS).through(replace(OUT, name="copy"))
+    topology = Topology(name="law", sinks=[counts.to(OUT)], actions=[through.foreach(print)])
+    limits = {"events": {0: Limits(starts=[0], latest_ms=[79])}}
+    done = recomputed(spark, topology, frames(spark, [log], ["events"]), limits=limits)
+    assert [tuple(row)[2:5:2] for row in done.rejected.orderBy("offset").collect()] == [
+        (1, "undecodable"),
+        (2, "null-key"),
+        (3, "future-timestamp"),
+    ]
+    [row] = done.result("out").collect()
+    assert (row["n"], row["window_end"], row["timestamp_ms"], row["origin"]) == (2, 10, 6, None)
+    assert sorted((row["n"], row["origin"]) for row in done.result("copy").collect()) == [
+        (1, "events-0@0"),
+        (2, "events-0@4"),
+    ]
+    assert Counter(row["fate"] for row in done.fates.collect()) == {"counted": 2, "dead-lettered": 3}

@@ -25,14 +25,21 @@ def whole(frame: DataFrame, side: str) -> DataFrame:
     return frame.select(F.struct("*").alias(side))
 
 
-def joined_fields(node: Join) -> list[Column]:
-    """The fields of both sides. What both have is the left's, or where that is missing the right's."""
+def joined_fields(node: Join, key: Column | None = None) -> list[Column]:
+    """The fields of both sides, under ``key``: by default that of the side that is there.
+
+    What both have is the left's, or where that is missing the right's.
+    """
     columns = {
         name: F.when(of(LEFT, TIME).isNotNull(), _of_either(node, name)).otherwise(_of_right(node, name))
         for name in node.fields
     }
-    columns[node.key] = F.coalesce(of(LEFT, node.left.key), of(RIGHT, node.right.key))
+    columns[node.key] = _either_key(node) if key is None else key
     return [value.cast(spark_type(node.fields[name])).alias(name) for name, value in columns.items()]
+
+
+def _either_key(node: Join) -> Column:
+    return F.coalesce(of(LEFT, node.left.key), of(RIGHT, node.right.key))
 
 
 def _of_either(node: Join, name: str) -> Column:
@@ -77,23 +84,17 @@ def table_joined(node: TableTableJoin, left: Rows, right: Rows) -> Rows:
     sides = [whole(state(rows), side) for rows, side in ((left, LEFT), (right, RIGHT))]
     keys = of(LEFT, node.left.key) == of(RIGHT, node.right.key)
     both = sides[0].join(sides[1], keys, "full")
-    there = [F.coalesce(~of(side, IS_NULL), F.lit(False)) for side in (LEFT, RIGHT)]
-    exists = {"inner": there[0] & there[1], "left": there[0], "outer": there[0] | there[1]}[node.kind]
-    times = [F.when(is_there | ~exists, of(side, TIME)) for is_there, side in zip(there, (LEFT, RIGHT), strict=True)]
-    alive = [F.when(is_there, F.col(side)).alias(side) for is_there, side in zip(there, (LEFT, RIGHT), strict=True)]
-    key = F.coalesce(of(LEFT, node.left.key), of(RIGHT, node.right.key))
+    there = {side: F.coalesce(~of(side, IS_NULL), F.lit(False)) for side in (LEFT, RIGHT)}
+    exists = {"inner": there[LEFT] & there[RIGHT], "left": there[LEFT], "outer": there[LEFT] | there[RIGHT]}[node.kind]
+    times = [F.when(is_there | ~exists, of(side, TIME)) for side, is_there in there.items()]
     known = both.select(
-        *alive,
-        key.alias("__both_key"),
+        *(F.when(is_there, F.col(side)).alias(side) for side, is_there in there.items()),
+        _either_key(node).alias("__either_key"),
         F.greatest(*times).alias("__later_ms"),
         (~exists).alias("__deleted"),
         F.coalesce(of(LEFT, ORDER), of(RIGHT, ORDER)).alias("__cause"),
     )
-    fields = [
-        F.col("__both_key").alias(node.key) if name == node.key else value
-        for name, value in zip(node.fields, joined_fields(node), strict=True)
-    ]
-    made = known.select(*fields, "__later_ms", "__deleted", "__cause")
+    made = known.select(*joined_fields(node, F.col("__either_key")), "__later_ms", "__deleted", "__cause")
     frame = derived(made, F.col("__later_ms"), F.col("__cause"), F.col("__deleted"))
     return Rows(node=node, frame=frame.drop("__later_ms", "__deleted", "__cause"), holds="latest")
 

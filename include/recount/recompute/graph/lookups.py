@@ -76,11 +76,7 @@ def looked_up(
 def with_table_row(node: StreamTableJoin, found: DataFrame) -> Rows:
     """The rows that leave: they keep their place in the log."""
     kept = found.where(of(RIGHT, TIME).isNotNull()) if node.kind == "inner" else found
-    key = of(LEFT, node.key)
-    fields = [
-        key.alias(node.key) if name == node.key else value
-        for name, value in zip(node.fields, joined_fields(node), strict=True)
-    ]
+    fields = joined_fields(node, of(LEFT, node.key))
     return Rows(node=node, frame=kept.select(*fields, *(of(LEFT, name).alias(name) for name in META)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -63,9 +62,7 @@ def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:
     """A row made of a record keeps its place; one that a timer made is derived."""
     if made.turn is not None:
         return within(rows[made.turn], made.number)
-    steps: Iterator[tuple[str, int, int]] = iter(
-        [("", made.timestamp_ms, made.timestamp_ms), (str(key), -1, 0), ("", made.number, 0)]
-    )
+    steps = ("", made.timestamp_ms, made.timestamp_ms), (str(key), -1, 0), ("", made.number, 0)
     order = [dict(zip(("topic", "partition", "offset"), step, strict=True)) for step in steps]
     nowhere = {TOPIC: None, PARTITION: None, OFFSET: None}
     return {**nowhere, TIME: made.timestamp_ms, ORDER: order, IS_NULL: False, SUPERSEDED: False}

@@ -14,7 +14,7 @@ from recount.core.nodes import KEY, Node, Source, WindowedAggregate
 from recount.core.processing import Process
 from recount.core.topology import Topology
 from recount.recompute.columns import named
-from recount.recompute.decoding import DecodePass, Limits
+from recount.recompute.decoding import IS_NULL, DecodePass, Limits
 from recount.recompute.graph.rows import ORDER, PLACE, SUPERSEDED, TIME, TOPIC, at_place, shaped
 
 _FIELD = "field."
@@ -51,16 +51,10 @@ def entries(log: DataFrame) -> DataFrame:
 def records(log: DataFrame, source: Source) -> DataFrame:
     """The good records of a decoded ``log`` as ``source`` names their fields."""
     good = log.where(F.col("reason").isNull())
-    plain = {_FIELD + name: name for name in WholeTopic(source=source, needs_record_key=False).columns_read}
-    keyed = good.withColumn("__record_key", F.col(KEY)).drop(KEY, *({source.key} & set(plain.values())))
-    unnamed = keyed.select(
-        *(named(old).alias(new) for old, new in plain.items() if new != source.key), "__record_key", *_META_READ
-    )
-    placed = unnamed.withColumnRenamed("__record_key", source.key)
-    return shaped(placed.withColumns({ORDER: at_place(), SUPERSEDED: F.lit(False)}), source.fields)
-
-
-_META_READ = (*PLACE, TIME, "__is_null")
+    names = WholeTopic(source=source, needs_record_key=False).columns_read
+    fields = [named(_FIELD + name).alias(name) for name in names if name != source.key]
+    named_anew = good.select(*fields, named(KEY).alias(source.key), *PLACE, TIME, IS_NULL)
+    return shaped(named_anew.withColumns({ORDER: at_place(), SUPERSEDED: F.lit(False)}), source.fields)
 
 
 def topics_needing_a_key(topology: Topology) -> frozenset[str]:

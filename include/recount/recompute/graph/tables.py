@@ -11,7 +11,7 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.aggregates import Over
 from recount.recompute.graph.ordering import require_ordered
-from recount.recompute.graph.rows import ORDER, SUPERSEDED, TIME, Rows, derived, of_window, shaped
+from recount.recompute.graph.rows import ORDER, SUPERSEDED, TIME, Rows, derived, last_of, of_window, shaped
 
 _PASSES, _GROUP, _BEFORE, _IS_ROW = "__passes", "__group", "__group_before", "__is_row"
 
@@ -59,7 +59,7 @@ def regrouped(node: TableAggregate, above: Rows) -> Rows:
     by = F.when(~F.col(IS_NULL), column(node.by, node.input.fields))
     rows = above.current.withColumn(_GROUP, by)
     touched = _touched(node, rows, above.holds == "changes")
-    held = last_row(node, rows) if above.holds != "latest" else rows
+    held = rows if above.holds == "latest" else last_of(rows, [named(node.input.key)], F.col(ORDER))
     held = held.where(F.col(_GROUP).isNotNull()).withColumn(_IS_ROW, F.lit(True))
     known = held.unionByName(touched.withColumn(_IS_ROW, F.lit(False)), allowMissingColumns=True)
     results = Over(fields=node.input.fields, counting=F.col(_IS_ROW)).results(node.aggregates)
@@ -69,12 +69,6 @@ def regrouped(node: TableAggregate, above: Rows) -> Rows:
     made = grouped.withColumn(node.key, F.col(_GROUP))
     order = of_window(F.col(_GROUP), F.lit(0), F.lit(0))
     return Rows(node=node, frame=shaped(derived(made, F.col("__last_ms"), order), node.fields), holds="latest")
-
-
-def last_row(node: TableAggregate, rows: DataFrame) -> DataFrame:
-    """The last change of each row of the table."""
-    later = Window.partitionBy(named(node.input.key)).orderBy(F.col(ORDER).desc())
-    return rows.withColumn("__rank", F.row_number().over(later)).where(F.col("__rank") == 1).drop("__rank")
 
 
 def _touched(node: TableAggregate, rows: DataFrame, has_history: bool) -> DataFrame:
