@@ -17,7 +17,7 @@ FOUNDATION = {"core", "codec", "sessions", "kafka"}
 ROOMS = {
     "core": set(),
     "codec": {"core"},
-    "commands": {"core"},
+    "commands": {"core", "spark"},
     "testing": {"core"},
     "sessions": {"core"},
     "kafka": {"core"},

@@ -24,7 +24,7 @@ class PartitionProof:
     (``end - start - records``) are transaction markers, aborted or expired records, which the audit looks up.
     ``stream_time_ms`` is the largest event time at offsets < ``end``, None before the first. ``counted`` records
     reached a result in at least one window; ``late`` ones in none; ``waiting`` ones are held until time has passed.
-    ``last_read_ms`` is the recorded time of the last batch that read a record here, by which a partition is judged idle.
+    ``last_read_ms`` is the recorded time of the last batch that read a record here: by it a partition is judged idle.
     """
 
     topic: str

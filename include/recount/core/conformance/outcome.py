@@ -11,6 +11,7 @@ from recount.core.conformance.declared import OUTPUT, topology_of, value_of
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.journal import Fate
 from recount.core.interpreter.sinks import Output
+from recount.core.topology import Topology
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +42,8 @@ def interpreted(case: Case) -> Outcome:
         topic = record["topic"]
         index_of[topic, sent.get(topic, 0)] = index
         sent[topic] = sent.get(topic, 0) + 1
-        driver.pipe(topic, key=_key(record), value=_value(driver, record), timestamp_ms=record["ts"])
-        emitted.append([_result(case, output) for output in driver.read(OUTPUT.name)])
+        driver.pipe(topic, key=key_of(record), value=fields_of(driver.topology, record), timestamp_ms=record["ts"])
+        emitted.append([result_of(case, output) for output in driver.read(OUTPUT.name)])
     late = {(index_of[late.topic, late.offset], late.window_start, late.window_end) for late in driver.late}
     fates = {index_of[entry.topic, entry.offset]: fate for entry, fate in driver.fate_of.items()}
     return Outcome(
@@ -52,14 +53,16 @@ def interpreted(case: Case) -> Outcome:
     )
 
 
-def _key(record: Mapping[str, Any]) -> str | None:
+def key_of(record: Mapping[str, Any]) -> str | None:
+    """The key of an input record."""
     return None if record["key"] is None else str(record["key"])
 
 
-def _value(driver: TopologyDriver, record: Mapping[str, Any]) -> dict[str, Any] | None:
+def fields_of(topology: Topology, record: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The value of an input record as the fields of its topic; None for a null value."""
     if record["value"] is None:
         return None
-    topic = next(source.topic for source in driver.topology.sources if source.topic.name == record["topic"])
+    topic = next(source.topic for source in topology.sources if source.topic.name == record["topic"])
     assert topic.value is not None
     return {
         name: record["value"] if kind.kind == "long" else str(record["value"])
@@ -67,7 +70,8 @@ def _value(driver: TopologyDriver, record: Mapping[str, Any]) -> dict[str, Any] 
     }
 
 
-def _result(case: Case, output: Output) -> Result:
+def result_of(case: Case, output: Output) -> Result:
+    """An output record as a case writes it."""
     bounds = {} if output.window is None else {"window_start": output.window[0], "window_end": output.window[1]}
     value = value_of(case, output.value)
     return {"key": output.key, **bounds, "value": value, "timestamp": output.timestamp_ms}

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from recount.core.conformance.by_design import rule_for
 from recount.core.conformance.case import Case, UnknownCase, documents
 from recount.core.conformance.comparing import first_difference
-from recount.core.conformance.outcome import Outcome, interpreted
+from recount.core.conformance.outcome import Outcome
 from recount.core.errors import RecountError, Terminal, require
 
 Run = Callable[[Case], Outcome]
@@ -19,19 +19,6 @@ Run = Callable[[Case], Outcome]
 
 class NotExpressible(Terminal):
     """A case that an engine cannot run, and why."""
-
-
-def not_attached(case: Case) -> Outcome:
-    """Stands for the Spark engine until it is attached to this command."""
-    raise NotExpressible(
-        "the Spark engine is not attached to this command yet",
-        given=case.id,
-        expected="one windowed aggregation of one topic at most",
-        remedy="run the case with --engine interpreter",
-    )
-
-
-ENGINES: Mapping[str, Run] = {"interpreter": interpreted, "spark": not_attached}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ import pytest
 
 from recount.core.conformance import by_design
 from recount.core.conformance.outcome import interpreted
-from recount.core.conformance.report import Verdict, judged, not_attached, verdicts
+from recount.core.conformance.report import Verdict, judged, verdicts
 from recount.core.errors import RecountError
 
 Case = dict[str, Any]
@@ -105,9 +105,6 @@ class TestVerdicts:
     def test_what_is_unknown_fails_by_name_and_is_never_passed_over(self, change: Case, named: str) -> None:
         judgement = verdict({**COUNTED, **change})
         assert (judgement.result, judgement.why) == ("failed", named)
-
-    def test_the_spark_engine_says_that_it_is_not_attached(self) -> None:
-        assert judged(COUNTED, not_attached).result == "not expressible"
 
     def test_a_folder_is_judged_file_by_file_and_a_case_can_be_picked(self, tmp_path: Path) -> None:
         (tmp_path / "b.json").write_text(json.dumps([{**COUNTED, "id": "second"}]))
