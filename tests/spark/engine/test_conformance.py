@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -41,9 +40,9 @@ JOIN = {
 
 
 @pytest.fixture(scope="module")
-def engine(spark: SparkSession) -> Iterator[SparkEngine]:
+def engine(spark: SparkSession) -> SparkEngine:
     """An engine on the session of the test run, which is left running."""
-    yield SparkEngine(spark)
+    return SparkEngine(spark)
 
 
 @pytest.mark.parametrize("case", [TUMBLING, JOIN], ids=lambda case: str(case["id"]))
