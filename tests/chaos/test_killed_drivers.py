@@ -18,9 +18,17 @@ from typing import Any
 
 import pytest
 from tests.chaos.driver import IN_TRANSACTION
-from tests.chaos.streams import calm, chaos_purchases, killed, shot
+from tests.chaos.streams import (
+    calm,
+    calm_journeys,
+    chaos_deliveries,
+    chaos_purchases,
+    killed,
+    killed_journeys,
+    shot,
+)
 from tests.integration.spark.drivers import Deployment, Driver, by_key, committed, delta_rows, proofs
-from tests.integration.spark.purchases import create_topics, produce, purchases
+from tests.integration.spark.purchases import create_topics, deliveries, produce, purchases
 
 from recount.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION
 from recount.kafka.offsets import committed_offsets, partitions_of
@@ -43,8 +51,9 @@ def deployment(
     deployment = Deployment.below(
         tmp_path_factory.mktemp("chaos"), project, kafka.bootstrap_servers, "tests.chaos.streams"
     )
-    create_topics(deployment.connection, [calm, killed, shot])
-    produce(deployment.connection, purchases(chaos_purchases.name, 0, RECORDS))
+    create_topics(deployment.connection, [calm, killed, shot, calm_journeys, killed_journeys])
+    bought = list(purchases(chaos_purchases.name, 0, RECORDS))
+    produce(deployment.connection, [*bought, *deliveries(chaos_deliveries.name, bought)])
     try:
         undisturbed = run(deployment, "calm", "never", 0)
         assert undisturbed.finish() == 0, undisturbed.said()
@@ -133,3 +142,26 @@ def test_drivers_shot_at_random_times_leave_no_difference(deployment: Deployment
     last = run(deployment, "shot", "never", 0)
     assert last.finish() == 0, last.said()
     assert_nothing_differs(deployment, "shot", buried)
+
+
+def test_a_killed_join_with_sessions_leaves_no_difference(deployment: Deployment) -> None:
+    undisturbed = run(deployment, "calm-journeys", "never", 0)
+    assert undisturbed.finish() == 0, undisturbed.said()
+    for step, batch in [("kafka committed", 1), ("mapped", 2), ("delta committed", 3)]:
+        driver = run(deployment, "killed-journeys", step, batch)
+        assert driver.finish() == -signal.SIGKILL, driver.said()
+    last = run(deployment, "killed-journeys", "never", 0)
+    assert last.finish() == 0, last.said()
+
+    truth, found = (
+        {
+            "delivered": by_key(committed(deployment.connection, f"{name}-journeys-delivered")),
+            "busy": by_key(committed(deployment.connection, f"{name}-journeys-busy")),
+            "state": sorted(map(str, delta_rows(deployment.tables.state(f"{name}-journeys")))),
+            "late": sorted(map(str, delta_rows(deployment.tables.late(f"{name}-journeys")))),
+        }
+        for name in ("calm", "killed")
+    )
+    for what, expected in truth.items():
+        assert expected, f"the undisturbed run has no {what}: nothing is compared"
+        assert found[what] == expected, what

@@ -16,6 +16,8 @@ from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 
 Origin = Literal["stream", "backfill"]
 REVISION_HEADER, ORIGIN_HEADER, WINDOW_HEADER = "recount-revision", "recount-origin", "recount-window"
+SOURCE_HEADER = "recount-source"
+"""Of a record that is no window's result: which records of the log it was made of, ``orders-0@12+payments-3@7``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +39,17 @@ def output_record(
     revision: int,
     origin: Origin,
     is_null: bool = False,
+    source: str | None = None,
 ) -> OutputRecord:
     """The record of ``row`` whose key is the field ``key``; ``timestamp_ms`` is the largest event time behind it.
 
-    ``is_null``: a deletion, with a null value.
+    ``is_null``: a deletion, with a null value. ``source``: what it was made of, see ``SOURCE_HEADER``.
     """
     headers = [(REVISION_HEADER, b"%d" % revision), (ORIGIN_HEADER, origin.encode())]
     if WINDOW_START in fields:
         headers.append((WINDOW_HEADER, b"%d/%d" % (row[WINDOW_START], row[WINDOW_END])))
+    if source is not None:
+        headers.append((SOURCE_HEADER, source.encode()))
     return OutputRecord(
         key=encode_key(row[key]),
         value=None if is_null else encode_value({name: row[name] for name in fields if name != KEY}),

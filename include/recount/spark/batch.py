@@ -26,7 +26,7 @@ from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
 from recount.spark.aggregation import AggregationComputation
 from recount.spark.checkpoint import BatchRange
-from recount.spark.computation import IS_NULL, Computation, Computed, Written
+from recount.spark.computation import IS_NULL, ORIGIN, Computation, Computed, Written
 from recount.spark.graph_computation import GraphComputation
 from recount.spark.open_windows import REVISION
 from recount.spark.partials import TIMESTAMP
@@ -183,6 +183,7 @@ def output_records(sink: Written, rows: pl.DataFrame) -> Iterator[KafkaRecord]:
             revision=row[REVISION],
             origin="stream",
             is_null=row.get(IS_NULL, False),
+            source=row.get(ORIGIN),
         )
         yield KafkaRecord(
             topic=sink.topic.name,

@@ -7,13 +7,13 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from recount.core.aggregates import count, total
+from recount.core.aggregates import average, count, first, total
 from recount.core.expressions import col
 from recount.core.flow import stream
-from recount.core.schema import STRING, RecordSchema, decimal
+from recount.core.schema import LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology
-from recount.core.windows import tumbling
+from recount.core.windows import session, tumbling
 from recount.kafka.connection import Connection
 from recount.kafka.declared import dead_letter_topic
 from recount.kafka.platform import platform_topics
@@ -47,19 +47,41 @@ def revenue(name: str, source: Topic) -> Topology:
     )
 
 
+def deliveries_topic(name: str) -> Topic:
+    return Topic(name=name, key="id", value=RecordSchema.of(days=LONG), partitions=PARTITIONS, retention_ms=-1)
+
+
+def journeys(name: str, source: Topic, deliveries: Topic) -> Topology:
+    """Each purchase with its delivery, if it has one; and of each region its busy times, with what was sold in them."""
+    delivered = Topic(name=f"{name}-delivered", key="id", partitions=2, retention_ms=-1)
+    busy = Topic(name=f"{name}-busy", key="region", partitions=2, retention_ms=-1)
+    bought = stream(source)
+    return Topology(
+        name=name,
+        sinks=[
+            bought.left_join(stream(deliveries), before="10 s", after="10 s", grace="2 s").to(delivered),
+            bought.select_key(region=col("region"))
+            .windowed_by(session("300 ms", grace="2 s"))
+            .aggregate(purchases=count(), mean=average("amount"), first_id=first("id"))
+            .emit_final()
+            .to(busy),
+        ],
+    )
+
+
 def create_topics(connection: Connection, topologies: Iterable[Topology]) -> None:
     topics = {topic.name: topic for topic in platform_topics()}
     for topology in topologies:
-        [source], [sink] = topology.sources, topology.sinks
-        dead_letters = replace(dead_letter_topic(source.topic), retention_ms=-1)
-        topics |= {topic.name: topic for topic in (source.topic, dead_letters, sink.topic)}
+        read = [source.topic for source in topology.sources]
+        dead_letters = [replace(dead_letter_topic(topic), retention_ms=-1) for topic in read]
+        topics |= {topic.name: topic for topic in (*read, *dead_letters, *(sink.topic for sink in topology.sinks))}
     admin = connection.admin()
     apply(admin, plan(admin, topics.values(), "embedded"))
 
 
-def purchases(topic: str, first: int, count: int, seed: int = 7) -> Iterator[KafkaRecord]:
-    """Records ``first`` to ``first + count`` of the flow; partition 2 is 15 s behind the others."""
-    for number in range(first, first + count):
+def purchases(topic: str, start: int, length: int, seed: int = 7) -> Iterator[KafkaRecord]:
+    """Records ``start`` to ``start + length`` of the flow; partition 2 is 15 s behind the others."""
+    for number in range(start, start + length):
         chance = random.Random(f"{seed}/{number}")
         partition = number % PARTITIONS
         time_ms = START_MS + number // PARTITIONS * STEP_MS - (15_000 if partition == 2 else 0)
@@ -73,6 +95,15 @@ def purchases(topic: str, first: int, count: int, seed: int = 7) -> Iterator[Kaf
         yield KafkaRecord(
             topic=topic, key=str(number).encode(), value=text, partition=partition, timestamp_ms=max(time_ms, START_MS)
         )
+
+
+def deliveries(topic: str, of: Iterable[KafkaRecord]) -> Iterator[KafkaRecord]:
+    """A delivery for every other purchase, up to 12 s after it: the last ones come too late for it."""
+    for number, purchase in enumerate(of):
+        if number % 2:
+            after_ms = random.Random(number).randrange(12_000)
+            value = json.dumps({"days": after_ms // 1_000}).encode()
+            yield replace(purchase, topic=topic, value=value, timestamp_ms=(purchase.timestamp_ms or 0) + after_ms)
 
 
 def produce(connection: Connection, records: Iterable[KafkaRecord]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal, localcontext
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from recount.core.aggregates import Aggregate, Fold
@@ -83,14 +83,21 @@ def _folded_sessions(fold: Fold, timed: Iterable[tuple[int, Any]], gap_ms: int) 
         joined = [s for s in sessions if s[0] - gap_ms <= timestamp_ms <= s[1] + gap_ms]
         accumulator = None if fold.initial is None else fold.initial()
         for _, _, other in joined:
-            accumulator = other if fold.initial is None and accumulator is None else fold.merger(accumulator, other)
+            accumulator = _merged(fold, accumulator, other)
         accumulator = _added(fold, accumulator, value)
         start = min([timestamp_ms, *(s[0] for s in joined)])
         end = max([timestamp_ms, *(s[1] for s in joined)])
         sessions = sorted([*(s for s in sessions if s not in joined), (start, end, accumulator)], key=lambda s: s[:2])
     if not sessions:
         return None if fold.initial is None else fold.initial()
-    return reduce(fold.merger, (accumulator for _, _, accumulator in sessions))
+    return reduce(partial(_merged, fold), (accumulator for _, _, accumulator in sessions))
+
+
+def _merged(fold: Fold, one: Any, other: Any) -> Any:
+    """A reduce passes over a session without a value."""
+    if fold.initial is None and (one is None or other is None):
+        return other if one is None else one
+    return fold.merger(one, other)
 
 
 def _added(fold: Fold, accumulator: Any, value: Any) -> Any:
