@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,12 @@ from recount.local.project import Project
 PROJECT = Project.containing(Path(__file__).parent)
 # Airflow reads it at its first import, and would otherwise write into the home of whoever runs the tests.
 os.environ["AIRFLOW_HOME"] = str(PROJECT.root / ".cache" / "airflow")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ended_like_interrupted() -> None:
+    """A run that is ended from outside stops the brokers, drivers and Airflows that it started."""
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("ended from outside", returncode=128 + signal.SIGTERM))
 
 
 @pytest.fixture(scope="session")

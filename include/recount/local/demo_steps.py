@@ -26,6 +26,8 @@ from recount.local.profile import Profile
 STREAM = "revenue-by-region"
 _AUDIT, _BACKFILL, _STREAM = f"audit__{STREAM}", f"backfill__{STREAM}", f"stream__{STREAM}"
 _LIMIT_S = 600.0
+_INTO_THE_NEXT_BATCH_S = 2.0
+"""A batch starts as soon as the last one is done, and takes longer than this when much is left to read."""
 
 
 class DemoSteps:
@@ -60,6 +62,7 @@ class DemoSteps:
             "the first batch to be committed, and more to be there",
             lambda _: self._committed() > 0 and (self._lag() > 0 or not producing.is_alive()),
         )
+        time.sleep(_INTO_THE_NEXT_BATCH_S)
         os.killpg(os.getpgid(running.pid), signal.SIGKILL)
         self._say(f"driver killed with -9, {self._committed():,} of {self._flow.records:,} records committed")
         producing.join()
