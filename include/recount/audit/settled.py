@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -21,10 +20,11 @@ _PAUSE_S = 1.0
 def settled_ledger(
     session: SparkSession, connection: Connection, tables: Tables, topology: Topology, *, patience_s: float = 60.0
 ) -> Ledger:
-    """The ledger once it holds every batch that Kafka has committed, and the tables hold the ledger's last batch.
+    """The ledger once it holds every batch that Kafka has committed.
 
-    A batch is committed to Kafka first and to Delta then; a driver killed in between leaves the second half to its
-    successor. Raises ``Transient`` when that has not come within ``patience_s``.
+    A batch is committed to Kafka first and to Delta then, its proof last of all: what is in the ledger is in every
+    table. A driver killed in between leaves the second half to its successor. Raises ``Transient`` when that has not
+    come within ``patience_s``.
     """
     partitions = [found for source in topology.sources for found in partitions_of(connection, source.topic.name)]
     published = committed_offsets(connection, f"recount.{topology.name}", partitions)
@@ -32,9 +32,8 @@ def settled_ledger(
     while True:
         ledger = Ledger.read(session, tables.state(topology.name))
         if ledger.proofs and _holds(ledger.proofs[-1], published):
-            if _appended(session, tables, topology, ledger.proofs[-1]):
-                return ledger
-        elif not ledger.proofs and not published:
+            return ledger
+        if not ledger.proofs and not published:
             return ledger
         if time.monotonic() > deadline:
             raise Transient(
@@ -49,21 +48,3 @@ def settled_ledger(
 def _holds(proof: BatchProof, published: dict[tuple[str, int], int]) -> bool:
     ends = {(part.topic, part.partition): part.end for part in proof.partitions}
     return all(ends.get(partition, -1) >= offset for partition, offset in published.items())
-
-
-def _appended(session: SparkSession, tables: Tables, topology: Topology, proof: BatchProof) -> bool:
-    """Whether the batch's appends to the other tables are done; an empty one is never made."""
-    writer = f"recount/{proof.stream}/{proof.checkpoint_id}"
-    emitted = [tables.output(table) for table, rows in proof.emitted.items() if rows]
-    late = [tables.late(topology.name)] if any(part.late for part in proof.partitions) else []
-    rejected = [tables.rejected(topology.name)] if any(part.dead_lettered for part in proof.partitions) else []
-    return all(_version(session, path, writer) >= proof.batch for path in [*emitted, *late, *rejected])
-
-
-def _version(session: SparkSession, path: str, writer: str) -> int:
-    """The last version that ``writer`` committed to the table, -1 for none (Delta's own transaction identifiers)."""
-    jvm: Any = session._jvm
-    nothing = jvm.scala.Option.empty()
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)
-    version = log.update(False, nothing, nothing).transactions().get(writer)
-    return int(version.get()) if version.isDefined() else -1

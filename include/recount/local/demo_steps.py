@@ -75,7 +75,10 @@ class DemoSteps:
     def tamper(self, kind: str) -> None:
         """Tamper with the output, as somebody with access to it could."""
         command = [sys.executable, "-m", "recount.audit.mutation", "--stream", STREAM, "--kind", kind]
-        subprocess.run(command, env={**os.environ, **self._environment}, check=True, timeout=_LIMIT_S)
+        log = Path(self._settings.logs) / "tampering.log"
+        with log.open("wb") as output:
+            environment = {**os.environ, **self._environment}
+            subprocess.run(command, env=environment, check=True, timeout=_LIMIT_S, stdout=output, stderr=output)
         self._say(f"output tampered with: {kind}")
 
     def audit(self) -> Audited:
