@@ -79,8 +79,9 @@ class GraphComputation:
         read = pl.concat([table.select(list(READ_SCHEMA)) for table in good.values()])
         after = clock.advanced(span, _totals(read, rejected), self._topology.idle_after_ms)
         awake = {partition for partition, proof in after.partitions.items() if not proof.idle}
+        batch = Batch(read=read, known=after.partitions.keys(), awake=awake)
         sources = {source: _rows(source, good[source.topic.name]) for source in self._sources}
-        made = self._graph.process(Batch(read=read, awake=awake), sources)
+        made = self._graph.process(batch, sources)
         return Computed(
             after=after.with_counts(_counts(made.fates(read))),
             state=self._state.changes(),

@@ -6,7 +6,7 @@ time of an operator that needs the key, while it advances those of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -31,10 +31,11 @@ _FRONTIER: Partition = ("", -1)
 class Batch:
     """One micro-batch: every good record that was ``read`` (``READ_SCHEMA``, each partition in offset order).
 
-    ``awake`` are the partitions that hold the frontier back: all that are known and not idle after this batch.
+    ``known`` are all partitions that there are; ``awake`` those that hold the frontier back, for they are not idle.
     """
 
     read: pl.DataFrame
+    known: Set[Partition]
     awake: Set[Partition]
 
 
@@ -51,6 +52,7 @@ class Clock:
     state: KeyedRows = field(init=False)
     before_ms: int | None = field(init=False, default=None)
     _frontier_ms: int | None = field(init=False, default=None)
+    _settled_ms: int | None = field(init=False, default=None)
     _at: pl.DataFrame = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +64,14 @@ class Clock:
     def frontier_ms(self) -> int | None:
         """The frontier after the batch, less the delay; it never falls back. ``before_ms`` is the one before it."""
         return self._frontier_ms
+
+    @property
+    def settled_ms(self) -> int | None:
+        """What is older comes late from every partition, if at all; None while one of them has never spoken.
+
+        Unlike the frontier it waits for idle partitions too: one that speaks again is on time by its own stream time.
+        """
+        return self._settled_ms
 
     def advance(self, batch: Batch, refused: pl.DataFrame | None = None) -> None:
         """Take the batch's records in; ``refused`` (``ENTRY``) have no key: they do not advance the stream time."""
@@ -79,7 +89,7 @@ class Clock:
         )
         last = self._at.group_by(TOPIC, PARTITION, maintain_order=True).agg(pl.col(STREAM_TIME).last())
         self.state.put(last.filter(pl.col(STREAM_TIME).is_not_null()))
-        self._advance_frontier(batch.awake)
+        self._advance_frontier(batch)
 
     def judged(self, rows: pl.DataFrame) -> pl.Series:
         """The stream time by which each of ``rows`` is judged: of its own partition at its own offset, null if derived.
@@ -90,13 +100,19 @@ class Clock:
         joined = rows.select(*ENTRY, STREAM_TIME).join(known, on=ENTRY, how="left", maintain_order="left")
         return joined.select(pl.coalesce("__judged", STREAM_TIME).alias(STREAM_TIME)).to_series()
 
-    def _advance_frontier(self, awake: Iterable[Partition]) -> None:
+    def _advance_frontier(self, batch: Batch) -> None:
         times = {(topic, partition): ms for topic, partition, ms in self.state.rows.iter_rows()}
         self.before_ms = times.get(_FRONTIER)
-        waited = [times.get(source) for source in awake if source[0] in self.topics]
         self._frontier_ms = self.before_ms
-        if waited and None not in waited:
-            reached = min(ms for ms in waited if ms is not None) - self.delay_ms
+        reached = self._slowest(batch.awake, times)
+        if reached is not None:
             self._frontier_ms = reached if self.before_ms is None else max(reached, self.before_ms)
             topic, partition = _FRONTIER
             self.state.put(pl.DataFrame([(topic, partition, self._frontier_ms)], self.state.schema, orient="row"))
+        self._settled_ms = self._slowest(batch.known, times)
+
+    def _slowest(self, partitions: Iterable[Partition], times: Mapping[Partition, int]) -> int | None:
+        """The smallest stream time of those ``partitions`` that are read here, less the delay; None if one has none."""
+        waited = [times.get(source) for source in partitions if source[0] in self.topics]
+        known = [ms for ms in waited if ms is not None]
+        return min(known) - self.delay_ms if known and len(known) == len(waited) else None

@@ -20,7 +20,7 @@ NOT_EMITTED = -1
 class Emissions:
     """One row per key and window that has a result, or had one: its last revision, ``NOT_EMITTED`` before the first.
 
-    Rows of closed windows are kept, so that the revisions of a window that is revised later go on counting.
+    Rows of closed windows are kept as long as they can be revised, so that their revisions go on counting.
     """
 
     key: str
@@ -43,6 +43,10 @@ class Emissions:
         """The results held whose window ``is_due``, by its end, key and start."""
         due = self.state.rows.filter(pl.col(HELD) & is_due)
         return due.sort(WINDOW_END, pl.col(self.key).cast(pl.String), WINDOW_START)
+
+    def forget(self, settled: pl.Expr) -> None:
+        """Drop the rows of ``settled`` windows that have left."""
+        self.state.remove(self.state.rows.filter(settled & ~pl.col(HELD)))
 
     def let_go(self, due: pl.DataFrame) -> pl.DataFrame:
         """``due`` results, with no time where there is none any more: those that leave, each with its new revision.

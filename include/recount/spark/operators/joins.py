@@ -12,7 +12,7 @@ from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, prefixed
 from recount.spark.operators.keyed_rows import KeyedRows
-from recount.spark.operators.lateness import current, on_time, refused, settled_ms
+from recount.spark.operators.lateness import current, on_time, refused
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import IS_NULL, ORDER, TIMESTAMP, no_rows, rows_schema
 from recount.spark.polars_expressions import field_column
@@ -88,7 +88,7 @@ class StreamStreamJoinOperator:
 
     def _settle(self, port: int, old: pl.DataFrame, new: pl.DataFrame, answered: pl.DataFrame) -> pl.DataFrame:
         """Remember the side as it is after the batch; returns the rows that leave alone now."""
-        side, frontier_ms, forgotten_ms = self._sides[port], self.clock.frontier_ms, settled_ms(self.clock)
+        side, frontier_ms, forgotten_ms = self._sides[port], self.clock.frontier_ms, self.clock.settled_ms
         bound_ms = pl.col(TIMESTAMP) + self.node.delay_ms
         waiting = pl.concat([old, new]).filter(~pl.col(ANSWERED)).join(answered, on=ARRIVED, how="anti")
         alone = waiting.clear() if frontier_ms is None else waiting.filter(bound_ms < frontier_ms)

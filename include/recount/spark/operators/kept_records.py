@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from recount.core.nodes import WindowedAggregate
-from recount.core.windows import GlobalWindow, LastN
+from recount.core.windows import GlobalWindow, LastN, SlidingWindows
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
@@ -43,8 +43,9 @@ REPLACES = pl.col(OFFSET).is_null() & (pl.col(REVISION) > 0)
 class KeptRecords:
     """All accepted records, each with its accumulators; of last n those only that are held.
 
-    Records of closed windows are kept: a partition that was idle may still have records on time for them. A retention
-    can drop rows of ``states`` by their time, once no partition can reach their windows any more.
+    Records of closed windows are kept: a partition that was idle may still have records on time for them. Those of
+    sliding windows are dropped once the last window that they define, ``[ts + 1, ts + 1 + difference]``, is closed by
+    the stream time of every partition.
     """
 
     node: WindowedAggregate
@@ -71,6 +72,13 @@ class KeptRecords:
         members = [(step, number) for step, one in enumerate(placing.steps) for number in one.members]
         results = self._aggregated(members, records)
         return self._frame(placing.steps).join(results, on=_STEP, how="left", maintain_order="left").drop(_STEP)
+
+    def forget(self, settled_ms: int) -> None:
+        """Records of sliding windows that define and change none any more."""
+        windows = self.node.windows
+        if isinstance(windows, SlidingWindows):
+            closes_ms = pl.col(TIMESTAMP) + windows.closes_ms(1 + windows.difference_ms)
+            self._records.remove(self._records.rows.filter(closes_ms <= settled_ms))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Aggregated from the records that are in the windows now."""

@@ -1,4 +1,4 @@
-"""Which rows come too late, which records do not count for the clock, and what time can no longer be reached."""
+"""Which rows come too late, and which records do not count for the clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import polars as pl
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.spark.operators.clock import Clock
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import ENTRY, OFFSET, STREAM_TIME, SUPERSEDED, TIMESTAMP, TOPIC
+from recount.spark.operators.rows import ENTRY, OFFSET, STREAM_TIME, SUPERSEDED, TIMESTAMP
 
 
 def current(rows: pl.DataFrame) -> pl.DataFrame:
@@ -41,15 +41,3 @@ def on_time(rows: pl.DataFrame, clock: Clock, *, bound_ms: int, key: pl.Expr, ou
         )
     )
     return judged.filter(~is_late).drop("__judged")
-
-
-def settled_ms(clock: Clock) -> int | None:
-    """The time up to which every partition has been read, less the delay above: what is older comes late, if at all.
-
-    Unlike the frontier it waits for idle partitions too, because one that speaks again is on time by its own stream
-    time. A partition that has never spoken and does not hold the frontier back is not known here.
-    """
-    if clock.frontier_ms is None:
-        return None
-    slowest = clock.state.rows.filter(pl.col(TOPIC) != "")[STREAM_TIME].min()
-    return min(clock.frontier_ms, slowest - clock.delay_ms) if isinstance(slowest, int) else None

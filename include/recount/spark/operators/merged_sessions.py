@@ -32,8 +32,7 @@ _SESSION, _ROW, _NEW = "__session", "__row", "__new"
 class MergedSessions:
     """Sessions of all keys, and beside them those of each partition alone, by which lateness is judged.
 
-    Closed sessions are kept: a partition that was idle may still bridge them. A retention can drop rows of ``states``
-    by their end, once no partition can reach them any more.
+    Closed sessions are kept: a record that is on time, because it joins an open session, may be the bridge to them.
     """
 
     node: WindowedAggregate
@@ -79,6 +78,9 @@ class MergedSessions:
     def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Not from merged sessions: what a record merges away depends on all records before it, one by one."""
         raise NotImplementedError
+
+    def forget(self, settled_ms: int) -> None:
+        """Nothing, see above."""
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """As they are now."""

@@ -22,8 +22,7 @@ _ROW, _POSITION = "__row", "__position"
 class MergedWindows:
     """Windows that follow from a record's time alone, or hold everything.
 
-    Closed windows are kept: a partition that was idle may still have records on time for them. A retention can drop
-    rows of ``states`` by their window's end, once no partition can be on time any more.
+    A closed window is kept until no partition can be on time for it: one that was idle may still have records.
     """
 
     node: WindowedAggregate
@@ -59,6 +58,12 @@ class MergedWindows:
         self._windows.put(run)
         orders = placed.select(_ROW, ORDER)
         return run.join(orders, on=_ROW, how="inner").sort(_ROW).drop(_ROW, _POSITION)
+
+    def forget(self, settled_ms: int) -> None:
+        """The windows that are closed by every partition's stream time."""
+        if isinstance(self.node.windows, TimeWindows):
+            closes_ms = pl.col(WINDOW_END) + self.node.windows.closes_ms(0)
+            self._windows.remove(self._windows.rows.filter(closes_ms <= settled_ms))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """As they are now."""

@@ -15,7 +15,7 @@ from recount.core.processing import Deduplicate
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
-from recount.spark.operators.lateness import current, on_time, refused, settled_ms
+from recount.spark.operators.lateness import current, on_time, refused
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import META, ORDER, TIMESTAMP, no_rows, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
@@ -136,7 +136,7 @@ class DeduplicateOperator:
         return winners
 
     def _forget(self) -> None:
-        forgotten_ms = settled_ms(self.clock)
+        forgotten_ms = self.clock.settled_ms
         if forgotten_ms is not None:
             held = self._winners.rows
             self._winners.remove(held.filter(pl.col(TIMESTAMP) + 2 * self.node.horizon_ms < forgotten_ms))

@@ -50,6 +50,7 @@ class WindowedOperator:
         self._key = field_column(node.key)
         gap_ms = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None
         self._accumulators = Accumulators(node.aggregates, node.input.fields, gap_ms)
+        self._revisable = can_be_revised(node.input)
         self._windowing = _windowing(node, self._accumulators)
         self._emissions = Emissions(self._key, rows_schema(node.fields)[self._key])
         self.states = {**self._windowing.states, "results": self._emissions.state}
@@ -61,7 +62,18 @@ class WindowedOperator:
         [given] = inputs
         rows = self._with_key(batch, given, output)
         output.rows = self._rows(self._leaving(rows, output))
+        self._forget()
         return output
+
+    def _forget(self) -> None:
+        """Drop the windows that no row can change any more, unless a revision from above may still replace one.
+
+        Sessions stay: a record on time can always be the bridge to an older one.
+        """
+        windows, settled_ms = self.node.windows, self.clock.settled_ms
+        if settled_ms is not None and isinstance(windows, TimeWindows | SlidingWindows) and not self._revisable:
+            self._windowing.forget(settled_ms)
+            self._emissions.forget(pl.col(WINDOW_END) + windows.closes_ms(0) <= settled_ms)
 
     def _with_key(self, batch: Batch, given: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The rows to place, judged; the clock advances, but not by a record that has no row with a key."""

@@ -46,6 +46,9 @@ class Windowing(Protocol):
     def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Place ``rows``: a result for each update, as they happen; one that is withdrawn has no time."""
 
+    def forget(self, settled_ms: int) -> None:
+        """Drop what no row can change any more: every partition's stream time has reached ``settled_ms``."""
+
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Of the ``wanted`` keys and windows those that hold anything: bounds, time and accumulators."""
 

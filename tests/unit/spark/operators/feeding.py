@@ -153,7 +153,7 @@ class Fed:
         read = self._read(events)
         topics = sorted({source.topic.name for source in self.topology.sources})
         awake = {(topic, partition) for topic in topics for partition in range(self.partitions)}
-        batch = Batch(read=read.select(list(READ_SCHEMA)), awake=awake)
+        batch = Batch(read=read.select(list(READ_SCHEMA)), known=awake, awake=awake)
         made: dict[Node, pl.DataFrame] = {}
         for node in self.topology.nodes():
             if isinstance(node, Source):

@@ -159,3 +159,17 @@ def test_a_lost_state_is_seen() -> None:
 def test_a_record_of_another_partition_is_judged_otherwise() -> None:
     results = counted(TUMBLING, "each batch")
     assert Engine(results, [[at(50), at(3)]]).late != Engine(results, [[at(50), at(3, 1)]]).late == []
+
+
+@pytest.mark.parametrize("name", ["tumbling", "hopping", "sliding"])
+def test_a_window_that_no_partition_can_change_any_more_is_forgotten(name: str) -> None:
+    batches = [[at(1), at(2, 1)], [at(100), at(100, 1)], [at(1_000), at(1_000, 1)]]
+    held = [Engine(counted(EACH[name], "final"), batches[:number]).remembered for number in (1, 2, 3)]
+    assert held[0] > 0
+    assert held[1] == held[2], "what the batch before left is gone"
+
+
+def test_a_window_is_remembered_while_an_idle_partition_may_change_it() -> None:
+    batches = [[at(1), at(2, 1)], [at(100)], [at(1_000)]]
+    held = [Engine(counted(TUMBLING, "final"), batches[:number], idle=[-1, 1, 1]).remembered for number in (1, 2, 3)]
+    assert held == sorted(set(held)), "rows are added and none is dropped"

@@ -147,6 +147,11 @@ class Engine:
             self.emitted.append(self._batch(batch, quiet))
 
     @property
+    def remembered(self) -> int:
+        """How many rows the operators hold, clocks apart."""
+        return sum(state.rows.height for operator in self._operators for state in operator.states.values())
+
+    @property
     def late(self) -> list[Result]:
         rows = [row for frame in self._late for row in frame.select(list(LATE_SCHEMA)).iter_rows()]
         return sorted(rows)
@@ -157,8 +162,9 @@ class Engine:
 
     def _batch(self, events: Sequence[Event], quiet: set[int]) -> list[Result]:
         rows = self._frame(events)
-        awake = {(EVENTS.name, partition) for partition in range(PARTITIONS) if partition not in quiet}
-        batch = Batch(read=rows.select(list(READ_SCHEMA)), awake=awake)
+        known = {(EVENTS.name, partition) for partition in range(PARTITIONS)}
+        awake = {(topic, partition) for topic, partition in known if partition not in quiet}
+        batch = Batch(read=rows.select(list(READ_SCHEMA)), known=known, awake=awake)
         for operator in self._operators:
             output = operator.process(batch, [rows])
             assert dict(output.rows.schema) == rows_schema(operator.node.fields)
