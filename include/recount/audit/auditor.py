@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,17 +10,18 @@ from pyspark.sql import functions as F
 from recount.audit import side_ledgers
 from recount.audit.causes import output_differences
 from recount.audit.completeness import COMPLETENESS, MISSED, completeness_differences, grace_misses
-from recount.audit.conservation import OFFSETS, accounts, conservation_differences
+from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
+from recount.audit.counts import verdict_counts
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.judgement import Judge, Stretch
+from recount.audit.kept import kept, kept_if_any, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
-from recount.audit.series import window_totals
+from recount.audit.series import charted, window_totals
 from recount.audit.settled import settled_ledger
 from recount.audit.store import NOTHING, VERDICTS, AuditStore, Seed
-from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.settings import Settings
@@ -29,7 +29,7 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import LogRange, log_ranges, partitions_of
+from recount.kafka.offsets import LogRange
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 from recount.recompute.log import ArchiveLog, KafkaLog, Log, Ranges
@@ -37,7 +37,10 @@ from recount.recompute.recomputation import Recomputation, recompute
 
 
 class Auditor:
-    """Audits one stream; of the stream it reads the declarations, the log, the ledger and the outputs."""
+    """Audits one stream that is a single aggregation, night by night.
+
+    Of the stream it reads the declarations, the log, the ledger and the outputs.
+    """
 
     def __init__(self, session: SparkSession, settings: Settings, topology: Topology) -> None:
         self._session = session
@@ -57,8 +60,8 @@ class Auditor:
         ``from_the_beginning`` takes no seed, so that all the log is judged again. Raises ``Transient`` when the stream
         is stuck between its two commits, ``Terminal`` when there is nothing to audit.
         """
-        published = _kept(self._connection, self._flow.sink.topic.name)
-        letters = self._dead_letters()
+        published = kept(self._connection, self._flow.sink.topic.name)
+        letters = kept_if_any(self._connection, self._source.dead_letter_name)
         ledger = settled_ledger(self._session, self._connection, self._tables, self._topology)
         cut = ledger.cut_before(interval.end_ms)
         seed = NOTHING if from_the_beginning else self.store.seed_for(ledger, cut.order)
@@ -70,7 +73,8 @@ class Auditor:
             frontier_ms=ledger.between(None, cut.order).frontier_ms,
             published=_unseen(published, seed),
         )
-        self._require_kept(segment, source)
+        ranges = segment.ranges[self._source.name]
+        require_kept(self._connection, self._source.name, ranges, source)
         recomputed = self._recomputed(segment, seed, self._log(source))
         judge = Judge(self._session, self._settings.bootstrap_servers, self._tables, self.store, self._flow)
         rows, parts = judge.judged(stretch, recomputed)
@@ -78,12 +82,12 @@ class Auditor:
         try:
             late = self._up_to(self._tables.late(self._topology.name), cut.order)
             state = self._up_to(self._tables.state(self._topology.name), cut.order)
-            counts = _counts(judged)
+            counts = verdict_counts(judged)
             misses = grace_misses(judged, parts, late, self._flow) if counts.get(f"{COMPLETENESS} {MISSED}") else []
             found = accounts(self._session, self._connection, self._log(source), self._source.name, recomputed.totals)
             differences = [
                 *ledger_faults(_at(ledger, seed.order), segment.proofs, self._topology.idle_after_ms),
-                *self._unread(segment, seed),
+                *([] if seed.run else unread(self._connection, self._source.name, ranges)),
                 *conservation_differences(found, recomputed.totals, segment),
                 *self._side_ledgers(recomputed, segment, letters),
                 *output_differences(self._session, judged, recomputed, state, segment),
@@ -104,6 +108,7 @@ class Auditor:
                 counts=counts,
                 differences=tuple(differences),
                 misses=tuple(misses),
+                charted=charted(self._flow),
                 series=window_totals(judged, self._flow),
             )
         finally:
@@ -128,47 +133,6 @@ class Auditor:
     def _up_to(self, path: str, cut: Order) -> DataFrame:
         return self._session.read.format("delta").load(path).where(~is_after(cut))
 
-    def _require_kept(self, segment: Ledger, source: Source) -> None:
-        """Raise ``Terminal`` when Kafka no longer holds all that is to be recomputed from it."""
-        if source == "archive":
-            return
-        kept = _kept(self._connection, self._source.name)
-        expired = {p: start for p, (start, _) in segment.ranges[self._source.name].items() if start < kept[p].start}
-        if expired:
-            raise Terminal(
-                f"records of {self._source.name} have expired before they were audited",
-                given={partition: kept[partition].start for partition in expired},
-                expected=f"to begin at offsets {expired}",
-                remedy="audit with --source archive, and set the topic's retention above the audit's interval",
-            )
-
-    def _unread(self, segment: Ledger, seed: Seed) -> list[Difference]:
-        """Records that are on Kafka before the first offset that the stream has ever read."""
-        if seed.run:
-            return []
-        kept = _kept(self._connection, self._source.name)
-        return [
-            Difference(
-                kind=OFFSETS,
-                place=f"{self._source.name}-{partition}",
-                verdict="unread",
-                expected=f"read from offset {kept[partition].start}",
-                actual=f"read from offset {start}",
-                cause="the stream began after the beginning of the log",
-                evidence=(f"{self._source.name}-{partition}@[{kept[partition].start}, {start})",),
-            )
-            for partition, (start, _) in segment.ranges[self._source.name].items()
-            if kept[partition].start < start
-        ]
-
-    def _dead_letters(self) -> Ranges:
-        """What the dead-letter topic holds now; nothing where there is no such topic."""
-        name = self._source.dead_letter_name
-        topics = self._connection.admin().list_topics(timeout=15).topics
-        return (
-            {p: (span.start, span.end) for p, span in _kept(self._connection, name).items()} if name in topics else {}
-        )
-
     def _side_ledgers(self, recomputed: Recomputation, segment: Ledger, letters: Ranges) -> list[Difference]:
         def written(path: str) -> DataFrame:
             rows = self._session.read.format("delta").load(path)
@@ -189,14 +153,9 @@ class Auditor:
     def _keep_verdicts(self, audit: str, judged: DataFrame) -> None:
         verdicts = [f"{place}_verdict" for place in PLACES]
         key = named(self._flow.key).cast("string").alias("key")
-        self.store.put(VERDICTS, audit, judged.select(key, WINDOW_START, WINDOW_END, *verdicts, COMPLETENESS))
-
-
-def _kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:
-    """What Kafka holds of each partition of ``topic``."""
-    return {
-        partition: span for (_, partition), span in log_ranges(connection, partitions_of(connection, topic)).items()
-    }
+        sink, origin = F.lit(self._flow.sink.topic.name).alias("sink"), F.lit(None).cast("string").alias("origin")
+        rows = judged.select(sink, key, WINDOW_START, WINDOW_END, origin, *verdicts, COMPLETENESS)
+        self.store.put(VERDICTS, audit, rows)
 
 
 def _unseen(published: Mapping[int, LogRange], seed: Seed) -> Ranges:
@@ -207,13 +166,3 @@ def _unseen(published: Mapping[int, LogRange], seed: Seed) -> Ranges:
 
 def _at(ledger: Ledger, order: Order | None) -> BatchProof | None:
     return next((proof for proof in ledger.proofs if proof.order == order), None)
-
-
-def _counts(judged: DataFrame) -> dict[str, int]:
-    """How many keys and windows have which verdict, by ``kafka match``, ``delta lost``, ``completeness missed``."""
-    columns: Sequence[str] = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
-    counts: Counter[str] = Counter()
-    for row in judged.groupBy(*columns).agg(F.count("*").alias("n")).collect():
-        for column in columns:
-            counts[f"{column.removesuffix('_verdict')} {row[column]}"] += row.n
-    return dict(counts)

@@ -10,13 +10,15 @@ from typing import Any
 
 from recount.audit.findings import Findings
 from recount.audit.page import page
-from recount.audit.series import charted
+from recount.audit.shape import flow_of
 from recount.core.certificate import Certificate, certified, verify
 from recount.core.errors import Terminal
-from recount.recompute.flow import Flow
+from recount.core.nodes import Sink, Source
+from recount.core.stateless import Through
+from recount.core.topology import Topology
 
 MAX_LISTED = 1_000
-_FATES = ("records", "counted", "late", "filtered", "null_key", "dead_lettered")
+_FATES = ("records", "counted", "late", "filtered", "null_key", "null_value", "deduplicated", "dead_lettered")
 
 
 def issue(findings: Findings, reports: str) -> Path:
@@ -60,7 +62,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _document(findings: Findings) -> dict[str, Any]:
-    flow = Flow.of(findings.topology)
     parts = [{**asdict(part), "records": part.records, "unaccounted": part.unaccounted} for part in findings.accounts]
     verdicts: dict[str, dict[str, int]] = {"kafka": {}, "delta": {}, "completeness": {}}
     for name, n in sorted(findings.counts.items()):
@@ -81,13 +82,7 @@ def _document(findings: Findings) -> dict[str, Any]:
             "frontier_ms": findings.frontier_ms,
         },
         "batches": len(findings.ledger.proofs),
-        "declaration": {
-            "source": flow.source.topic.name,
-            "steps": [str(step) for step in flow.steps],
-            "aggregation": str(flow.aggregate),
-            "sink": flow.sink.topic.name,
-            "table": flow.sink.table,
-        },
+        "declaration": _declaration(findings.topology),
         "partitions": parts,
         "totals": {name: sum(part[name] for part in parts) for name in _FATES},
         "published_ends": {str(partition): end for partition, end in findings.published_ends.items()},
@@ -97,12 +92,27 @@ def _document(findings: Findings) -> dict[str, Any]:
         "differences": [asdict(difference) for difference in findings.differences[:MAX_LISTED]],
         "grace_misses_found": len(findings.misses),
         "grace_misses": [asdict(miss) for miss in findings.misses[:MAX_LISTED]],
-        "charted": charted(flow),
+        "charted": findings.charted,
         "series": [
             {"window_start": one.window_start, **{side: format(getattr(one, side).normalize(), "f") for side in _SIDES}}
             for one in findings.series
         ],
     }
+
+
+def _declaration(topology: Topology) -> dict[str, Any]:
+    """What was audited, in words; ``aggregation`` is that of a topology that is a single one."""
+    written = [node for node in topology.nodes() if isinstance(node, Sink | Through)]
+    places = {
+        "source": ", ".join(source.topic.name for source in topology.sources),
+        "sink": ", ".join(node.topic.name for node in written),
+        "table": ", ".join(node.table for node in written),
+    }
+    flow = flow_of(topology)
+    if flow is not None:
+        return {**places, "steps": [str(step) for step in flow.steps], "aggregation": str(flow.aggregate)}
+    steps = [str(node) for node in topology.nodes() if not isinstance(node, Source | Sink)]
+    return {**places, "steps": steps, "aggregation": None}
 
 
 _SIDES = ("expected", "published", "complete")

@@ -70,7 +70,7 @@ def same_result(one: Column, other: Column, flow: Flow) -> Column:
     """Whether two result structs are equal: exactly, but doubles within a relative 1e-9, for they may be added up in
     any order. Null equals null only."""
     fields = {name: flow.aggregate.fields[name] for name in flow.aggregate.aggregates}
-    parts = [_same(one[name], other[name], kind) for name, kind in fields.items()]
+    parts = [same_value(one[name], other[name], kind) for name, kind in fields.items()]
     parts.append(one[TIMESTAMP].eqNullSafe(other[TIMESTAMP]))
     both = one.isNotNull() & other.isNotNull() & reduce(lambda a, b: a & b, parts)
     return both | (one.isNull() & other.isNull())
@@ -126,7 +126,8 @@ def _struct(flow: Flow) -> Column:
     return F.struct(*(named(name) for name in [*flow.aggregate.aggregates, TIMESTAMP]))
 
 
-def _same(one: Column, other: Column, kind: FieldType) -> Column:
+def same_value(one: Column, other: Column, kind: FieldType) -> Column:
+    """Whether two values of one type are equal, doubles within a relative 1e-9; null equals null only."""
     if kind.kind != "double":
         return one.eqNullSafe(other)
     near = F.abs(one - other) <= RELATIVE_TOLERANCE * F.greatest(F.abs(one), F.abs(other))

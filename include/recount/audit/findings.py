@@ -29,7 +29,10 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """``ledger`` holds the batches that were judged, ``counts`` the verdicts by ``<place> <verdict>``."""
+    """``ledger`` holds the batches that were judged, ``counts`` the verdicts by ``<place> <verdict>``.
+
+    ``series`` are the totals of the aggregate ``charted``, of which a topology that is no single aggregation has none.
+    """
 
     audit: str
     topology: Topology
@@ -43,7 +46,8 @@ class Findings:
     counts: Mapping[str, int]
     differences: tuple[Difference, ...]
     misses: tuple[GraceMiss, ...]
-    series: tuple[WindowTotal, ...]
+    charted: str | None = None
+    series: tuple[WindowTotal, ...] = ()
 
     @property
     def cut(self) -> BatchProof:

@@ -13,7 +13,9 @@ from pyspark.sql import SparkSession
 from recount.audit.auditor import Auditor
 from recount.audit.certificate import issue
 from recount.audit.findings import Findings, Interval, Source
+from recount.audit.shape import flow_of
 from recount.audit.store import Run
+from recount.audit.topologies.auditor import TopologyAuditor
 from recount.audit.verdict_tables import write_tables
 from recount.core.settings import Settings
 from recount.core.topology import Topology
@@ -42,10 +44,14 @@ def audited(
     source: Source = "kafka",
     from_the_beginning: bool = False,
 ) -> CertifiedAudit:
-    """Audit ``topology`` and issue its certificate; a violation is a result, not an error."""
+    """Audit ``topology`` and issue its certificate; a violation is a result, not an error.
+
+    A single aggregation is audited from where its last audit ended, any other topology from the beginning of the log.
+    """
     interval = interval or Interval()
     audit = audit or new_audit_id()
-    auditor = Auditor(session, settings, topology)
+    kind = TopologyAuditor if flow_of(topology) is None else Auditor
+    auditor = kind(session, settings, topology)
     auditor.store.require_new(audit)
     findings = auditor.audit(audit, interval, source=source, from_the_beginning=from_the_beginning)
     write_tables(findings, auditor.store, settings.reports)

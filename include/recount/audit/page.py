@@ -113,7 +113,7 @@ def _differences(differences: Sequence[Mapping[str, Any]], found: int) -> str:
         (
             escape(one["kind"]),
             f'<b class="bad">{escape(one["verdict"])}</b><br>{escape(one["place"])}',
-            _window(one["key"], one["window_start"], one["window_end"]),
+            _row(one),
             _code(one["expected"]),
             _code(one["actual"]),
             escape(one["cause"]) + "<br>" + _evidence(one["evidence"]),
@@ -130,7 +130,7 @@ def _misses(misses: Sequence[Mapping[str, Any]], found: int) -> str:
         return '<h2>Grace misses</h2><p class="soft">None: unlimited grace would change nothing.</p>'
     rows = (
         (
-            _window(one["key"], one["window_start"], one["window_end"]),
+            _row(one),
             _code(one["published"]),
             _code(one["complete"]),
             f"{one['late_records']} late records" + ("" if one["explained"] else ' <b class="bad">unexplained</b>'),
@@ -149,6 +149,8 @@ def _partitions(parts: Sequence[Mapping[str, Any]]) -> str:
         "late",
         "filtered",
         "null_key",
+        "null_value",
+        "deduplicated",
         "dead_lettered",
         "control",
         "aborted",
@@ -160,7 +162,7 @@ def _partitions(parts: Sequence[Mapping[str, Any]]) -> str:
         (
             f"{escape(part['topic'])}-{part['partition']}",
             f"[{part['start']:,}, {part['end']:,})",
-            *(f"{part[name]:,}" for name in names),
+            *(f"{part.get(name, 0):,}" for name in names),
             _time(part["stream_time_ms"]),
         )
         for part in parts
@@ -172,7 +174,7 @@ def _partitions(parts: Sequence[Mapping[str, Any]]) -> str:
 def _particulars(certificate: Certificate) -> str:
     declared = certificate["declaration"]
     parts = {
-        "stream": "; ".join([declared["source"], *declared["steps"], declared["aggregation"]]),
+        "stream": "; ".join(filter(None, [declared["source"], *declared["steps"], declared["aggregation"]])),
         "outputs": f"topic {declared['sink']}, table {declared['table']}",
         "read from": certificate["source"],
         "seed": certificate["seed"] or "none: judged from the beginning of the log",
@@ -192,9 +194,13 @@ def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _window(key: str | None, start: int | None, end: int | None) -> str:
-    bounds = "" if start is None else f"<br>[{_time(start)}, {_time(end)})"
-    return f"<b>{escape(str(key))}</b>{bounds}" if key is not None or bounds else ""
+def _row(one: Mapping[str, Any]) -> str:
+    """Which row it is about: sink (of a grace miss), key, window, origin."""
+    key, start = one["key"], one["window_start"]
+    bounds = "" if start is None else f"[{_time(start)}, {_time(one['window_end'])})"
+    name = f"<b>{escape(str(key))}</b>" if key is not None or bounds else ""
+    parts = (escape(one.get("sink") or ""), name, bounds, escape(one.get("origin") or ""))
+    return "<br>".join(filter(None, parts))
 
 
 def _evidence(places: Sequence[str]) -> str:

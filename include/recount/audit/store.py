@@ -112,7 +112,10 @@ class AuditStore:
 
     def partitions(self, audit: str) -> list[PartitionAccount]:
         """The account of every partition in ``audit``."""
-        return [PartitionAccount(**row) for row in self._rows(PARTITIONS, audit)]
+        rows = self._rows(PARTITIONS, audit)
+        # a column that is younger than the row is null in it: then the default holds
+        known = [{name: value for name, value in row.items() if value is not None} for row in rows]
+        return [PartitionAccount(**row) for row in known]
 
     def differences(self, audit: str) -> list[Difference]:
         """The differences that ``audit`` found."""
@@ -131,7 +134,7 @@ class AuditStore:
         """Make ``rows`` those of ``audit``: an audit that is tried again replaces what its first try left."""
         path = self._tables.audit(self._stream, name)
         mine = rows.withColumn("audit", F.lit(audit)).coalesce(1)
-        writer = mine.write.format("delta").mode("overwrite").partitionBy("audit")
+        writer = mine.write.format("delta").mode("overwrite").partitionBy("audit").option("mergeSchema", "true")
         writer.option("replaceWhere", f"audit = '{audit}'").save(path)
 
     def put_findings(

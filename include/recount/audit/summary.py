@@ -43,16 +43,20 @@ def explained(certificate: Certificate, key: str | None, window_start: int | Non
         ]
     for one in filter(wanted, certificate["grace_misses"]):
         parts += [
-            Text(f"grace miss{_window(one)}", style="bold yellow"),
+            Text(f"grace miss{_sink(one)}{_window(one)}", style="bold yellow"),
             Text(f"  published            {one['published']}\n  with unlimited grace {one['complete']}"),
             *(Text(f"  - late: {place}") for place in one["late"]),
         ]
     return Group(*parts) if parts else Text("nothing to explain: no difference and no grace miss")
 
 
+def _sink(one: Mapping[str, Any]) -> str:
+    return f", topic {one['sink']}" if one.get("sink") else ""
+
+
 def _window(one: Mapping[str, Any]) -> str:
     if one["window_start"] is None:
-        return ""
+        return "".join(f", {said}" for said in (one["key"], one.get("origin")) if said is not None)
     bounds = (one["window_start"], one["window_end"])
     first, last = (datetime.fromtimestamp(at / 1000, UTC).isoformat() if at else "" for at in bounds)
     return f", {one['key']} in [{first}, {last})"

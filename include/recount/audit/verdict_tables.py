@@ -67,7 +67,7 @@ def _batch_ledger(findings: Findings) -> list[dict[str, Any]]:
             "start": part.start,
             "end": part.end,
             "records": part.records,
-            "fates": part.counted + part.late + part.filtered + part.null_key + part.dead_lettered,
+            "fates": part.fates,
             "faults": sum(place.split(",")[0] == f"batch {proof.generation}/{proof.batch}" for place in faulty),
         }
         for proof in findings.ledger.proofs

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MISSED
 from recount.audit.copies import NO_REVISION
+from recount.audit.shape import flow_of
 from recount.audit.store import PARTIALS, PLANS, VERDICTS, AuditStore, Run
 from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START
@@ -36,9 +37,17 @@ class Plan:
 def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str | None = None) -> Plan:
     """The plan that follows from ``audit`` (None: the stream's last one); reads the audit's tables, never the log.
 
-    Raises ``Terminal`` when there is no such complete audit.
+    Raises ``Terminal`` when there is no such complete audit, or the topology is no single aggregation: others are
+    audited, not repaired.
     """
-    flow = Flow.of(topology)
+    flow = flow_of(topology)
+    if flow is None:
+        raise Terminal(
+            f"{topology.name} cannot be backfilled",
+            given="operators or sinks beyond one aggregation",
+            expected="one source, stateless steps, count, sum, min or max over time windows, one sink",
+            remedy="raise the grace and replay the stream, or aggregate in a topology of its own",
+        )
     store = AuditStore(session, tables, topology.name)
     run = _run(store, topology, audit)
     missed = store.read(VERDICTS, [run.audit]).where(F.col(COMPLETENESS) == MISSED)

@@ -44,6 +44,12 @@ class PartitionProof:
     last_read_ms: int | None = None
     idle: bool = False
 
+    @property
+    def fates(self) -> int:
+        """How many records have a fate."""
+        refused = self.null_key + self.null_value + self.deduplicated + self.dead_lettered
+        return self.counted + self.late + self.filtered + self.waiting + refused
+
 
 @dataclass(frozen=True, kw_only=True)
 class BatchProof:

@@ -15,6 +15,7 @@ class Difference:
 
     ``kind`` is what was checked: ``output``, ``late ledger``, ``dead letters``, ``offsets``, ``batch ledger``.
     ``place`` is where it was found. ``key``, ``window_start`` and ``window_end`` (ms) are None where there is none.
+    ``origin``, of a row that is no window's result, names the records that it was made of.
     ``evidence`` names offsets as ``topic-partition@offset`` and batches as ``batch generation/batch``.
     """
 
@@ -28,6 +29,7 @@ class Difference:
     actual: str | None = None
     cause: str = ""
     evidence: tuple[str, ...] = ()
+    origin: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,17 +37,21 @@ class GraceMiss:
     """A result that unlimited grace would change, and the late records that would change it.
 
     ``late`` names them as ``topic-partition@offset +margin ms``, at most the first 100 of ``late_records``. The miss is
-    explained when the stream's late ledger holds exactly the records that are missing.
+    explained when the stream's late ledger holds exactly the records that are missing; of topologies beyond one
+    aggregation, when it holds records that can have made the difference. There a row without a window is named by
+    ``origin``, and ``sink`` is its topic. ``complete`` None: with unlimited grace there is no such row.
     """
 
     key: str | None
-    window_start: int
-    window_end: int
+    window_start: int | None
+    window_end: int | None
     published: str | None
-    complete: str
+    complete: str | None
     late_records: int
     late: tuple[str, ...]
     explained: bool
+    sink: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +71,8 @@ class PartitionAccount:
     filtered: int
     null_key: int
     dead_lettered: int
+    null_value: int = 0
+    deduplicated: int = 0
     control: int = 0
     aborted: int = 0
     compacted: int = 0
@@ -74,7 +82,8 @@ class PartitionAccount:
     @property
     def records(self) -> int:
         """The records that were read."""
-        return self.counted + self.late + self.filtered + self.null_key + self.dead_lettered
+        refused = self.null_key + self.null_value + self.deduplicated + self.dead_lettered
+        return self.counted + self.late + self.filtered + refused
 
     @property
     def unaccounted(self) -> int:

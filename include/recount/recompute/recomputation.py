@@ -31,6 +31,8 @@ class PartitionTotals:
     null_key: int
     dead_lettered: int
     stream_time_ms: int | None
+    null_value: int = 0
+    deduplicated: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

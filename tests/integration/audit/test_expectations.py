@@ -24,7 +24,7 @@ def proved() -> dict[str, list[dict[str, Any]]]:
     """The tables of a small audit that found nothing wrong."""
     place = {"topic": "orders", "partition": 0, "start": 0, "end": 10}
     checks = [*CHECKS, "unexplained grace misses"]
-    window = {"key": "EU", "window_start": 0, "window_end": 300_000}
+    window = {"sink": "revenue", "key": "EU", "window_start": 0, "window_end": 300_000, "origin": None}
     verdicts = {"kafka_verdict": "match", "delta_verdict": "match", "completeness": "missed"}
     return {
         "raw_log": [{**place, **_FATES, "offsets": 10, "records": 10, "unaccounted": 0}],

@@ -60,8 +60,11 @@ def lateness_bound_ms(node: StreamStreamJoin, side: int) -> int:
     return (node.after_ms, node.before_ms)[side] + node.grace_ms
 
 
-def paired(node: StreamStreamJoin, left: DataFrame, right: DataFrame) -> Rows:
-    """All pairs of records on time, and those that found no partner: a null key finds none."""
+def paired(node: StreamStreamJoin, left: DataFrame, right: DataFrame, *, alone_before_ms: int) -> Rows:
+    """All pairs of records on time, and those that found no partner: a null key finds none.
+
+    A record with a key leaves alone only if its time is before ``alone_before_ms``: later ones can still find one.
+    """
     apart = of(RIGHT, TIME) - of(LEFT, TIME)
     fits = (
         (of(LEFT, node.left.key) == of(RIGHT, node.right.key))
@@ -69,10 +72,13 @@ def paired(node: StreamStreamJoin, left: DataFrame, right: DataFrame) -> Rows:
         & (apart <= F.lit(node.after_ms))
     )
     pairs = whole(left, LEFT).join(whole(right, RIGHT), fits, _HOW[node.kind])
+    key = _either_key(node)
+    met = of(LEFT, TIME).isNotNull() & of(RIGHT, TIME).isNotNull()
+    later = F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
+    pairs = pairs.where(met | key.isNull() | (later < F.lit(alone_before_ms)))
     nothing = F.array().cast(left.schema[ORDER].dataType)
     order = F.concat(*(F.coalesce(of(side, ORDER), nothing) for side in (LEFT, RIGHT)))
-    time = F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
-    made = pairs.select(*joined_fields(node), time.alias("__later_ms"), order.alias("__both"))
+    made = pairs.select(*joined_fields(node), later.alias("__later_ms"), order.alias("__both"))
     return Rows(node=node, frame=derived(made, F.col("__later_ms"), F.col("__both")).drop("__later_ms", "__both"))
 
 

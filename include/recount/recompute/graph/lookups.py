@@ -14,7 +14,7 @@ from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
-from recount.recompute.graph.ordering import lies_in_the_log
+from recount.recompute.graph.ordering import leaves_at_once, lies_in_the_log
 from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows
 
 BY, _READ = "__by", "__read"
@@ -55,6 +55,9 @@ def looked_up(
     A record that lies in no range of ``ends`` sees the whole table as well.
     """
     versioned = is_versioned(node.right)
+    if node.grace_ms is not None:
+        # the record has waited for the table: what it sees is the version as of its own time
+        ends = None
     if ends is not None:
         _require_offsets(node, table)
         keyed = _with_read(keyed, ends, session)
@@ -87,6 +90,13 @@ def _require_offsets(node: StreamTableJoin, table: Rows) -> None:
             given=f"{node.right}, whose changes are not records of one topic",
             expected="a table read from a topic, or aggregated over all time by its record key",
             remedy="write the table to a topic and read it from there",
+        )
+    if not leaves_at_once(node.left):
+        raise NotRecomputable(
+            f"{node} cannot be recomputed up to an offset of its table",
+            given=f"{node.left}, which holds records back or derives them, so that their place says not when they leave",
+            expected="records straight from a topic; filters, maps and lookups may stand between",
+            remedy="look the row up before the join or the window, or join with a versioned table and a grace",
         )
 
 

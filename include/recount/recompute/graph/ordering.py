@@ -55,6 +55,20 @@ def lies_in_the_log(node: Node) -> bool:
     return isinstance(node, Source) or (isinstance(node, WindowedAggregate) and isinstance(node.windows, GlobalWindow))
 
 
+def leaves_at_once(node: Node) -> bool:
+    """Whether each record leaves ``node`` in the batch that read it, at its own place in the log."""
+    match node:
+        case Source():
+            return True
+        case Deduplicate(partitioned=True) | Process(on_timer=None) | ToTable() | TableFilter() | FlatMap():
+            return leaves_at_once(node.input)
+        case StreamTableJoin(left=left, grace_ms=None):
+            return leaves_at_once(left)
+        case Filter() | WithFields() | Select() | SelectKey() | Peek() | Repartition() | Through() | Merge():
+            return all(leaves_at_once(above) for above in node.inputs)
+    return False
+
+
 def _partitioning(node: Node) -> frozenset[str]:
     """The fields that hold the very key by which what leaves ``node`` is ordered."""
     match node:

@@ -19,6 +19,7 @@ from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, Limits
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph import sources, tables
+from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.joins import table_joined
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.lookups import TableEnds
@@ -42,13 +43,16 @@ class Recomputed:
     or not: compare ``window_end`` with the frontier. A table is the last row of each key, a stream every row.
 
     ``late`` is the late ledger, one row per record and window; ``fates`` has one fate for each record; ``rejected`` the
-    bad records with their reason.
+    bad records with their reason; ``entries`` place and time of the good ones. ``held_after_ms`` says of every
+    suppression from when on updates may still be held back.
     """
 
     results: Mapping[Sink | Through, DataFrame]
     late: DataFrame
     fates: DataFrame
     rejected: DataFrame
+    entries: Mapping[str, DataFrame]
+    held_after_ms: Mapping[Suppress, int]
     _operators: Stateful
 
     def result(self, topic: str) -> DataFrame:
@@ -70,6 +74,7 @@ def recomputed(
     lateness: bool = True,
     table_ends: Sequence[TableEnds] | None = None,
     frontier_ms: int | None = None,
+    batches: Sequence[BatchEnds] | None = None,
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
 
@@ -77,7 +82,8 @@ def recomputed(
     and partition which event times were absurd when they were read. Without ``lateness`` the grace is unlimited: the
     difference is what lateness has cost. ``table_ends`` say how far a table had been read when a record looked a row up
     in it; without them it was read whole. ``frontier_ms`` is up to where the timers of processors go off in the end;
-    without it, the smallest stream time of the source partitions.
+    without it, the smallest stream time of the source partitions. ``batches`` are those in which a stream read the
+    logs: with them ``results`` hold what each operator had let go after the last one, by its own frontier, and no more.
 
     Raises ``NotRecomputable`` for what is no function of the log: an operator that needs the order of one key's records
     where these come from several partitions, or each update of a result of which only the last one is determined.
@@ -99,6 +105,7 @@ def recomputed(
         lateness=lateness,
         table_ends=table_ends,
         frontier_ms=frontier_ms,
+        batches=batches,
         journal=journal,
         kept=list(decoded.values()),
     )
@@ -116,6 +123,8 @@ def recomputed(
         late=journal.late(log),
         fates=journal.fates(log),
         rejected=_rejected(log),
+        entries=operators.entries,
+        held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
         _operators=operators,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.core.changelogs import Suppress
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Node, WindowedAggregate
 from recount.core.processing import Deduplicate, Process
@@ -15,6 +16,7 @@ from recount.core.windows import GlobalWindow, LastN
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph import joins, lookups, remembering, windows
+from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, reached_ms
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, judged, refused, stream_times
 from recount.recompute.graph.ordering import delay_above_ms, require_ordered, topics_of
@@ -25,7 +27,8 @@ from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, sh
 class Stateful:
     """The operators that judge time, over the ``entries`` of each topic: all that could advance stream time.
 
-    Without ``lateness`` nothing is late. Frames that are read more than once are cached in ``kept``.
+    Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. Frames that are read
+    more than once are cached in ``kept``.
     """
 
     session: SparkSession
@@ -33,6 +36,7 @@ class Stateful:
     lateness: bool
     table_ends: Sequence[lookups.TableEnds] | None
     frontier_ms: int | None
+    batches: Sequence[BatchEnds] | None
     journal: Journal
     kept: list[DataFrame] = field(default_factory=list)
 
@@ -44,14 +48,18 @@ class Stateful:
         if isinstance(node.windows, GlobalWindow | LastN):
             self.journal.note(frame.where(takes), F.lit("counted"))
             return windows.aggregated(node, windows.placed(node, frame.where(takes)))
-        times = self._times(node, [(frame, ~has_key, takes)])
+        judging = [(frame, ~has_key, takes)]
+        times = self._times(node, judging)
         placed = self._keep(windows.placed(node, judged(frame.where(takes), times)))
         late = F.col(windows.IS_LATE)
         self.journal.note(placed, F.when(late, "late").otherwise("counted"))
         start, end = F.col(windows.START), F.col(windows.END)
         margin = F.col(STREAM_TIME) - end - node.windows.closes_ms(0)
         self.journal.late_for(placed.where(late), named(node.key), margin, start, end)
-        return windows.aggregated(node, placed.where(~late))
+        on_time = placed.where(~late)
+        if node.emission.kind == "final":
+            on_time = on_time.where(end + node.windows.closes_ms(0) <= self._frontier_ms(node, refused(judging)))
+        return windows.aggregated(node, on_time)
 
     def stream_joined(self, node: StreamStreamJoin, sides: Sequence[Rows]) -> Rows:
         """Each side judged by its own partitions; a null key is kept on an outer side only."""
@@ -75,13 +83,17 @@ class Stateful:
             self.journal.note(timed, fate)
             self._late(timed.where(~F.col(IS_NULL) & late), keys[side], margin)
             on_time.append(timed.where(~F.col(IS_NULL) & ~dropped & ~late))
-        return joins.paired(node, *on_time)
+        bound_ms = 0 if node.kind == "inner" else self._frontier_ms(node, refused(judging)) - node.delay_ms
+        return joins.paired(node, *on_time, alone_before_ms=bound_ms)
 
     def looked_up(self, node: StreamTableJoin, stream: Rows, table: Rows) -> Rows:
         """Each record with the table's row; a record without one is filtered by an inner join."""
         frame = stream.current
         self.journal.note(frame.where(F.col(IS_NULL)), F.lit("null value"))
-        keyed = lookups.keyed_for_lookup(node, frame.where(~F.col(IS_NULL)))
+        valued = frame.where(~F.col(IS_NULL))
+        if node.grace_ms is not None:
+            valued = valued.where(F.col(TIME) + node.grace_ms <= self._frontier_ms(node.right))
+        keyed = lookups.keyed_for_lookup(node, valued)
         found = self._keep(lookups.looked_up(node, keyed, table, self.table_ends, self.session))
         by, row = joins.of(joins.LEFT, lookups.BY), joins.of(joins.RIGHT, TIME)
         missing = F.when(by.isNull(), "null key").otherwise("filtered")
@@ -94,8 +106,8 @@ class Stateful:
         """The first of each id; a record is late when its id's horizon has passed."""
         frame = above.current.withColumn(remembering.IDENTITY, remembering.identity(node))
         has_id = F.col(remembering.IDENTITY).isNotNull()
-        times = self._times(node, [(frame, ~has_id, has_id)])
-        timed = judged(frame, times)
+        judging = [(frame, ~has_id, has_id)]
+        timed = judged(frame, self._times(node, judging))
         margin = F.col(STREAM_TIME) - F.col(TIME) - node.horizon_ms - 1
         late = F.coalesce(margin >= 0, F.lit(False))
         self.journal.note(timed, F.when(~has_id, "null key").when(late, "late"))
@@ -103,6 +115,8 @@ class Stateful:
         decided = self._keep(remembering.with_winners(node, timed.where(has_id & ~late)))
         wins = F.col(remembering.WINS)
         self.journal.note(decided, F.when(wins, "counted").otherwise("deduplicated"))
+        if not node.partitioned:
+            decided = decided.where(F.col(TIME) + node.horizon_ms < self._frontier_ms(node, refused(judging)))
         return above.with_frame(node, shaped(decided.where(wins), node.fields), "records")
 
     def processed(self, node: Process, above: Rows) -> Rows:
@@ -115,10 +129,16 @@ class Stateful:
         reached = timed.withColumn(STREAM_TIME, F.col(STREAM_TIME) - delay_ms)
         fate = F.when(~has_key, "null key").when(F.col(IS_NULL), "null value").otherwise("counted")
         self.journal.note(frame, fate)
-        frontier_ms = self.frontier_ms if self.frontier_ms is not None else _frontier_ms(entries, without)
-        end_ms = None if frontier_ms is None else frontier_ms - delay_ms
+        end_ms = self._timers_end_ms(node, entries, without)
         made = remembering.processed_by_key(node, above, reached, end_ms)
         return above.with_frame(node, self._keep(made.frame), "records")
+
+    def held_after_ms(self, node: Suppress) -> int:
+        """A row whose first update is not after this has left the suppression."""
+        if self.batches is None:
+            return ALL_DUE
+        nowhere = refused([(self._entries(node), F.lit(False), F.lit(True))])
+        return reached_ms(self.batches, self._entries(node), nowhere, topics_of(node)) - node.limit_ms
 
     def release(self) -> None:
         """Give the cached frames back."""
@@ -137,6 +157,22 @@ class Stateful:
 
     def _times(self, node: Node, judging: Sequence[tuple[DataFrame, Column, Column]]) -> DataFrame | None:
         return stream_times(self._entries(node), refused(judging)) if self.lateness else None
+
+    def _frontier_ms(self, node: Node, without: DataFrame | None = None) -> int:
+        """How far the frontier of ``node`` had come, less what the operators above delay; ``without`` did not count."""
+        if self.batches is None:
+            return ALL_DUE
+        entries = self._entries(node)
+        if without is None:
+            without = refused([(entries, F.lit(False), F.lit(True))])
+        return reached_ms(self.batches, entries, without, topics_of(node)) - delay_above_ms(node)
+
+    def _timers_end_ms(self, node: Process, entries: DataFrame, without: DataFrame) -> int | None:
+        if self.batches is not None:
+            reached = self._frontier_ms(node, without)
+            return reached if reached > NONE_DUE else None
+        frontier_ms = self.frontier_ms if self.frontier_ms is not None else _frontier_ms(entries, without)
+        return None if frontier_ms is None else frontier_ms - delay_above_ms(node)
 
     def _late(self, rows: DataFrame, key: Column, margin: Column) -> None:
         self.journal.late_for(rows, key, margin, F.lit(None), F.lit(None))

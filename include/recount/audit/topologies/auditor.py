@@ -1,0 +1,164 @@
+"""One audit of any topology, start to end: cut, recompute, judge every sink, keep."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from recount.audit import side_ledgers
+from recount.audit.completeness import COMPLETENESS
+from recount.audit.conservation import accounts, conservation_differences
+from recount.audit.copies import is_after
+from recount.audit.counts import verdict_counts
+from recount.audit.fidelity import PLACES
+from recount.audit.findings import Findings, Interval, Source
+from recount.audit.kept import kept_if_any, require_kept, unread
+from recount.audit.ledger import Ledger, Order
+from recount.audit.ledger_rules import ledger_faults
+from recount.audit.settled import settled_ledger
+from recount.audit.store import NOTHING, VERDICTS, AuditStore
+from recount.audit.topologies.claims import IDENTITY
+from recount.audit.topologies.differences import output_differences
+from recount.audit.topologies.identity import identity_of
+from recount.audit.topologies.judge import SINK, Judge
+from recount.audit.topologies.misses import grace_misses, unexplained
+from recount.audit.topologies.readings import batch_ends, table_ends
+from recount.audit.topologies.totals import totals_by_topic
+from recount.core.nodes import Sink
+from recount.core.settings import Settings
+from recount.core.stateless import Through
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.core.verdict import Difference
+from recount.kafka.connection import Connection
+from recount.recompute.graph.recomputed import Recomputed, recomputed
+from recount.recompute.log import ArchiveLog, KafkaLog, Log, Ranges
+
+
+class TopologyAuditor:
+    """Audits a stream of any shape that can be recomputed, always from the beginning of the log.
+
+    No audit builds on another: the whole log must be there, in Kafka or in the archive, and is recomputed twice, with
+    lateness and without. Raises ``NotRecomputable``, with the operator, for what is no function of the log.
+    """
+
+    def __init__(self, session: SparkSession, settings: Settings, topology: Topology) -> None:
+        self._session = session
+        self._settings = settings
+        self._topology = topology
+        self._identities = [identity_of(node) for node in topology.nodes() if isinstance(node, Sink | Through)]
+        self._tables = Tables(settings.data)
+        self._connection = Connection(bootstrap_servers=settings.bootstrap_servers)
+        self.store = AuditStore(session, self._tables, topology.name)
+
+    def audit(
+        self,
+        audit: str,
+        interval: Interval,
+        *,
+        source: Source = "kafka",
+        from_the_beginning: bool = True,  # noqa: ARG002 - it always begins there
+    ) -> Findings:
+        """Judge everything up to the last batch before the interval's end.
+
+        Raises ``Transient`` when the stream is stuck between its two commits, ``Terminal`` when there is nothing to
+        audit or the beginning of the log has expired.
+        """
+        published = self._published()
+        letters = {one.topic.name: self._letters(one.topic.dead_letter_name) for one in self._topology.sources}
+        settled = settled_ledger(self._session, self._connection, self._tables, self._topology)
+        cut = settled.cut_before(interval.end_ms)
+        ledger = settled.between(None, cut.order)
+        log = self._log(source)
+        for topic, ranges in ledger.ranges.items():
+            require_kept(self._connection, topic, ranges, source)
+        truth, complete = (self._recomputed(ledger, log, lateness=lateness) for lateness in (True, False))
+        judge = Judge(
+            session=self._session,
+            servers=self._settings.bootstrap_servers,
+            tables=self._tables,
+            cut=cut.order,
+            published=published,
+        )
+        judged = judge.judged(self._identities, truth, complete).persist()
+        try:
+            counts = verdict_counts(judged)
+            late = self._up_to(self._tables.late(self._topology.name), cut.order)
+            missed = counts.get(f"{COMPLETENESS} missed")
+            misses = grace_misses(judged, late, self._topology) if missed else []
+            totals = totals_by_topic(truth, ledger)
+            found = {
+                topic: accounts(self._session, self._connection, log, topic, parts) for topic, parts in totals.items()
+            }
+            differences = [
+                *ledger_faults(None, ledger.proofs, self._topology.idle_after_ms),
+                *(one for topic, ranges in ledger.ranges.items() for one in unread(self._connection, topic, ranges)),
+                *(one for t in totals for one in conservation_differences(found[t], totals[t], ledger)),
+                *self._side_ledgers(truth, ledger, late, letters),
+                *output_differences(judged),
+                *unexplained(misses),
+            ]
+            verdicts = [f"{place}_verdict" for place in PLACES]
+            self.store.put(VERDICTS, audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS))
+            all_accounts = [account for parts in found.values() for account in parts]
+            self.store.put_findings(audit, all_accounts, differences, misses)
+            return Findings(
+                audit=audit,
+                topology=self._topology,
+                interval=interval,
+                source=source,
+                seed=NOTHING,
+                ledger=ledger,
+                frontier_ms=ledger.frontier_ms,
+                published_ends={},
+                accounts=tuple(all_accounts),
+                counts=counts,
+                differences=tuple(differences),
+                misses=tuple(misses),
+            )
+        finally:
+            judged.unpersist()
+            truth.release()
+            complete.release()
+
+    def _log(self, source: Source) -> Log:
+        if source == "archive":
+            return ArchiveLog(tables=self._tables)
+        return KafkaLog(bootstrap_servers=self._settings.bootstrap_servers)
+
+    def _recomputed(self, ledger: Ledger, log: Log, *, lateness: bool) -> Recomputed:
+        ranges = ledger.ranges
+        return recomputed(
+            self._session,
+            self._topology,
+            {topic: log.read(self._session, topic, spans) for topic, spans in ranges.items()},
+            limits={topic: ledger.limits(topic, self._topology.max_future_ms) for topic in ranges},
+            lateness=lateness,
+            table_ends=table_ends(ledger, self._topology),
+            batches=batch_ends(ledger),
+        )
+
+    def _published(self) -> dict[str, Ranges]:
+        topics = [identity.written.topic.name for identity in self._identities]
+        return {topic: kept_if_any(self._connection, topic) for topic in topics}
+
+    def _letters(self, topic: str) -> Ranges:
+        return kept_if_any(self._connection, topic)
+
+    def _up_to(self, path: str, cut: Order) -> DataFrame:
+        return self._session.read.format("delta").load(path).where(~is_after(cut))
+
+    def _side_ledgers(
+        self, truth: Recomputed, ledger: Ledger, late: DataFrame, letters: dict[str, Ranges]
+    ) -> list[Difference]:
+        rejected = self._up_to(self._tables.rejected(self._topology.name), ledger.proofs[-1].order)
+        differences = [
+            *side_ledgers.late_differences(truth.late, late),
+            *side_ledgers.rejected_differences(truth.rejected, rejected),
+        ]
+        for source in self._topology.sources:
+            topic, name = source.topic.name, source.topic.dead_letter_name
+            posted = side_ledgers.dead_letters(self._session, self._settings.bootstrap_servers, name, letters[topic])
+            mine = side_ledgers.within(posted, topic, ledger.ranges[topic])
+            bad = truth.rejected.where(truth.rejected.topic == topic)
+            differences += side_ledgers.dead_letter_differences(bad, mine, name)
+        return differences

@@ -1,0 +1,130 @@
+"""What anybody says a sink holds: the recompute, its topic, its Delta table, all in the same columns.
+
+``key`` and ``origin`` are text, ``window_start`` and ``window_end`` milliseconds, each null where the identity has
+none; ``entry`` is the row: its fields (null: a deletion), ``is_null`` and ``at_ms``; ``revision`` and ``evidence`` are
+null where nobody wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from recount.audit.committed import committed_records, header
+from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION, is_after
+from recount.audit.ledger import Order
+from recount.audit.topologies.identity import Identity
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.core.output import REVISION_HEADER, SOURCE_HEADER, WINDOW_HEADER
+from recount.core.tables import Tables
+from recount.recompute.columns import named, spark_type
+from recount.recompute.log import Ranges
+
+IDENTITY = ("key", WINDOW_START, WINDOW_END, "origin")
+SIDE, ENTRY, REVISION, EVIDENCE = "side", "entry", "revision", "evidence"
+ROW, IS_NULL, AT_MS = "row", "is_null", "at_ms"
+
+
+def of_recompute(results: DataFrame, identity: Identity, side: str) -> DataFrame:
+    """What ``Recomputed.results`` has for the sink."""
+    fields = {name: named(name) for name in identity.fields}
+    claimed = _claims(results, identity, fields, F.col("timestamp_ms"), F.col("is_null"), F.col("origin"))
+    return claimed.select(*claimed.columns, F.lit(side).alias(SIDE), *_unwritten())
+
+
+def on_kafka(session: SparkSession, servers: str, identity: Identity, ranges: Ranges) -> DataFrame | None:
+    """The committed records of the sink's topic; None where there is none.
+
+    One without our headers, or whose record key is not that of its value, has ``NO_REVISION``.
+    """
+    written = identity.written
+    records = committed_records(session, servers, written.topic.name, ranges)
+    if records is None:
+        return None
+    schema = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in written.fields.items()])
+    value = F.from_json(F.col("value").cast("string"), schema, {"prefersDecimal": "true"})
+    decoded = records.withColumn("decoded", value).withColumn("record_key", F.col("key").cast("string"))
+    fields = {name: F.col("decoded")[name] for name in identity.fields}
+    if KEY in fields:
+        fields[KEY] = F.col("record_key")
+    if written.key in fields:
+        fields[written.key] = F.coalesce(fields[written.key], F.col("record_key").cast(_type(identity, written.key)))
+    window = F.split(header(WINDOW_HEADER), "/")
+    for place, bound in enumerate((WINDOW_START, WINDOW_END)):
+        if bound in fields:
+            fields[bound] = F.coalesce(fields[bound], F.try_element_at(window, F.lit(place + 1)).try_cast("long"))
+    revision = F.coalesce(header(REVISION_HEADER).try_cast("int"), F.lit(NO_REVISION))
+    has_own_key = F.col("record_key").eqNullSafe(fields[written.key].cast("string"))
+    evidence = F.concat_ws("", F.lit(f"{written.topic.name}-"), "partition", F.lit("@"), "offset")
+    told = decoded.select(
+        *(column.alias(name) for name, column in fields.items()),
+        F.unix_millis("timestamp").alias("__at_ms"),
+        F.col("value").isNull().alias("__is_null"),
+        header(SOURCE_HEADER).alias("__origin"),
+        F.when(has_own_key, revision).otherwise(NO_REVISION).alias("__revision"),
+        evidence.alias("__evidence"),
+    )
+    return _written(told, identity, F.lit(KAFKA))
+
+
+def in_delta(session: SparkSession, tables: Tables, identity: Identity, cut: Order) -> DataFrame:
+    """The rows of the sink's table; those of batches after ``cut`` are on the side ``LATER``."""
+    table = identity.written.table
+    rows = session.read.format("delta").load(tables.output(table))
+    evidence = F.concat_ws("", F.lit(f"outputs/{table} batch "), "generation", F.lit("/"), "batch")
+    told = rows.select(
+        *(named(name) for name in identity.fields),
+        F.col("timestamp_ms").alias("__at_ms"),
+        F.col("is_null").alias("__is_null"),
+        F.col("origin").alias("__origin"),
+        F.coalesce(F.col("revision"), F.lit(NO_REVISION)).alias("__revision"),
+        evidence.alias("__evidence"),
+        F.when(is_after(cut), LATER).otherwise(DELTA).alias("__side"),
+    )
+    return _written(told, identity, F.col("__side"))
+
+
+def _written(told: DataFrame, identity: Identity, side: Column) -> DataFrame:
+    fields = {name: named(name) for name in identity.fields}
+    extra = {SIDE: side, REVISION: F.col("__revision"), EVIDENCE: F.col("__evidence")}
+    return _claims(told, identity, fields, F.col("__at_ms"), F.col("__is_null"), F.col("__origin"), extra)
+
+
+def _claims(
+    frame: DataFrame,
+    identity: Identity,
+    fields: Mapping[str, Column],
+    at_ms: Column,
+    is_null: Column,
+    origin: Column,
+    extra: Mapping[str, Column] | None = None,
+) -> DataFrame:
+    nothing = F.lit(None)
+    has_bounds = identity.has_bounds
+    start, end = (fields[bound] if has_bounds else nothing for bound in (WINDOW_START, WINDOW_END))
+    if identity.is_latest:
+        whence = nothing
+    else:
+        at = nothing if has_bounds else F.concat(F.lit("at "), at_ms.cast("string"))
+        whence = F.coalesce(origin, at) if identity.has_origin else at
+    row = F.when(~is_null, F.struct(*(column.alias(name) for name, column in fields.items())))
+    entry = F.struct(is_null.alias(IS_NULL), row.alias(ROW), at_ms.cast("long").alias(AT_MS))
+    return frame.select(
+        fields[identity.written.key].cast("string").alias("key"),
+        start.cast("long").alias(WINDOW_START),
+        end.cast("long").alias(WINDOW_END),
+        whence.cast("string").alias("origin"),
+        entry.alias(ENTRY),
+        *(column.alias(name) for name, column in (extra or {}).items()),
+    )
+
+
+def _unwritten() -> list[Column]:
+    return [F.lit(None).cast("int").alias(REVISION), F.lit(None).cast("string").alias(EVIDENCE)]
+
+
+def _type(identity: Identity, name: str) -> T.DataType:
+    return spark_type(identity.written.fields[name])

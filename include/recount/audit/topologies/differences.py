@@ -1,0 +1,49 @@
+"""What is wrong with an output, in words: which row of which sink, what it should be, what it is, and why."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from recount.audit.causes import MAX_EXPLAINED, OUTPUT
+from recount.audit.copies import KAFKA
+from recount.audit.fidelity import ALTERED, DUPLICATED, EXPECTED, EXPIRED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.topologies.judge import SINK, TABLE
+from recount.core.nodes import WINDOW_START
+from recount.core.verdict import Difference
+
+_CAUSES = {
+    LOST: "the log makes this row and it was due: it was not written here, or was removed afterwards",
+    DUPLICATED: "one row is there more often than the log makes it",
+    ALTERED: "the value or time is not what the log gives, or copies of one row contradict each other",
+    EXTRA: "no record that was on time makes this row, or it was not due yet, or was not written by this stream",
+}
+
+
+def output_differences(judged: DataFrame) -> list[Difference]:
+    """The wrong rows of ``judged`` (``Judge.judged``), at most ``MAX_EXPLAINED``, by sink, window and key."""
+    wrong = F.lit(False)
+    for place in PLACES:
+        wrong = wrong | ~F.col(f"{place}_verdict").isin(MATCH, EXPIRED)
+    rows = judged.where(wrong).orderBy(SINK, WINDOW_START, "key", "origin").limit(MAX_EXPLAINED).collect()
+    return [
+        _difference(row, place) for row in rows for place in PLACES if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
+    ]
+
+
+def _difference(row: Row, place: str) -> Difference:
+    verdict = row[f"{place}_verdict"]
+    made_of = row.origin.split("+") if row.origin and not row.origin.startswith("at ") else []
+    return Difference(
+        kind=OUTPUT,
+        place=f"topic {row[SINK]}" if place == KAFKA else f"table outputs/{row[TABLE]}",
+        verdict=verdict,
+        key=row.key,
+        window_start=row.window_start,
+        window_end=row.window_end,
+        expected=row[f"{EXPECTED}_text"],
+        actual=row[f"{place}_text"],
+        cause=_CAUSES[verdict],
+        evidence=(*row[f"{place}_evidence"], *made_of),
+        origin=row.origin,
+    )

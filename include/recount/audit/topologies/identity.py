@@ -1,0 +1,129 @@
+"""How the rows of a sink are told apart: by key and window, by key, or by the records that they were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.joins import StreamTableJoin, TableTableJoin
+from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, Sink, Source, WindowedAggregate, WithFields
+from recount.core.schema import FieldType
+from recount.core.stateless import Peek, Repartition, Select, Through
+from recount.recompute.flow import NotRecomputable
+
+Written = Sink | Through
+_PASSING = (Peek, Repartition, Through, WithFields, Select, Filter, TableFilter, Suppress)
+"""Operators below which a row is still the result of the aggregation or table above."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What makes two rows of ``written`` copies of one row, and what of them is judged.
+
+    ``is_latest``: of the rows with one key (and window) the highest revision replaces the others. Otherwise every row
+    counts: those of records are told apart by ``has_origin``, others by key and window or, without bounds, by key and
+    time. ``is_dense``: revisions are 0, 1, 2, … without a gap. ``is_timed``: the log determines a row's timestamp.
+    ``suppression`` is the one whose updates are written; ``is_open``: which of them have left, only the batches say.
+    """
+
+    written: Written
+    is_latest: bool
+    has_bounds: bool
+    has_origin: bool
+    is_dense: bool
+    is_timed: bool
+    suppression: Suppress | None
+    is_open: bool
+
+    @property
+    def fields(self) -> Mapping[str, FieldType]:
+        """The fields of a row, doubles last: rows that differ by rounding only sort alike."""
+        fields = self.written.fields
+        return dict(sorted(fields.items(), key=lambda field: field[1].kind == "double"))
+
+
+def identity_of(written: Written) -> Identity:
+    """The identity of the rows of ``written``; raises ``NotRecomputable`` where the log determines no row of them."""
+    path, made_by = _path(written)
+    above = above_of(written)
+    has_bounds = {WINDOW_START, WINDOW_END} <= written.fields.keys()
+    is_latest = _is_latest(written, path, made_by, has_bounds)
+    held = [node for node in above if isinstance(node, Suppress)]
+    suppression = held[0] if len(held) == 1 and held[0] in path else None
+    return Identity(
+        written=written,
+        is_latest=is_latest,
+        has_bounds=has_bounds,
+        has_origin=not is_latest and _is_made_of_records(written.input),
+        is_dense=is_latest
+        and isinstance(made_by, WindowedAggregate)
+        and not any(isinstance(node, Filter | TableFilter | Suppress) for node in path),
+        is_timed=not any(isinstance(node, TableTableJoin) for node in above),
+        suppression=suppression,
+        is_open=bool(held) and (suppression is None or not _never_goes_back(made_by)),
+    )
+
+
+def above_of(node: Node) -> set[Node]:
+    """All operators whose rows lead to ``node``."""
+    found = set(node.inputs)
+    for above in node.inputs:
+        found |= above_of(above)
+    return found
+
+
+def _path(written: Written) -> tuple[list[Node], Node]:
+    """The operators above the sink that keep a row what it is, nearest first, and the one above them."""
+    path: list[Node] = []
+    node: Node = written.input
+    while isinstance(node, _PASSING):
+        path.append(node)
+        node = node.input
+    return path, node
+
+
+def _is_latest(written: Written, path: list[Node], made_by: Node, has_bounds: bool) -> bool:
+    is_table = isinstance(made_by, ToTable | TableAggregate | TableTableJoin)
+    if not is_table and not isinstance(made_by, WindowedAggregate):
+        return False
+    bounds = {WINDOW_START, WINDOW_END} if isinstance(made_by, WindowedAggregate) and made_by.has_bounds else set()
+    replaced = {name for node in path if isinstance(node, WithFields | Select) for name in _computed(node)}
+    if made_by.key in replaced or bounds & replaced or (bounds and not has_bounds):
+        if isinstance(made_by, WindowedAggregate) and made_by.emission.kind == "final":
+            return False
+        raise NotRecomputable(
+            f"{written} cannot be audited",
+            given=f"updates of {made_by} without their key and window",
+            expected="rows of which it can be told which replaces which",
+            remedy="keep key and window: .select('window_start', 'window_end', …), or emit final results",
+        )
+    is_final = isinstance(made_by, WindowedAggregate) and made_by.emission.kind == "final"
+    return is_final or not any(isinstance(node, Filter) for node in path)
+
+
+def _computed(node: WithFields | Select) -> set[str]:
+    if isinstance(node, WithFields):
+        return set(node.added)
+    return {name for name, tree in node.chosen.items() if str(tree) != name}
+
+
+def _never_goes_back(made_by: Node) -> bool:
+    """Whether the time of a row never falls, so that the last update's time bounds that of the first held."""
+    return isinstance(made_by, WindowedAggregate | TableAggregate) or (
+        isinstance(made_by, ToTable) and made_by.versioned
+    )
+
+
+def _is_made_of_records(node: Node) -> bool:
+    """Whether every row comes from records of the log alone, so that it names them as its origin."""
+    match node:
+        case Source():
+            return True
+        case WindowedAggregate():
+            return not node.has_bounds and node.emission.kind == "each record"
+        case TableAggregate() | TableTableJoin():
+            return False
+        case StreamTableJoin(left=left):
+            return _is_made_of_records(left)
+    return all(_is_made_of_records(above) for above in node.inputs)

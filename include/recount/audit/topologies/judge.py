@@ -1,0 +1,97 @@
+"""All sinks of a topology, judged: one row for each row that anybody knows of, in the same columns for every sink."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from recount.audit.completeness import COMPLETENESS
+from recount.audit.copies import KAFKA
+from recount.audit.fidelity import COMPLETE, EXPECTED, EXPIRED, LOST, PLACES
+from recount.audit.ledger import Order
+from recount.audit.topologies.claims import AT_MS, IDENTITY, ROW, in_delta, of_recompute, on_kafka
+from recount.audit.topologies.every import judged_rows
+from recount.audit.topologies.identity import Identity
+from recount.audit.topologies.latest import judged_latest
+from recount.core.tables import Tables
+from recount.core.topics import UNLIMITED_RETENTION_MS
+from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
+from recount.recompute.graph.recomputed import Recomputed
+from recount.recompute.log import Ranges
+
+SINK, TABLE = "sink", "table"
+_VERDICTS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
+_TEXTS = (EXPECTED, COMPLETE, *PLACES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Judges what was written up to ``cut``; ``published`` are by topic the offsets of the sinks' topics."""
+
+    session: SparkSession
+    servers: str
+    tables: Tables
+    cut: Order
+    published: Mapping[str, Ranges]
+
+    def judged(self, identities: list[Identity], truth: Recomputed, complete: Recomputed) -> DataFrame:
+        """The rows of all sinks: ``sink`` (a topic), ``table``, the identity, verdicts, and what each side has.
+
+        ``<side>_text`` is JSON, ``<place>_evidence`` names offsets and batches, ``expected_at_ms`` is event time.
+        """
+        frames = [self._sink(identity, truth, complete) for identity in identities]
+        return reduce(DataFrame.unionByName, frames)
+
+    def _sink(self, identity: Identity, truth: Recomputed, complete: Recomputed) -> DataFrame:
+        written = identity.written
+        claims = [
+            of_recompute(truth.results[written], identity, EXPECTED),
+            of_recompute(complete.results[written], identity, COMPLETE),
+            in_delta(self.session, self.tables, identity, self.cut),
+        ]
+        published = on_kafka(self.session, self.servers, identity, self.published[written.topic.name])
+        lined_up = reduce(DataFrame.unionByName, [*claims, *([] if published is None else [published])])
+        if identity.is_latest:
+            judged = judged_latest(lined_up, identity, _held_after_ms(identity, truth))
+        else:
+            judged = judged_rows(lined_up, identity)
+        is_gone = (F.col(f"{KAFKA}_verdict") == LOST) & _may_be_gone(identity)
+        kafka = F.when(is_gone, EXPIRED).otherwise(F.col(f"{KAFKA}_verdict"))
+        return judged.withColumn(f"{KAFKA}_verdict", kafka).select(
+            F.lit(written.topic.name).alias(SINK),
+            F.lit(written.table).alias(TABLE),
+            *IDENTITY,
+            *_VERDICTS,
+            F.col(f"{EXPECTED}_entry")[AT_MS].alias("expected_at_ms"),
+            *(_text(side).alias(f"{side}_text") for side in _TEXTS),
+            *(f"{place}_evidence" for place in PLACES),
+        )
+
+
+def _held_after_ms(identity: Identity, truth: Recomputed) -> int:
+    if identity.is_open:
+        return NONE_DUE
+    return ALL_DUE if identity.suppression is None else truth.held_after_ms[identity.suppression]
+
+
+def _may_be_gone(identity: Identity) -> Column:
+    """Whether retention, or a later record of the same key, can have taken the record from the topic."""
+    topic = identity.written.topic
+    if "compact" in topic.cleanup_policy and not identity.is_latest:
+        return F.lit(True)
+    if topic.retention_ms == UNLIMITED_RETENTION_MS:
+        return F.lit(False)
+    kept_since_ms = time.time_ns() // 1_000_000 - topic.retention_ms
+    return F.coalesce(F.col(f"{EXPECTED}_entry")[AT_MS] < kept_since_ms, F.lit(False))
+
+
+def _text(side: str) -> Column:
+    """The row and its time; ``deleted`` where there is a deletion, null where there is nothing."""
+    entry = F.col(f"{side}_entry")
+    told = F.to_json(F.struct(entry[ROW].alias(ROW), entry[AT_MS].alias("timestamp_ms")))
+    return F.when(entry[ROW].isNotNull(), told).when(entry.isNotNull(), F.lit("deleted"))

@@ -1,0 +1,103 @@
+"""Verdicts on sinks whose rows replace each other: the last revision of each key, and of each of its windows."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from recount.audit.completeness import COMPLETENESS, KEPT, MISSED
+from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION
+from recount.audit.fidelity import ALTERED, COMPLETE, DUPLICATED, EXPECTED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, SIDE
+from recount.audit.topologies.identity import Identity
+from recount.audit.topologies.sameness import same_entry_or_none
+
+MAX_EVIDENCE = 20
+
+
+def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int) -> DataFrame:
+    """One row for each key and window of ``claims``: verdicts, and entries ``<side>_entry`` with ``<side>_evidence``.
+
+    A deletion that is expected is no row. A row that was still held back by a suppression, its last change after
+    ``held_after_ms``, may have any value or none: of it only copies and gaps are judged.
+    """
+    lined_up = _lined_up(claims)
+    held = F.coalesce(F.col(f"{EXPECTED}_raw")[AT_MS] > F.lit(held_after_ms), F.lit(False))
+    for side in (EXPECTED, COMPLETE):
+        raw = F.col(f"{side}_raw")
+        lined_up = lined_up.withColumn(f"{side}_entry", F.when(~raw[IS_NULL], raw))
+    compacted = "compact" in identity.written.topic.cleanup_policy
+    verdicts = {f"{place}_verdict": _verdict(place, identity, held, compacted) for place in PLACES}
+    unaffected = same_entry_or_none(F.col(f"{EXPECTED}_entry"), F.col(f"{COMPLETE}_entry"), identity)
+    verdicts[COMPLETENESS] = F.when(unaffected, KEPT).otherwise(MISSED)
+    known = F.col(f"{EXPECTED}_entry").isNotNull() | F.col(f"{COMPLETE}_entry").isNotNull()
+    written = (F.col(f"{KAFKA}_revisions") > 0) | (F.col(f"{DELTA}_revisions") > 0)
+    return _with_other_place(lined_up.where(known | written).withColumns(verdicts), held)
+
+
+def _lined_up(claims: DataFrame) -> DataFrame:
+    """First per revision: one that only batches after the cut have written is none of ours; then per identity."""
+    per_revision = claims.groupBy(*IDENTITY, REVISION).agg(
+        *(F.max(F.when(F.col(SIDE) == side, F.col(ENTRY))).alias(side) for side in (EXPECTED, COMPLETE)),
+        *(column for place in (*PLACES, LATER) for column in _copies_at(place)),
+    )
+    mine = per_revision.where(~((F.col(f"{LATER}_copies") > 0) & (F.col(f"{DELTA}_copies") == 0)))
+    return mine.groupBy(*IDENTITY).agg(
+        *(F.max(side).alias(f"{side}_raw") for side in (EXPECTED, COMPLETE)),
+        *(column for place in PLACES for column in _summary_of(place)),
+    )
+
+
+def _copies_at(place: str) -> list[Column]:
+    entry = F.when(F.col(SIDE) == place, F.col(ENTRY))
+    return [
+        F.count_if(F.col(SIDE) == place).alias(f"{place}_copies"),
+        F.max(entry).alias(f"{place}_entry"),
+        (F.max(entry) != F.min(entry)).alias(f"{place}_contradictory"),
+        F.collect_list(F.when(F.col(SIDE) == place, F.col(EVIDENCE))).alias(f"{place}_evidence"),
+    ]
+
+
+def _summary_of(place: str) -> list[Column]:
+    there = F.col(f"{place}_copies") > 0
+    revision = F.when(there, F.col(REVISION))
+    return [
+        F.coalesce(F.max(f"{place}_copies"), F.lit(0)).alias(f"{place}_copies"),
+        F.count_if(there).alias(f"{place}_revisions"),
+        F.min(revision).alias(f"{place}_lowest"),
+        F.max(revision).alias(f"{place}_highest"),
+        F.coalesce(F.bool_or(there & F.col(f"{place}_contradictory")), F.lit(False)).alias(f"{place}_contradictory"),
+        F.max_by(f"{place}_entry", revision).alias(f"{place}_last"),
+        F.slice(F.array_sort(F.flatten(F.collect_list(f"{place}_evidence"))), 1, MAX_EVIDENCE).alias(
+            f"{place}_evidence"
+        ),
+    ]
+
+
+def _verdict(place: str, identity: Identity, held: Column, compacted: bool) -> Column:
+    def at(name: str) -> Column:
+        return F.col(f"{place}_{name}")
+
+    expected = F.col(f"{EXPECTED}_entry")
+    is_there = F.coalesce(~at("last")[IS_NULL], F.lit(False))
+    last = F.when(is_there, at("last"))
+    has_gap = at("revisions") != at("highest") + 1 if identity.is_dense and not (compacted and place == KAFKA) else None
+    verdict = F.when(at("lowest") == NO_REVISION, EXTRA).when(at("contradictory"), ALTERED)
+    verdict = verdict.when(~held & expected.isNull() & is_there, EXTRA)
+    verdict = verdict.when(~held & expected.isNotNull() & ~is_there, LOST)
+    verdict = verdict.when(~held & ~same_entry_or_none(last, expected, identity), ALTERED)
+    verdict = verdict.when(at("copies") > 1, DUPLICATED)
+    return (verdict if has_gap is None else verdict.when(has_gap, LOST)).otherwise(MATCH)
+
+
+def _with_other_place(judged: DataFrame, held: Column) -> DataFrame:
+    """A revision that only one place has: both are written by one batch, so that it is lost, or extra, on Kafka."""
+    kafka, delta = (F.coalesce(f"{place}_highest", F.lit(NO_REVISION)) for place in PLACES)
+    both = (F.col(f"{KAFKA}_verdict") == MATCH) & (F.col(f"{DELTA}_verdict") == MATCH)
+    judgable = both & (held | F.col(f"{EXPECTED}_entry").isNotNull())
+    return judged.withColumn(
+        f"{KAFKA}_verdict",
+        F.when(judgable & (kafka > delta), EXTRA)
+        .when(judgable & (kafka < delta), LOST)
+        .otherwise(F.col(f"{KAFKA}_verdict")),
+    ).withColumns({f"{place}_entry": F.col(f"{place}_last") for place in PLACES})

@@ -1,0 +1,128 @@
+"""Grace misses of any sink: rows that unlimited grace would change, and the late records that can have changed them.
+
+A late record explains a row when it has the row's key and was late for a window that touches the row's, or for none
+(a join, a deduplication); when the row is made of it; or, where the sink has another key than the operator that judged
+it, when its event time lies within the row's window, or the row has no window.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from recount.audit.completeness import COMPLETENESS, MAX_LATE_NAMED, MISSED
+from recount.audit.fidelity import COMPLETE, EXPECTED
+from recount.audit.topologies.claims import IDENTITY
+from recount.audit.topologies.identity import Written, above_of
+from recount.audit.topologies.judge import SINK
+from recount.core.joins import StreamStreamJoin
+from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, Sink, WindowedAggregate
+from recount.core.processing import Deduplicate
+from recount.core.stateless import Through
+from recount.core.topology import Topology
+from recount.core.verdict import Difference, GraceMiss
+from recount.core.windows import SessionWindows
+
+_ROW = (SINK, *IDENTITY)
+
+
+def grace_misses(judged: DataFrame, late_ledger: DataFrame, topology: Topology) -> list[GraceMiss]:
+    """Every missed row of ``judged`` with what explains it in the stream's own ``late_ledger``."""
+    missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW, f"{EXPECTED}_text", f"{COMPLETE}_text")
+    missed = missed.withColumn("row", F.struct(*_ROW))
+    place = F.concat_ws(
+        "", "topic", F.lit("-"), "partition", F.lit("@"), "offset", F.lit(" +"), "margin_ms", F.lit(" ms")
+    )
+    late = late_ledger.select(
+        F.col("key").alias("late_key"),
+        F.col(WINDOW_START).alias("late_start"),
+        F.col(WINDOW_END).alias("late_end"),
+        F.col("timestamp_ms").alias("late_ms"),
+        F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset").alias("late_origin"),
+        F.struct("topic", "partition", "offset", place.alias("place")).alias("late"),
+    )
+    found = reduce(DataFrame.union, _explanations(missed, late, topology)).distinct()
+    named = found.groupBy("row").agg(
+        F.count("*").alias("n"),
+        F.slice(F.array_sort(F.collect_set("late")), 1, MAX_LATE_NAMED).alias("late"),
+    )
+    told = {tuple(one.row): (one.n, tuple(at.place for at in one.late)) for one in named.collect()}
+    rows = missed.orderBy(SINK, WINDOW_START, "key", "origin").collect()
+    return [
+        GraceMiss(
+            key=one.key,
+            window_start=one.window_start,
+            window_end=one.window_end,
+            published=one[f"{EXPECTED}_text"],
+            complete=one[f"{COMPLETE}_text"],
+            late_records=told.get(tuple(one.row), (0, ()))[0],
+            late=told.get(tuple(one.row), (0, ()))[1],
+            explained=tuple(one.row) in told,
+            sink=one[SINK],
+            origin=one.origin,
+        )
+        for one in rows
+    ]
+
+
+def unexplained(misses: list[GraceMiss]) -> list[Difference]:
+    """Grace misses that nothing explains are violations."""
+    return [
+        Difference(
+            kind=COMPLETENESS,
+            place=f"topic {miss.sink}",
+            verdict="unexplained",
+            key=miss.key,
+            window_start=miss.window_start,
+            window_end=miss.window_end,
+            expected=miss.complete,
+            actual=miss.published,
+            cause="the late ledger lists no record that would change this row",
+            origin=miss.origin,
+        )
+        for miss in misses
+        if not miss.explained
+    ]
+
+
+def _explanations(missed: DataFrame, late: DataFrame, topology: Topology) -> list[DataFrame]:
+    gap_ms = _largest_gap_ms(topology)
+    start, end = F.col(WINDOW_START), F.col(WINDOW_END)
+    windowless = start.isNull() | F.col("late_start").isNull()
+    touches = (F.col("late_start") <= end + gap_ms) & (F.col("late_end") >= start - gap_ms)
+    by_key = missed.join(late, F.col("key").eqNullSafe(F.col("late_key")) & (windowless | touches))
+    places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
+    by_origin = places.join(late, F.col("made_of") == F.col("late_origin"))
+    found = [by_key, by_origin]
+    rekeyed = [sink for sink in _written(topology) if _is_rekeyed(sink)]
+    if rekeyed:
+        during = start.isNull() | F.col("late_ms").between(start - gap_ms, end + gap_ms)
+        elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
+        found.append(elsewhere.join(late, during))
+    return [one.select("row", "late") for one in found]
+
+
+def _written(topology: Topology) -> list[Written]:
+    return [node for node in topology.nodes() if isinstance(node, Sink | Through)]
+
+
+def _largest_gap_ms(topology: Topology) -> int:
+    """Sessions that a late record would have joined can lie so far from it."""
+    windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
+    return max((one.gap_ms for one in windows if isinstance(one, SessionWindows)), default=0)
+
+
+def _is_rekeyed(written: Written) -> bool:
+    """Whether some operator above judged time by another key than that of the sink."""
+    return any(
+        isinstance(node, Deduplicate)
+        or (isinstance(node, WindowedAggregate | StreamStreamJoin) and node.key != written.key)
+        or (isinstance(node, SelectKey) and any(_judges(above) for above in above_of(node)))
+        for node in above_of(written)
+    )
+
+
+def _judges(node: Node) -> bool:
+    return isinstance(node, WindowedAggregate | StreamStreamJoin | Deduplicate)

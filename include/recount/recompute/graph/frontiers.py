@@ -1,0 +1,85 @@
+"""How far each operator's frontier had come after the batches of a stream: what had to have left by then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from recount.recompute.graph.rows import OFFSET, PARTITION, PLACE, TIME, TOPIC
+
+Partition = tuple[str, int]
+ALL_DUE, NONE_DUE = 2**62, -(2**62)
+"""A frontier behind which everything lies, and one behind which nothing does."""
+
+_NUMBER = "__batch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchEnds:
+    """One batch: the first offset of each source partition that it left unread, and who held the frontier back."""
+
+    ends: Mapping[Partition, int]
+    awake: frozenset[Partition]
+
+
+def reached_ms(batches: Sequence[BatchEnds], entries: DataFrame, without: DataFrame, topics: frozenset[str]) -> int:
+    """The frontier over ``topics`` after ``batches``, ``NONE_DUE`` while there is none; it never falls back.
+
+    ``entries`` are the records that advance stream time, ``without`` the places of those that do not for this operator.
+    """
+    advancing = entries.join(without, list(PLACE), "left").where(F.col("__refused").isNull())
+    numbered = advancing.select(*PLACE, TIME).mapInArrow(
+        _Numbering(_boundaries(batches)), f"{TOPIC} string, {PARTITION} int, {TIME} long, {_NUMBER} long"
+    )
+    largest = numbered.groupBy(TOPIC, PARTITION, _NUMBER).agg(F.max(TIME).alias(TIME)).collect()
+    found = ((row[_NUMBER], (row[TOPIC], row[PARTITION]), row[TIME]) for row in largest)
+    return _frontier_ms(batches, found, topics)
+
+
+def _frontier_ms(
+    batches: Sequence[BatchEnds], largest: Iterable[tuple[int, Partition, int]], topics: frozenset[str]
+) -> int:
+    """Batch after batch, the smallest stream time of the partitions awake; the highest of these counts."""
+    by_batch = {number: list(found) for number, found in groupby(sorted(largest), key=lambda one: one[0])}
+    stream_times: dict[Partition, int] = {}
+    frontier_ms = NONE_DUE
+    for number, batch in enumerate(batches):
+        for _, partition, time_ms in by_batch.get(number, ()):
+            stream_times[partition] = max(time_ms, stream_times.get(partition, time_ms))
+        awaited = [partition for partition in batch.awake if partition[0] in topics]
+        if awaited and all(partition in stream_times for partition in awaited):
+            frontier_ms = max(frontier_ms, min(stream_times[partition] for partition in awaited))
+    return frontier_ms
+
+
+def _boundaries(batches: Sequence[BatchEnds]) -> dict[Partition, np.ndarray]:
+    """Per partition the end of each batch; before a partition was known, its first offset or less."""
+    partitions = {partition for batch in batches for partition in batch.ends}
+    return {
+        partition: np.maximum.accumulate(np.array([batch.ends.get(partition, 0) for batch in batches], dtype=np.int64))
+        for partition in partitions
+    }
+
+
+@dataclass(frozen=True)
+class _Numbering:
+    """Says of each record which batch read it: the first that ends beyond its offset."""
+
+    boundaries: Mapping[Partition, np.ndarray]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            topics, partitions = (batch.column(name).to_pylist() for name in (TOPIC, PARTITION))
+            offsets = batch.column(OFFSET).to_pylist()
+            numbers = [
+                int(np.searchsorted(self.boundaries[topic, partition], offset, side="right"))
+                for topic, partition, offset in zip(topics, partitions, offsets, strict=True)
+            ]
+            columns = [batch.column(name) for name in (TOPIC, PARTITION, TIME)]
+            yield pa.record_batch([*columns, pa.array(numbers, pa.int64())], names=[TOPIC, PARTITION, TIME, _NUMBER])
