@@ -21,10 +21,12 @@ _CONFIGURATION = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.stats.collect": "false",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Delta's default of 50 snapshot partitions doubles the time of a commit on a small table."""
+"""Delta's default of 50 snapshot partitions doubles the time of a commit on a small table. A task has one core: more
+threads of its Polars would only fight for it."""
 
 
 def session_configuration(jars: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import attrgetter
 from types import GenericAlias
 from typing import Any
 
@@ -97,17 +98,17 @@ class ValueDecoder:
 
     def _column(self, name: str, rows: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]) -> pa.Array:
         field_type = self._schema.fields[name]
-        cells = [getattr(row, name) for row in rows]
+        element = field_type.element or field_type
+        if name not in self._columns and element.kind not in ("decimal", "long"):
+            return pa.nulls(len(rows), arrow_type(field_type))  # msgspec has checked all that there is to check
+        cells = list(map(attrgetter(name), rows))
         if field_type.kind == "decimal":
             return self._decimals(field_type, cells, values, faults)
-        element = field_type.element or field_type
         if element.kind == "decimal":
             cells = [
                 None if cell is None else self._by_reference(index, values[index] or b"", faults)[name]
                 for index, cell in enumerate(cells)
             ]
-        elif name not in self._columns and element.kind != "long":
-            return pa.nulls(len(cells), arrow_type(field_type))
         try:
             return pa.array(cells, arrow_type(field_type))
         except (OverflowError, pa.ArrowInvalid):

@@ -44,7 +44,8 @@ class GraphState:
                 state.changes()
             whole = [_encoded(name, state, _kept(state.rows)) for name, state in self._states.items()]
             return _marked(pl.concat([_OF_NOTHING, *whole]), snapshot=True)
-        rows = pl.concat([_encoded(name, state, state.changes()) for name, state in self._states.items()])
+        parts = [_encoded(name, state, state.changes()) for name, state in self._states.items()]
+        rows = pl.concat([_OF_NOTHING.clear(), *parts])
         self._written += rows.height
         return _marked(rows, snapshot=False)
 

@@ -198,7 +198,7 @@ class TableTableJoinOperator(Operator):
         return (
             replace(
                 record,
-                row=_row(self.node, key, left, right),
+                row=_row(self.node, key, *((left, right) if exists else (None, None))),
                 timestamp_ms=max(record.timestamp_ms, other.timestamp_ms if other else record.timestamp_ms),
                 entry=None,
                 is_null=not exists,

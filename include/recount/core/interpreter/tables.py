@@ -12,6 +12,7 @@ from recount.core.evaluation import evaluate
 from recount.core.interpreter.aggregating import results
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record, Row
+from recount.core.nodes import WINDOW_END, WINDOW_START
 
 
 @dataclass
@@ -47,6 +48,11 @@ class TableState:
     def rows(self) -> list[Row]:
         """All rows as they are now."""
         return [record.row for key in self._versions if (record := self.current(key)) is not None]
+
+
+def blank(row: Row, key: str) -> Row:
+    """``row`` as its deletion has it: all but the key and a window's bounds are null."""
+    return {name: value if name in (key, WINDOW_START, WINDOW_END) else None for name, value in row.items()}
 
 
 def _row(versions: list[Record]) -> Record | None:
@@ -93,7 +99,8 @@ class TableFilterOperator(Operator):
         superseded = record.superseded or (not passes and key not in self._passed)
         if not superseded:
             (self._passed.add if passes else self._passed.discard)(key)
-        return (replace(record, is_null=not passes, superseded=superseded),)
+        row = record.row if passes else blank(record.row, self.node.key)
+        return (replace(record, row=row, is_null=not passes, superseded=superseded),)
 
 
 @dataclass(kw_only=True)
