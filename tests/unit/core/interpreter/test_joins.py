@@ -8,7 +8,7 @@ import pytest
 
 from recount.core.aggregates import count
 from recount.core.errors import InvalidDeclaration
-from recount.core.expressions import col
+from recount.core.expressions import coalesce, col
 from recount.core.flow import RecordStream, Table
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.schema import STRING, RecordSchema
@@ -219,3 +219,13 @@ class TestTableTable:
         left(driver, "A", 10)
         right(driver, "a", 3)
         assert rows(driver) == [("A", "a", 10)]
+
+    def test_a_deleted_result_has_no_field_but_its_key(self) -> None:
+        #  coalesce would let what is left of a deleted row pass the filter
+        joined = table(LEFT).join(table(RIGHT)).to_stream().filter(coalesce(col("l"), "none") == "A")
+        driver = driver_of(joined)
+        left(driver, "A", 1)
+        right(driver, "a", 2)
+        right(driver, None, 3)
+        assert rows(driver) == [("A", "a", 2)]
+        assert len(driver.outputs("out")) == 1

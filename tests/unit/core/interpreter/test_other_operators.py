@@ -105,6 +105,14 @@ def test_a_row_that_changes_leaves_its_group_before_it_joins_the_new_one() -> No
     ]
 
 
+def test_a_row_that_no_longer_passes_leaves_without_its_fields() -> None:
+    large = table(EVENTS).filter(col("amount") > 5).to_stream().filter(col("amount").is_null())
+    driver = TopologyDriver(Topology(name="large", sinks=[large.to(OUT)]))
+    send(driver, amount=9, key="a")
+    send(driver, amount=1, key="a")
+    assert [(out.key, out.value) for out in driver.read("out")] == [("a", None)]
+
+
 def test_a_table_becomes_a_changelog_and_the_changelog_a_table() -> None:
     driver = TopologyDriver(Topology(name="there", sinks=[table(EVENTS).select("name").to(OUT)]))
     send(driver, name="x", key="a")
