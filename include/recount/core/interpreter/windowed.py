@@ -33,7 +33,7 @@ class WindowedOperator(Operator):
         key = record.row[self.node.key]
         if key is None:
             return self.drop(record, "null key")
-        if record.revision and record.entry is None:
+        if record.revision and record.entry is None and record.order[0] == "":
             return [*self._revised(record), *(() if record.is_null else self._place(key, record))]
         if record.is_null and isinstance(self.node.windows, SlidingWindows | GlobalWindow | LastN):
             return self.drop(record, "null value")
@@ -49,7 +49,10 @@ class WindowedOperator(Operator):
         return self._emit(key, placement, record)
 
     def _revised(self, record: Record) -> list[Record]:
-        """A result from above in a higher revision stands in place of the one before, wherever that was placed."""
+        """A window's result in a higher revision stands in place of the one before, wherever that was placed.
+
+        The update of a table is a record of its own: its order is that of the change that caused it.
+        """
         left = []
         for key, placed in self._placed.items():
             kept = [(one, at) for one, at in placed if one.order != record.order or one.revision >= record.revision]

@@ -35,8 +35,8 @@ COUNTED = "counted"
 """Whether the record's fate is known to be this; of a sliding window's it can become so later."""
 _STEP, _REPLACING = "__step", "__replacing"
 _PLACE = (NUMBER, TOPIC, PARTITION, OFFSET, TIMESTAMP, STREAM_TIME, ORDER, REVISION)
-REPLACES = pl.col(OFFSET).is_null() & (pl.col(REVISION) > 0)
-"""A derived row in a higher revision stands in place of the one of its order before."""
+REPLACES = pl.col(OFFSET).is_null() & (pl.col(REVISION) > 0) & pl.col(ORDER).str.starts_with("\x00")
+"""A window's result in a higher revision stands in place of the one before; the update of a table is its own record."""
 
 
 @dataclass

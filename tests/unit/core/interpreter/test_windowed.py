@@ -7,7 +7,7 @@ from recount.core.expressions import coalesce, col
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.core.topology import Topology, stream, table
 from recount.core.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
 
 EVENTS = Topic(name="events", key="user", value=RecordSchema.of(region=STRING, amount=LONG))
@@ -243,3 +243,16 @@ class TestKeys:
         driver = TopologyDriver(Topology(name="regions", sinks=[counted.to(RESULTS)]))
         driver.pipe("events", key="a", value={}, timestamp_ms=1)
         assert driver.table("results") == [{"region": "UNKNOWN", "n": 1}]
+
+
+def test_updates_of_two_groups_by_one_change_of_a_table_are_two_records() -> None:
+    """What the change took from the one group must not vanish because the other group's update is a later revision."""
+    customers = Topic(name="customers", key="customer_id", value=RecordSchema.of(tier=STRING))
+    per_tier = table(customers).group_by(tier=col("tier")).aggregate(customers=count())
+    updates = per_tier.to_stream().select("customers").windowed_by(tumbling("100 ms", grace="0 ms"))
+    flow = updates.aggregate(updates=count()).emit_each_record()
+    driver = TopologyDriver(Topology(name="tiers", sinks=[flow.to(Topic(name="out", key="tier"))]))
+    for customer, tier, at_ms in [("a", "gold", 1), ("b", "gold", 2), ("c", "silver", 3), ("c", "gold", 4)]:
+        driver.pipe("customers", key=customer, value={"tier": tier}, timestamp_ms=at_ms)
+    latest = {out.key: out.value["updates"] for out in driver.outputs("out") if out.value}
+    assert latest == {"gold": 3, "silver": 2}
