@@ -68,7 +68,8 @@ class Flow:
     ``in_order``: its rows leave as the log has them. ``any_order``: nothing of it depends on the order in which
     partitions and topics are read. ``single``: every record comes from one partition.
     ``has_bounds``: a row is about a key and a window. ``with_times``: also its time does not depend on batches.
-    ``cogrouped``: it says in `merged_from` where a row comes from.
+    ``cogrouped``: it says in `merged_from` where a row comes from. ``behind``: a timer that was set in the past makes a
+    row behind the frontier, and windows that were closed are revised.
     """
 
     rows: RecordStream | Table
@@ -80,6 +81,7 @@ class Flow:
     has_bounds: bool = False
     with_times: bool = True
     cogrouped: bool = False
+    behind: bool = False
 
     @property
     def key(self) -> str:
@@ -116,6 +118,8 @@ class Drawn:
     """By which order topics and partitions are read within a batch makes no difference."""
     idles: bool
     """Partitions may become idle without the rows depending on when."""
+    by_key: bool = False
+    """A record's key says in which partition it is."""
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """How Hypothesis shows a falsifying example."""
@@ -132,6 +136,7 @@ class Builder:
     comparable: dict[str, Comparable] = field(default_factory=dict)
     any_order: bool = True
     idles: bool = True
+    by_key: bool = False
     names: int = 0
 
     def one_of(self, *options: Any) -> Any:
@@ -377,7 +382,7 @@ def deduplicated(build: Builder, flow: Flow) -> Flow:
 
 
 def processed(build: Builder, flow: Flow) -> Flow:
-    """Counts the records of a key and reminds of it; for streams of one partition only."""
+    """Counts the records of a key and reminds of it; its keys live in one partition."""
     assert isinstance(flow.rows, RecordStream)
     text, what = build.one_of(*flow.of_kind("string")), build.fresh("p")
     nth = build.fresh("n")
@@ -393,15 +398,16 @@ def processed(build: Builder, flow: Flow) -> Flow:
 
     timed = build.one_of(True, False)
     build.idles &= not timed
+    build.by_key |= not flow.single
     rows = flow.rows.process(on_record, on_timer=on_timer if timed else None, **{what: STRING, nth: LONG})
-    return replace(flow, rows=rows, in_order=flow.in_order and not timed)
+    return replace(flow, rows=rows, in_order=flow.in_order and not timed, behind=timed)
 
 
 def windowed_final(build: Builder, flow: Flow, *, tumbles: bool = False) -> Flow:
     """Final results; those of sessions can be withdrawn, those over revised rows too."""
     windows = TimeWindows(size_ms=10, advance_ms=10, grace_ms=build.one_of(0, 5)) if tumbles else build.windows()
     table = windowed(build, flow, windows)
-    revised = isinstance(windows, SessionWindows) or flow.exactness == "revised"
+    revised = isinstance(windows, SessionWindows) or flow.exactness == "revised" or flow.behind
     return replace(
         flow,
         rows=table.emit_final(),
@@ -546,7 +552,7 @@ def stream_steps(build: Builder, flow: Flow) -> list[Step]:
     steps += [windowed_final, windowed_final, windowed_final, windowed_otherwise, windowed_otherwise]
     if flow.of_kind("long"):
         steps.append(flat_mapped)
-    if flow.single and flow.in_order and keyed_by_text:
+    if flow.in_order and (flow.single or flow.key == KEY) and len(flow.topics) == 1 and keyed_by_text:
         steps += [processed] * 3
     if flow.in_order:
         steps += [aggregated, tabled]
@@ -588,4 +594,5 @@ def drawn_topologies(draw: Callable[..., Any]) -> Drawn:
         sinks=build.comparable,
         any_order=build.any_order,
         idles=build.idles,
+        by_key=build.by_key,
     )

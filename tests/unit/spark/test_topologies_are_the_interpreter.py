@@ -82,15 +82,17 @@ BAD_VALUES = (b"{", b"[]", b'{"ln": "1", "rn": "1", "tn": "1", "vn": "1"}', b"\x
 
 
 @st.composite
-def events(draw: Any, partitions: Mapping[str, int]) -> Event:
+def events(draw: Any, drawn: Drawn) -> Event:
     """A record, now and then a bad one."""
-    topic = draw(st.sampled_from(sorted(partitions)))
+    topic = draw(st.sampled_from(sorted(drawn.partitions)))
+    key = draw(st.sampled_from([b"a", b"a", b"a", b"a", b"b", b"b", b"b", None, b"\xff"]))
+    partition = int(key == b"b") if drawn.by_key else draw(st.integers(0, 2))
     return Event(
         topic,
         LogRecord(
-            partition=draw(st.integers(0, partitions[topic] - 1)),
+            partition=partition % drawn.partitions[topic],
             timestamp_ms=draw(TIMES),
-            key=draw(st.sampled_from([b"a", b"a", b"a", b"a", b"b", b"b", b"b", None, b"\xff"])),
+            key=key,
             value=draw(VALUES[topic]),
         ),
     )
@@ -127,7 +129,7 @@ def logs(draw: Any, drawn: Drawn) -> list[Cut]:
     """Batches of a log; the partitions become idle only where the topology's results do not depend on when."""
     # Hypothesis would draw short lists, in which little meets
     least = draw(st.sampled_from([0, 8, 16, 24]))
-    log = draw(st.lists(events(drawn.partitions), min_size=least, max_size=least + 8))
+    log = draw(st.lists(events(drawn), min_size=least, max_size=least + 8))
     bounds = [0, *sorted(draw(st.lists(st.integers(0, len(log)), max_size=3))), len(log)]
     pauses = st.sampled_from([0, 0, IDLE_AFTER_MS] if drawn.idles else [0])
     cuts = [Cut(log[start:end], draw(pauses), draw(st.booleans())) for start, end in pairwise(bounds)]

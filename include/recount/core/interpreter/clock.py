@@ -64,6 +64,14 @@ class Clock:
         self.observe(entry)
         return self._at[entry]
 
+    def reached_ms(self, entry: Entry | None) -> int | None:
+        """The stream time that the record that is being processed found, less the delay of the operators above.
+
+        None for any other record: the time that it found is gone.
+        """
+        found_ms = None if entry is None or entry != self.arriving else self._stream_times.get(entry.source)
+        return None if found_ms is None else found_ms - self._delay_ms
+
     def declare_idle(self, topic: str, partition: int | None) -> None:
         """The partition (None: the whole topic) holds the frontier back no more until it speaks again."""
         if topic in self._topics:

@@ -108,18 +108,25 @@ class DeduplicateOperator(Operator):
 
 @dataclass(kw_only=True)
 class ProcessOperator(Operator):
-    """One state per key, and its timers."""
+    """One state per key, and its timers: a function of the log for keys that live in one partition."""
 
     node: Process
     _states: dict[Any, KeyState] = field(default_factory=dict)
 
     def receive(self, record: Record, port: int) -> Iterator[Record]:  # noqa: ARG002 - it has one input
-        """Hand the record to the key's processor; null keys have no state, null values no row."""
+        """Hand the record to the key's processor, after the timers that its own partition had reached before it.
+
+        Null keys have no state, null values no row. The frontier may be behind the partition: had the record not come,
+        the timers would have waited for it.
+        """
         key = record.row[self.node.key]
         if key is None or record.is_null:
             self.drop(record, "null key" if key is None else "null value")
             return
         state = self._states.setdefault(key, KeyState(key=key))
+        reached_ms = self.clock.reached_ms(record.entry)
+        while reached_ms is not None and (at_ms := min(state.timers_ms, default=reached_ms + 1)) <= reached_ms:
+            yield from self._fire(at_ms, state)
         state.timestamp_ms = record.timestamp_ms
         self.journal.note(record.entry, "counted")
         for row in self.node.on_record(record.row, state):
@@ -130,15 +137,18 @@ class ProcessOperator(Operator):
         frontier_ms = self.clock.frontier_ms
         while frontier_ms is not None and (due := self._due(frontier_ms)):
             at_ms, _, state = due[0]
-            state.timers_ms.discard(at_ms)
-            state.timestamp_ms = at_ms
-            for row in self.node.on_timer(at_ms, state) if self.node.on_timer else ():
-                yield Record(
-                    row=self._complete(row, state.key),
-                    timestamp_ms=at_ms,
-                    order=("", at_ms, at_ms, str(state.key)),
-                    entry=None,
-                )
+            yield from self._fire(at_ms, state)
+
+    def _fire(self, at_ms: int, state: KeyState) -> Iterator[Record]:
+        state.timers_ms.discard(at_ms)
+        state.timestamp_ms = at_ms
+        for row in self.node.on_timer(at_ms, state) if self.node.on_timer else ():
+            yield Record(
+                row=self._complete(row, state.key),
+                timestamp_ms=at_ms,
+                order=("", at_ms, at_ms, str(state.key)),
+                entry=None,
+            )
 
     def _due(self, frontier_ms: int) -> list[tuple[int, str, KeyState]]:
         timers = [(at, str(key), state) for key, state in self._states.items() for at in state.timers_ms]

@@ -185,6 +185,25 @@ class TestProcessor:
         send(driver, 10, key="other")
         assert [(out.key, out.timestamp_ms, out.value) for out in driver.read("out")] == [("k", 10, {"n": 2})]
 
+    def test_a_timer_fires_before_the_keys_next_record_where_its_own_partition_had_reached_it(self) -> None:
+        #  partition 0    0: set for 10 ── 12 (of another key) ── 13        partition 1 is at 0, and so is the frontier
+        driver = self.driver()
+        driver.pipe("events", key="far", value={}, timestamp_ms=0, partition=1)
+        send(driver, 0)
+        send(driver, 12, key="other")
+        assert values(driver) == []
+        send(driver, 13)
+        assert [(out.key, out.timestamp_ms, out.value) for out in driver.read("out")] == [("k", 10, {"n": 1})]
+
+    def test_a_record_does_not_reach_a_timer_before_itself(self) -> None:
+        driver = self.driver()
+        driver.pipe("events", key="far", value={}, timestamp_ms=0, partition=1)
+        send(driver, 0)
+        send(driver, 13)
+        assert values(driver) == []
+        driver.advance_to(13)
+        assert values(driver) == [{"n": 1}, {"n": 2}]
+
     def test_a_timer_fires_once_and_can_be_set_again(self) -> None:
         driver = self.driver()
         send(driver, 0)
