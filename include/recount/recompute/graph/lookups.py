@@ -94,7 +94,7 @@ def _require_offsets(node: StreamTableJoin, table: Rows) -> None:
     if not leaves_at_once(node.left):
         raise NotRecomputable(
             f"{node} cannot be recomputed up to an offset of its table",
-            given=f"{node.left}, which holds records back or derives them, so that their place says not when they leave",
+            given=f"{node.left}, which holds records back or derives them: their place does not say when they leave",
             expected="records straight from a topic; filters, maps and lookups may stand between",
             remedy="look the row up before the join or the window, or join with a versioned table and a grace",
         )

@@ -146,8 +146,10 @@ class Stateful:
             frame.unpersist()
 
     def _keep(self, frame: DataFrame) -> DataFrame:
-        self.kept.append(frame.persist())
-        return frame
+        """``frame``, computed once; what led to it is forgotten, for plans that grow with every operator take long."""
+        kept = frame.localCheckpoint(eager=False)
+        self.kept.append(kept)
+        return kept
 
     def _entries(self, node: Node) -> DataFrame:
         first, *others = (self.entries[topic] for topic in sorted(topics_of(node)))
