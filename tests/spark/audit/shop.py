@@ -162,7 +162,9 @@ def shop_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: P
     orders = _source(f"orders-{shop}", RecordSchema.of(amount=decimal(15, 2)), partitions=2)
     payments = _source(f"payments-{shop}", RecordSchema.of(rate=DOUBLE))
     customers = _source(f"customers-{shop}", RecordSchema.of(tier=STRING))
-    paid, visits = (Topic(name=f"{name}-{shop}", key="who", retention_ms=-1) for name in ("paid", "visits"))
+    paid, visits = (
+        Topic(name=f"{name}-{shop}", key="who", partitions=1, retention_ms=-1) for name in ("paid", "visits")
+    )
     joined = (
         stream(orders)
         .left_join_table(table(customers))

@@ -28,7 +28,7 @@ class Stateful:
     """The operators that judge time, over the ``entries`` of each topic: all that could advance stream time.
 
     Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. Frames that are read
-    more than once are cached in ``kept``.
+    more than once are computed once, and held until nobody refers to them.
     """
 
     session: SparkSession

@@ -1,0 +1,67 @@
+"""How the rows of a sink are told apart follows from the declaration alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from recount.audit.topologies.identity import identity_of
+from recount.core.aggregates import count
+from recount.core.expressions import col
+from recount.core.flow import RecordStream, Table, WindowedTable
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import stream, table
+from recount.core.windows import session
+from recount.recompute.flow import NotRecomputable
+
+CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
+USERS = Topic(name="users", key="user", value=RecordSchema.of(name=STRING))
+OUT = Topic(name="out", key="user")
+
+
+def visits() -> WindowedTable:
+    return stream(CLICKS).windowed_by(session("5 min", grace="1 min")).aggregate(clicks=count())
+
+
+def users() -> Table:
+    return table(USERS)
+
+
+@pytest.mark.parametrize(
+    ("flow", "is_latest", "has_bounds", "has_origin", "is_dense"),
+    [
+        (stream(CLICKS).filter(col("page") == "a"), False, False, True, False),
+        (stream(CLICKS).join_table(users()), False, False, True, False),
+        (visits().emit_final(), True, True, False, True),
+        (visits().emit_final().filter(col("clicks") > 1), True, True, False, False),
+        (visits().emit_final().select_key(clicks=col("clicks")), False, True, False, False),
+        (visits().emit_final().select(n=col("clicks")), False, False, False, False),
+        (visits().emit_each_batch(), True, True, False, True),
+        (users(), True, False, False, False),
+        (users().to_stream().filter(col("name") == "a"), False, False, True, False),
+        (stream(CLICKS).aggregate(clicks=count()), True, False, False, True),
+    ],
+)
+def test_rows_are_told_apart_by_what_made_them(
+    flow: RecordStream | Table, is_latest: bool, has_bounds: bool, has_origin: bool, is_dense: bool
+) -> None:
+    found = identity_of(flow.to(OUT))
+    assert (found.is_latest, found.has_bounds, found.has_origin, found.is_dense) == (
+        is_latest,
+        has_bounds,
+        has_origin,
+        is_dense,
+    )
+
+
+def test_updates_without_their_window_cannot_be_told_apart() -> None:
+    with pytest.raises(NotRecomputable) as refused:
+        identity_of(visits().emit_each_batch().select(n=col("clicks")).to(OUT))
+    assert refused.value.remedy
+
+
+def test_updates_that_a_suppression_may_hold_are_judged_only_where_the_time_of_a_row_never_falls() -> None:
+    held = identity_of(visits().emit_after("1 min").to(OUT))
+    assert held.suppression is not None
+    assert not held.is_open
+    assert identity_of(users().emit_after("1 min").to(OUT)).is_open
