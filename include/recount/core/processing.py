@@ -50,8 +50,8 @@ class Deduplicate(OneInput):
 class KeyState:
     """What a processor remembers of one key; ``remembered`` is its own, and must hold plain JSON values.
 
-    ``schedule(at_ms)`` asks for a call of ``on_timer``, once per time: when the frontier has reached ``at_ms``, or before
-    the key's next record where the stream time of that record's partition had reached it before the record.
+    ``schedule(at_ms)`` asks for a call of ``on_timer``, once per time: when the frontier has reached ``at_ms``, or
+    before the key's next record where the stream time of its partition had reached it before that record.
     """
 
     key: Any

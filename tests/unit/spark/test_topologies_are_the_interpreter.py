@@ -383,3 +383,41 @@ def assert_law(drawn: Drawn, *cuts: Cut) -> None:
 def test_a_topology_that_remembers_nothing_runs_and_restarts() -> None:
     drawn = drawn_by_hand(LEFT.filter(col("ln") > 0), EXACT, {"left": 1})
     assert_law(drawn, Cut([left(1)]), Cut([left(2)], restarts=True))
+
+
+def right(at: int, word: str | None = "a", *, partition: int = 0) -> Event:
+    """A record of the topic `right`, whose time is a field."""
+    value = json.dumps({"rn": 1, "rw": word, "rat": at}).encode()
+    return Event("right", LogRecord(partition=partition, key=b"r", value=value))
+
+
+def test_a_null_key_above_a_join_lets_nobody_alone_who_is_met_later() -> None:
+    #  left    5 a ─────── 100 without a key          the window [0, 10) of a is still open: 8 a is on time
+    #  right   5 a ─ 100
+    counts = PER_WORD.emit_final().select("n")
+    flow = (
+        stream(TOPICS["right"]).select_key(word=col("rw")).left_join(counts, before="9 ms", after="9 ms", grace="0 s")
+    )
+    drawn = drawn_by_hand(flow, replace(EXACT, has_bounds=False), {"left": 1, "right": 1})
+    cuts = [Cut([left(5), right(5), left(100, None), right(100, "z")]), Cut([left(8)], restarts=True)]
+    assert_law(drawn, *cuts)
+    rows = by_engine(drawn, [*cuts, closing(drawn.partitions)]).rows["out"]
+    assert [cells[0] for *_, cells in rows if cells] == [("n", "int", 2), ("n", "NoneType", None)]
+
+
+def test_a_record_without_an_id_makes_nobody_late_below_the_deduplication() -> None:
+    by_word = LEFT.select_key(key=col("lw")).deduplicate("lw", horizon="0 ms")
+    windows = by_word.windowed_by(tumbling("10 ms", grace="0 s")).aggregate(n=count())
+    drawn = drawn_by_hand(windows.emit_final(), EXACT, {"left": 1})
+    assert_law(drawn, Cut([left(60, None), left(5), left(6, "b")]), Cut([left(7, "c")], restarts=True))
+    assert not by_engine(drawn, [Cut([left(60, None), left(5)])]).late
+
+
+@pytest.mark.parametrize("at", [[], [1], [2], [1, 2]])
+def test_what_is_held_back_advances_time_with_or_without_a_key_however_the_log_is_cut(at: list[int]) -> None:
+    first = LEFT.select_key(held=col(KEY)).deduplicate("held", horizon="3 ms")
+    windows = first.select_key(word=col("lw")).windowed_by(tumbling("10 ms", grace="0 s")).aggregate(n=count())
+    drawn = drawn_by_hand(windows.emit_final(), EXACT, {"left": 1})
+    log = [left(62, None, key=b"x"), left(59, key=b"y"), left(200, key=b"z")]
+    bounds = [0, *at, len(log)]
+    assert_law(drawn, *(Cut(log[start:end], restarts=True) for start, end in pairwise(bounds)))

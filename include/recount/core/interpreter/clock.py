@@ -9,10 +9,18 @@ A record is late by its own partition's stream time; a result is due by the fron
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from recount.core.interpreter.record import Entry, Partition
+
+
+class Above(NamedTuple):
+    """The clock of an operator further up, and how far behind its frontier its results can be here."""
+
+    clock: Clock
+    delay_ms: int
 
 
 class Clock:
@@ -20,13 +28,23 @@ class Clock:
 
     Every operator that judges time has a clock of its own, because a record with a null key does not advance the stream
     time of an operator that needs the key, while it advances those of the others. ``partitions`` says of a topic how
-    many it has; the frontier waits for each of them.
+    many it has; the frontier waits for each of them. No clock runs ahead of those ``above``, the nearest operators
+    further up that judge time: what they refused does not advance it, and its frontier waits for theirs. Below an
+    operator that ``holds_back`` records all of them advance it: whether one has a key shows only later.
     """
 
     def __init__(
-        self, topics: Iterable[str], delay_ms: int = 0, partitions: Mapping[str, int] = MappingProxyType({})
+        self,
+        topics: Iterable[str],
+        delay_ms: int = 0,
+        partitions: Mapping[str, int] = MappingProxyType({}),
+        *,
+        above: Sequence[Above] = (),
+        holds_back: bool = False,
     ) -> None:
         self._topics = frozenset(topics)
+        self._above = above
+        self._holds_back = holds_back
         self._partitions = partitions
         self._delay_ms = delay_ms
         self._stream_times: dict[Partition, int] = {}
@@ -42,13 +60,22 @@ class Clock:
 
     def refuse(self, entry: Entry | None) -> None:
         """The record that entered there has no key: it shall not advance the stream time."""
-        self._refused = entry
+        if not self._holds_back:
+            self._refused = entry
 
     def observe(self, entry: Entry) -> None:
-        """Advance the stream time of the record's partition, once per record, unless it was refused."""
-        if entry.topic in self._topics and entry != self._refused and entry not in self._at:
-            self.advance(entry.source, entry.timestamp_ms)
-            self._at[entry] = self._stream_times[entry.source]
+        """Advance the stream time of the record's partition, once per record, unless it was refused, here or above."""
+        refused = entry == self._refused or any(one.clock.passed_over(entry) for one in self._above)
+        if self.passed_over(entry) and not refused:
+            self._take(entry)
+
+    def passed_over(self, entry: Entry) -> bool:
+        """Whether the record could have advanced this clock, and has not."""
+        return entry.topic in self._topics and entry not in self._at
+
+    def _take(self, entry: Entry) -> None:
+        self.advance(entry.source, entry.timestamp_ms)
+        self._at[entry] = self._stream_times[entry.source]
 
     def advance(self, source: Partition, timestamp_ms: int) -> None:
         """Stream time never goes back; a partition that speaks is not idle."""
@@ -58,10 +85,11 @@ class Clock:
     def stream_time_ms(self, entry: Entry) -> int:
         """The stream time at the record's own offset: the record has advanced it before its lateness is judged.
 
-        Of the rows that a flat-map made of one record, one with a key is enough.
+        Of the rows that a flat-map made of one record, or that came on several paths, one with a key is enough.
         """
         self._refused = None
-        self.observe(entry)
+        if entry not in self._at:
+            self._take(entry)
         return self._at[entry]
 
     def reached_ms(self, entry: Entry | None) -> int | None:
@@ -87,10 +115,20 @@ class Clock:
     def frontier_ms(self) -> int | None:
         """The smallest stream time of the partitions that are not idle, less the delay of the operators above.
 
-        None while there is none: a topic that has never spoken holds it back. A partition that has never spoken, of a
-        topic that has, counts as idle unless it is known to be there.
+        Never later than the frontiers of those operators allow. None while there is none: a topic that has never spoken
+        holds it back. A partition that has never spoken, of a topic that has, counts as idle unless it is known to be
+        there.
         """
-        awake = [source for source in self.sources() if not self._idle & {source, source[0]}]
+        awake = self._awake()
         if not awake or any(source not in self._stream_times for source in awake):
             return None
-        return min(self._stream_times[source] for source in awake) - self._delay_ms
+        reached_ms = [min(self._stream_times[source] for source in awake) - self._delay_ms]
+        for clock, delay_ms in self._above:
+            if clock._awake():
+                if clock.frontier_ms is None:
+                    return None
+                reached_ms.append(clock.frontier_ms - delay_ms)
+        return min(reached_ms)
+
+    def _awake(self) -> list[Partition]:
+        return [source for source in self.sources() if not self._idle & {source, source[0]}]

@@ -6,8 +6,9 @@ time of an operator that needs the key, while it advances those of the others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import polars as pl
 
@@ -23,6 +24,7 @@ READ_SCHEMA: dict[str, pl.DataType] = {
     TIMESTAMP: pl.Int64(),
     STREAM_TIME: pl.Int64(),
 }
+_NO_ENTRIES = pl.DataFrame(schema={name: READ_SCHEMA[name] for name in ENTRY})
 _FRONTIER: Partition = ("", -1)
 """Under this identity the clock remembers its frontier: partitions have names and numbers from 0."""
 
@@ -39,26 +41,40 @@ class Batch:
     awake: Set[Partition]
 
 
+class Above(NamedTuple):
+    """The clock of an operator further up, and how far behind its frontier its results can be here."""
+
+    clock: Clock
+    delay_ms: int
+
+
 @dataclass
 class Clock:
     """The clock of one operator over the source ``topics`` that it waits for.
 
-    ``delay_ms`` is how far behind the frontier the operators above let their results go. Call ``advance`` once a
-    batch, before ``judged`` and ``frontier_ms`` are asked.
+    ``delay_ms`` is how far behind the frontier the operators above let their results go. No clock runs ahead of those
+    ``above``, the nearest operators further up that judge time: what they refused does not advance it, and its frontier
+    waits for theirs. Below an operator that ``holds_back`` records all of them advance it: whether one has a key shows
+    only later. Call ``advance`` once a batch, inputs first, before ``judged`` and ``frontier_ms`` are asked.
     """
 
     topics: frozenset[str]
     delay_ms: int = 0
+    above: Sequence[Above] = ()
+    holds_back: bool = False
     state: KeyedRows = field(init=False)
     before_ms: int | None = field(init=False, default=None)
     _frontier_ms: int | None = field(init=False, default=None)
     _settled_ms: int | None = field(init=False, default=None)
     _at: pl.DataFrame = field(init=False)
+    _passed_over: pl.DataFrame = field(init=False)
+    _is_awake: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         schema = {TOPIC: pl.String(), PARTITION: pl.Int32(), STREAM_TIME: pl.Int64()}
         self.state = KeyedRows(schema, [TOPIC, PARTITION])
         self._at = pl.DataFrame(schema=READ_SCHEMA)
+        self._passed_over = _NO_ENTRIES
 
     @property
     def frontier_ms(self) -> int | None:
@@ -73,16 +89,27 @@ class Clock:
         """
         return self._settled_ms
 
-    def advance(self, batch: Batch, refused: pl.DataFrame | None = None) -> None:
-        """Take the batch's records in; ``refused`` (``ENTRY``) have no key: they do not advance the stream time."""
+    def advance(self, batch: Batch, refused: pl.DataFrame = _NO_ENTRIES, keyed: pl.DataFrame = _NO_ENTRIES) -> None:
+        """Take the batch's records in, but not those that have no key (``refused``), or that a clock above passed over.
+
+        A record of which one row has a key (``keyed``) counts in any case. Both have the columns of ``ENTRY``.
+        """
         read = batch.read.filter(pl.col(TOPIC).is_in(self.topics))
-        without = pl.DataFrame(schema={name: READ_SCHEMA[name] for name in ENTRY}) if refused is None else refused
-        marked = without.select(ENTRY).unique().with_columns(pl.lit(True).alias("__refused"))
+        known = [clock._passed_over for clock, _ in self.above]
+        without = pl.concat(
+            [one.select(ENTRY) for one in (*known, *([] if self.holds_back else [refused]))] or [_NO_ENTRIES]
+        )
+        self._passed_over = (
+            read.select(ENTRY)
+            .join(without, on=ENTRY, how="semi", maintain_order="left")
+            .join(keyed.select(ENTRY), on=ENTRY, how="anti", maintain_order="left")
+        )
+        marked = self._passed_over.with_columns(pl.lit(True).alias("__passed_over"))
         carried = self.state.rows.rename({STREAM_TIME: "__carried"})
         timed = read.join(marked, on=ENTRY, how="left", maintain_order="left").join(
             carried, on=[TOPIC, PARTITION], how="left", maintain_order="left"
         )
-        counted = pl.when(pl.col("__refused").is_null()).then(pl.col(TIMESTAMP))
+        counted = pl.when(pl.col("__passed_over").is_null()).then(pl.col(TIMESTAMP))
         running = counted.cum_max().forward_fill().over(TOPIC, PARTITION)
         self._at = timed.with_columns(pl.max_horizontal(running, "__carried").alias(STREAM_TIME)).select(
             list(READ_SCHEMA)
@@ -104,15 +131,28 @@ class Clock:
         times = {(topic, partition): ms for topic, partition, ms in self.state.rows.iter_rows()}
         self.before_ms = times.get(_FRONTIER)
         self._frontier_ms = self.before_ms
-        reached = self._slowest(batch.awake, times)
+        self._is_awake = any(topic in self.topics for topic, _ in batch.awake)
+        awake = [(clock.frontier_ms, delay_ms) for clock, delay_ms in self.above if clock._is_awake]
+        reached = _least([self._slowest(batch.awake, times), *_delayed(awake)])
         if reached is not None:
             self._frontier_ms = reached if self.before_ms is None else max(reached, self.before_ms)
             topic, partition = _FRONTIER
             self.state.put(pl.DataFrame([(topic, partition, self._frontier_ms)], self.state.schema, orient="row"))
-        self._settled_ms = self._slowest(batch.known, times)
+        settled = [(clock.settled_ms, delay_ms) for clock, delay_ms in self.above]
+        self._settled_ms = _least([self._slowest(batch.known, times), *_delayed(settled)])
 
     def _slowest(self, partitions: Iterable[Partition], times: Mapping[Partition, int]) -> int | None:
         """The smallest stream time of those ``partitions`` that are read here, less the delay; None if one has none."""
-        waited = [times.get(source) for source in partitions if source[0] in self.topics]
-        known = [ms for ms in waited if ms is not None]
-        return min(known) - self.delay_ms if known and len(known) == len(waited) else None
+        slowest = _least([times.get(source) for source in partitions if source[0] in self.topics])
+        return None if slowest is None else slowest - self.delay_ms
+
+
+def _delayed(times: Iterable[tuple[int | None, int]]) -> Iterator[int | None]:
+    return (None if ms is None else ms - delay_ms for ms, delay_ms in times)
+
+
+def _least(times: Iterable[int | None]) -> int | None:
+    """The smallest of ``times``; None where one is not known, or there are none."""
+    found = list(times)
+    known = [ms for ms in found if ms is not None]
+    return min(known) if known and len(known) == len(found) else None

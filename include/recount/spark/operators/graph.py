@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -14,7 +14,7 @@ from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAg
 from recount.core.processing import Deduplicate, Process
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.topology import Topology
-from recount.spark.operators.clock import Batch, Clock
+from recount.spark.operators.clock import Above, Batch, Clock
 from recount.spark.operators.joins import StreamStreamJoinOperator
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lookups import StreamTableJoinOperator
@@ -36,6 +36,10 @@ _READS_HISTORY = (
     *(Filter, WithFields, SelectKey, Select, FlatMap, Peek, Foreach, Repartition, Merge),
 )
 """Operators to which also a superseded change of a versioned table means something."""
+
+
+_JUDGES_TIME = (WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
+"""Operators that let results go by their frontier, or refuse what comes too late."""
 
 
 @dataclass
@@ -67,7 +71,9 @@ class Graph:
 
     def __init__(self, topology: Topology) -> None:
         self._nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
-        self._operators = {node: _operator(node) for node in self._nodes}
+        self._operators: dict[Node, Operator] = {}
+        for node in self._nodes:
+            self._operators[node] = _operator(node, self._operators)
         self.sinks = [node for node in self._nodes if isinstance(node, Sink | Through)]
         self.states: dict[str, KeyedRows] = {}
         for place, node in enumerate(self._nodes):
@@ -92,14 +98,17 @@ def _received(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
     return rows if isinstance(node, _READS_HISTORY) else rows.filter(~pl.col(SUPERSEDED))
 
 
-def _operator(node: Node) -> Operator:
+def _operator(node: Node, operators: Mapping[Node, Operator]) -> Operator:
+    """The operator at work for ``node``; ``operators`` are those above it."""
     match node:
         case WindowedAggregate():
-            return WindowedOperator(node=node, clock=_clock(node))
+            return WindowedOperator(node=node, clock=_clock(node, operators))
         case StreamStreamJoin():
-            return StreamStreamJoinOperator(node=node, clock=_clock(node))
+            return StreamStreamJoinOperator(node=node, clock=_clock(node, operators))
         case StreamTableJoin():
-            return StreamTableJoinOperator(node=node, table_clock=None if node.grace_ms is None else _clock(node.right))
+            return StreamTableJoinOperator(
+                node=node, table_clock=None if node.grace_ms is None else _clock(node.right, operators)
+            )
         case TableTableJoin():
             return TableTableJoinOperator(node=node)
         case ToTable():
@@ -109,32 +118,57 @@ def _operator(node: Node) -> Operator:
         case TableAggregate():
             return TableAggregateOperator(node=node)
         case Suppress():
-            return SuppressOperator(node=node, clock=_clock(node))
+            return SuppressOperator(node=node, clock=_clock(node, operators))
         case Deduplicate():
-            return DeduplicateOperator(node=node, clock=_clock(node))
+            return DeduplicateOperator(node=node, clock=_clock(node, operators))
         case Process():
-            return ProcessOperator(node=node, clock=_clock(node))
+            return ProcessOperator(node=node, clock=_clock(node, operators))
         case Source():
             raise AssertionError(node)
         case _:
             return StatelessOperator(node=node)
 
 
-def _clock(node: Node) -> Clock:
-    # A suppression measures from the first update that it holds, whatever stands above it.
-    return Clock(_topics(node), 0 if isinstance(node, Suppress) else _delay_above_ms(node))
+def _clock(node: Node, operators: Mapping[Node, Operator]) -> Clock:
+    if isinstance(node, Suppress):
+        # It measures from the first update that it holds, whatever stands above it.
+        return Clock(_topics(node))
+    above = [Above(operators[judge].clocks["clock"], delay_ms) for judge, delay_ms in _judges_above(node)]
+    return Clock(_topics(node), _delay_above_ms(node), above, _is_held_back(node))
+
+
+def _waits_for(node: Node) -> tuple[Node, ...]:
+    """The inputs by whose time an operator goes; a table only where its join has a grace."""
+    return (node.left,) if isinstance(node, StreamTableJoin) and node.grace_ms is None else node.inputs
 
 
 def _topics(node: Node) -> frozenset[str]:
-    """The source topics whose time an operator waits for; a table only where its join has a grace."""
+    """The source topics whose time an operator waits for."""
     if isinstance(node, Source):
         return frozenset({node.topic.name})
-    waits_for = node.inputs
-    if isinstance(node, StreamTableJoin) and node.grace_ms is None:
-        waits_for = (node.left,)
-    return frozenset(chain.from_iterable(_topics(above) for above in waits_for))
+    return frozenset(chain.from_iterable(_topics(above) for above in _waits_for(node)))
 
 
 def _delay_above_ms(node: Node) -> int:
     """How far behind the frontier the rows can be that reach an operator: what the operators above wait for."""
     return max((_delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)
+
+
+def _judges_above(node: Node) -> Iterator[tuple[Node, int]]:
+    """On each path up from an operator the first that judges time, and how much it and those between them wait for."""
+    for above in _waits_for(node):
+        delay_ms = getattr(above, "delay_ms", 0)
+        if isinstance(above, _JUDGES_TIME):
+            yield above, delay_ms
+        else:
+            yield from ((judge, delay_ms + further_ms) for judge, further_ms in _judges_above(above))
+
+
+def _is_held_back(node: Node) -> bool:
+    """Whether an operator above lets records go only when time has passed."""
+    return any(
+        (isinstance(above, Deduplicate) and not above.partitioned)
+        or (isinstance(above, StreamTableJoin) and above.grace_ms is not None)
+        or _is_held_back(above)
+        for above in _waits_for(node)
+    )

@@ -12,9 +12,9 @@ from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, prefixed
 from recount.spark.operators.keyed_rows import KeyedRows
-from recount.spark.operators.lateness import current, on_time, refused
+from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import IS_NULL, ORDER, TIMESTAMP, no_rows, rows_schema
+from recount.spark.operators.rows import ENTRY, IS_NULL, ORDER, TIMESTAMP, no_rows, rows_schema
 from recount.spark.polars_expressions import field_column
 
 ANSWERED = "answered"
@@ -48,7 +48,7 @@ class StreamStreamJoinOperator:
         valued = [self._valued(rows, output) for rows in inputs]
         keyless = [rows.filter(pl.col(key).is_null()) for rows, key in zip(valued, self._keys, strict=True)]
         keyed = [rows.filter(pl.col(key).is_not_null()) for rows, key in zip(valued, self._keys, strict=True)]
-        self.clock.advance(batch, refused(keyless, keyed))
+        self.clock.advance(batch, *(pl.concat([rows.select(ENTRY) for rows in sides]) for sides in (keyless, keyed)))
         parts = [self._keyless(port, keyless[port], output) for port in (0, 1)]
         old = [side.rows for side in self._sides]
         new = [self._new(port, keyed[port], output) for port in (0, 1)]

@@ -7,7 +7,7 @@ import polars as pl
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.spark.operators.clock import Clock
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import ENTRY, OFFSET, STREAM_TIME, SUPERSEDED, TIMESTAMP
+from recount.spark.operators.rows import OFFSET, STREAM_TIME, SUPERSEDED, TIMESTAMP
 
 
 def current(rows: pl.DataFrame) -> pl.DataFrame:
@@ -15,16 +15,11 @@ def current(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(~pl.col(SUPERSEDED))
 
 
-def refused(without: list[pl.DataFrame], keyed: list[pl.DataFrame]) -> pl.DataFrame:
-    """The records behind the rows ``without`` a key, unless one of the ``keyed`` rows comes from the same record."""
-    entries = pl.concat([rows.select(ENTRY) for rows in without])
-    return entries.join(pl.concat([rows.select(ENTRY) for rows in keyed]), on=ENTRY, how="anti")
-
-
 def on_time(rows: pl.DataFrame, clock: Clock, *, bound_ms: int, key: pl.Expr, output: Output) -> pl.DataFrame:
     """``rows`` without the late ones, which go to the ledger: late is ``ts + bound < stream time`` of its partition.
 
-    The margin is 0 for a record that came 1 ms too late for the bound.
+    The margin is 0 for a record that came 1 ms too late for the bound. What is handed on keeps the stream time by which
+    it was judged, because an operator below may see it in a later batch.
     """
     margin = pl.col("__judged") - pl.col(TIMESTAMP) - bound_ms - 1
     judged = rows.with_columns(clock.judged(rows).alias("__judged"))
@@ -40,4 +35,4 @@ def on_time(rows: pl.DataFrame, clock: Clock, *, bound_ms: int, key: pl.Expr, ou
             pl.lit(None, pl.Int64).alias(WINDOW_END),
         )
     )
-    return judged.filter(~is_late).drop("__judged")
+    return judged.filter(~is_late).with_columns(pl.col("__judged").alias(STREAM_TIME)).drop("__judged")

@@ -16,7 +16,7 @@ from recount.core.processing import Deduplicate, Process, Row
 from recount.spark.operators.clock import READ_SCHEMA, Batch, Clock
 from recount.spark.operators.key_states import KeptState, KeyStates
 from recount.spark.operators.keyed_rows import KeyedRows
-from recount.spark.operators.lateness import current, refused
+from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
 from recount.spark.operators.rows import (
@@ -80,7 +80,8 @@ class ProcessOperator:
         rows = current(inputs[0])
         keyless, keyed = rows.filter(pl.col(self._key).is_null()), rows.filter(pl.col(self._key).is_not_null())
         taken = keyed.filter(~pl.col(IS_NULL))
-        timed = taken.join(self._times_before(batch, refused([keyless], [keyed])), on=ENTRY, how="left")
+        timed = taken.join(self._times_before(batch, keyless), on=ENTRY, how="left")
+        timed = timed.with_columns(self.clock.judged(timed).alias(STREAM_TIME))
         made = Made()
         self._replay(timed.sort(ORDER, maintain_order=True), made)
         self._fire_reached(made)

@@ -15,7 +15,7 @@ from recount.core.processing import Deduplicate
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
-from recount.spark.operators.lateness import current, on_time, refused
+from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import META, ORDER, TIMESTAMP, no_rows, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
@@ -96,7 +96,7 @@ class DeduplicateOperator:
         """The first by offset leaves at once; the first by event time when none can come before it on time."""
         identified = current(inputs[0]).with_columns(self._by)
         nameless, named = identified.filter(pl.col(_ID).is_null()), identified.filter(pl.col(_ID).is_not_null())
-        self.clock.advance(batch, refused([nameless], [named]))
+        self.clock.advance(batch, nameless, named)
         output = Output(no_rows(self.node.fields))
         output.note(nameless, "null_key")
         taken = on_time(named, self.clock, bound_ms=self.node.horizon_ms, key=pl.col(_ID), output=output)

@@ -84,7 +84,7 @@ class WindowedOperator:
             empty = pl.col(IS_NULL) & ~REPLACES
             output.note(keyed.filter(empty), "null_value")
             keyed = keyed.filter(~empty)
-        self.clock.advance(batch, keyless.join(keyed, on=ENTRY, how="anti").select(ENTRY))
+        self.clock.advance(batch, keyless, keyed)
         return keyed.with_columns(self.clock.judged(keyed).alias(STREAM_TIME))
 
     def _leaving(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:

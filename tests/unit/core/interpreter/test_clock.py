@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recount.core.interpreter.clock import Clock
+from recount.core.interpreter.clock import Above, Clock
 from recount.core.interpreter.record import Entry
 
 
@@ -80,3 +80,33 @@ def test_a_topic_that_does_not_feed_the_operator_does_not_count() -> None:
     clock = Clock({"t"})
     clock.observe(Entry(topic="other", partition=0, offset=0, timestamp_ms=5))
     assert clock.frontier_ms is None
+
+
+def test_what_the_operator_above_refused_does_not_advance_the_clocks_below_it() -> None:
+    above = Clock({"t"})
+    below = Clock({"t"}, above=[Above(above, 0)])
+    above.refuse(entry(0, 90))
+    for clock in (above, below):
+        clock.observe(entry(0, 90))
+        clock.observe(entry(1, 10))
+    assert below.stream_time_ms(entry(1, 10)) == 10
+    assert below.stream_time_ms(entry(0, 90)) == 90, "it came on another path"
+
+
+def test_the_frontier_waits_for_those_of_the_operators_above() -> None:
+    above = Clock({"t"})
+    below = Clock({"t", "other"}, delay_ms=3, above=[Above(above, 3)])
+    below.advance(("other", 0), 80)
+    below.advance(("t", 0), 90)
+    assert below.frontier_ms is None
+    above.advance(("t", 0), 50)
+    assert below.frontier_ms == 47
+    above.declare_idle("t", None)
+    assert below.frontier_ms == 77
+
+
+def test_below_an_operator_that_holds_records_back_a_record_without_a_key_counts() -> None:
+    clock = Clock({"t"}, holds_back=True)
+    clock.refuse(entry(0, 90))
+    clock.observe(entry(0, 90))
+    assert clock.stream_time_ms(entry(1, 10)) == 90
