@@ -1,0 +1,200 @@
+"""Random steps from stream to stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.spark.random_flows import ENOUGH_MS, STREAMS, TABLES, Builder, Flow, comparable_of
+from tests.unit.spark.random_tables import Step, build_table, renamed, selected, table_filtered, table_of, with_field
+from tests.unit.spark.random_windows import aggregated, windowed_final, windowed_otherwise
+
+from recount.core.expressions import coalesce, col
+from recount.core.flow import RecordStream, Table, cogroup
+from recount.core.nodes import KEY
+from recount.core.processing import KeyState
+from recount.core.schema import LONG, STRING
+from recount.core.topics import Topic
+
+
+def filtered(build: Builder, flow: Flow) -> Flow:
+    return replace(flow, rows=flow.rows.filter(build.predicate(flow)))
+
+
+def rekeyed(build: Builder, flow: Flow) -> Flow:
+    return build.keyed(flow)
+
+
+def flat_mapped(build: Builder, flow: Flow) -> Flow:
+    """As many rows as a number says."""
+    text, number = build.one_of(*flow.of_kind("string")), build.one_of(*flow.of_kind("long"))
+    word, n = build.fresh("w"), build.fresh("n")
+    assert isinstance(flow.rows, RecordStream)
+
+    def made(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        for turn in range(min(3, abs(row[number] or 0))):
+            yield {word: row[text] if turn < 2 else None, n: turn}
+
+    return replace(flow, rows=flow.rows.flat_map(made, **{word: STRING, n: LONG}))
+
+
+def passed_by(build: Builder, flow: Flow) -> Flow:
+    """Steps that change nothing."""
+    assert isinstance(flow.rows, RecordStream)
+    return replace(flow, rows=build.one_of(flow.rows.peek(lambda _: None), flow.rows.repartition(3)))
+
+
+def through(build: Builder, flow: Flow) -> Flow:
+    """Written on the way."""
+    assert isinstance(flow.rows, RecordStream)
+    name = f"out-{len(build.comparable)}"
+    build.comparable[name] = comparable_of(flow)
+    build.any_order &= flow.any_order
+    return replace(flow, rows=flow.rows.through(Topic(name=name, key="id")))
+
+
+def branched(build: Builder, flow: Flow) -> Flow:
+    """One branch goes its own way, or comes back changed."""
+    assert isinstance(flow.rows, RecordStream)
+    branches = flow.rows.branch(one=build.predicate(flow), other=build.predicate(flow))
+    if build.one_of(True, False):
+        changed = branches["other"].with_fields(**{build.fresh("f"): 1})
+        return replace(flow, rows=branches["one"].merge(changed, branches["rest"]))
+    build.end(replace(flow, rows=branches["other"]))
+    return replace(flow, rows=branches[build.one_of("one", "rest")])
+
+
+def merged(build: Builder, flow: Flow) -> Flow:
+    """With another stream, both brought to the same fields; as a cogroup or not."""
+    other = build.source(build.one_of(*STREAMS))
+    word, number, key = build.fresh("w"), build.fresh("n"), build.fresh("k")
+    sides = []
+    for side in (flow, other):
+        assert isinstance(side.rows, RecordStream)
+        text, n = build.one_of(*side.of_kind("string")), build.one_of(*side.of_kind("long"))
+        keyed = side.rows.select_key(**{key: col(text)})
+        sides.append(keyed.select(**{word: coalesce(col(text), "none"), number: col(n)}))
+    is_group = build.one_of(True, False)
+    rows = cogroup(one=sides[0], other=sides[1]) if is_group else sides[0].merge(sides[1])
+    return replace(
+        flow,
+        rows=rows,
+        topics=flow.topics | other.topics,
+        single=flow.single and flow.topics == other.topics,
+        cogrouped=is_group,
+    )
+
+
+def joined(build: Builder, flow: Flow) -> Flow:
+    """With another stream, or with itself."""
+    other = build.source(build.one_of(*STREAMS))
+    if build.one_of(False, False, True):
+        other = filtered(build, other)
+    if build.one_of(False, False, True):
+        other = windowed_final(build, build.keyed(other), tumbles=True)
+    left, right = build.keyed(flow), renamed(build, build.keyed(other))
+    assert isinstance(left.rows, RecordStream) and isinstance(right.rows, RecordStream)
+    method = build.one_of(left.rows.join, left.rows.left_join, left.rows.outer_join)
+    build.idles = False
+    rows = method(
+        right.rows,
+        before=build.one_of("0 ms", "5 ms"),
+        after=build.one_of("0 ms", "8 ms"),
+        grace=build.one_of("0 ms", "5 ms"),
+    )
+    return replace(flow, rows=rows, topics=flow.topics | right.topics, in_order=False, single=False, has_bounds=False)
+
+
+def looked_up(build: Builder, flow: Flow) -> Flow:
+    """In a table of any kind; every record is there before the table's time passes with a grace that is long enough."""
+    kind = build.one_of("table", "versions", "versions with grace", "made")
+    assert isinstance(flow.rows, RecordStream)
+    if kind == "made":
+        found = build_table(build, is_current=True)
+    else:
+        name = "table" if kind == "table" else build.one_of(*TABLES)
+        found = table_of(build, name, versioned=kind != "table")
+        if build.one_of(False, True):
+            found = table_filtered(build, found)
+    right = renamed(build, found)
+    assert isinstance(right.rows, Table)
+    by = build.one_of(None, *(col(name) for name in flow.of_kind("string")))
+    if by is None and flow.rows.node.fields[flow.key] != STRING:
+        flow = build.keyed(flow)
+        assert isinstance(flow.rows, RecordStream)
+    method = build.one_of(flow.rows.join_table, flow.rows.left_join_table)
+    waits = kind == "versions with grace"
+    build.idles &= not waits
+    rows = method(right.rows, grace=f"{ENOUGH_MS} ms" if waits else None, by=by)
+    return replace(
+        flow,
+        rows=rows,
+        topics=flow.topics,
+        in_order=flow.in_order and not waits,
+        any_order=flow.any_order and waits,
+        has_bounds=flow.has_bounds,
+    )
+
+
+def deduplicated(build: Builder, flow: Flow) -> Flow:
+    """By the record's key (the first by offset), or by a field (the first by event time)."""
+    assert isinstance(flow.rows, RecordStream)
+    by_key = KEY in flow.rows.node.fields and build.one_of(True, False)
+    by = KEY if by_key else build.one_of(*flow.of_kind("string"))
+    rows = flow.rows.deduplicate(by, horizon=build.one_of("0 ms", "9 ms", f"{ENOUGH_MS} ms"))
+    at_once = rows.node.partitioned  # type: ignore[union-attr]
+    build.idles &= at_once
+    return replace(
+        flow,
+        rows=rows,
+        in_order=flow.in_order and at_once,
+        any_order=flow.any_order and (not at_once or flow.single),
+    )
+
+
+def processed(build: Builder, flow: Flow) -> Flow:
+    """Counts the records of a key and reminds of it; its keys live in one partition."""
+    assert isinstance(flow.rows, RecordStream)
+    text, what = build.one_of(*flow.of_kind("string")), build.fresh("p")
+    nth = build.fresh("n")
+
+    def on_record(row: Mapping[str, Any], state: KeyState) -> Iterator[dict[str, Any]]:
+        state.remembered["n"] = state.remembered.get("n", 0) + 1
+        if state.remembered["n"] % 2:
+            state.schedule(state.timestamp_ms + 7)
+        yield {what: row[text], nth: state.remembered["n"]}
+
+    def on_timer(at_ms: int, state: KeyState) -> Iterator[dict[str, Any]]:
+        yield {what: "timer", nth: state.remembered["n"] + at_ms}
+
+    timed = build.one_of(True, False)
+    build.idles &= not timed
+    build.by_key |= not flow.single
+    rows = flow.rows.process(on_record, on_timer=on_timer if timed else None, **{what: STRING, nth: LONG})
+    return replace(flow, rows=rows, in_order=flow.in_order and not timed, behind=timed)
+
+
+def tabled(build: Builder, flow: Flow) -> Flow:
+    """The stream read as a table."""
+    assert isinstance(flow.rows, RecordStream)
+    return replace(flow, rows=flow.rows.to_table(versioned=build.one_of(True, False)), any_order=False)
+
+
+def stream_steps(build: Builder, flow: Flow) -> list[Step]:
+    """What can come after a stream without its rows depending on batches."""
+    keyed_by_text = flow.rows.node.fields[flow.key] == STRING
+    if flow.exactness == "latest":
+        return [with_field]
+    if flow.exactness == "revised":
+        return [with_field, windowed_final, windowed_final, windowed_otherwise]
+    steps: list[Step] = [filtered, with_field, selected, rekeyed, passed_by, through, branched, merged]
+    steps += [joined, joined, looked_up, looked_up, deduplicated, deduplicated]
+    steps += [windowed_final, windowed_final, windowed_final, windowed_otherwise, windowed_otherwise]
+    if flow.of_kind("long"):
+        steps.append(flat_mapped)
+    if flow.in_order and (flow.single or flow.key == KEY) and len(flow.topics) == 1 and keyed_by_text:
+        steps += [processed] * 3
+    if flow.in_order:
+        steps += [aggregated, tabled]
+    return steps

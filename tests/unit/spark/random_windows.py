@@ -1,0 +1,72 @@
+"""Random aggregations of streams: windows of every kind, by every emission."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.spark.random_flows import Builder, Flow
+
+from recount.core.aggregates import (
+    last,
+)
+from recount.core.flow import RecordStream, WindowedTable
+from recount.core.windows import (
+    SessionWindows,
+    TimeWindows,
+    Windows,
+    all_time,
+    last_n,
+)
+
+
+def windowed_final(build: Builder, flow: Flow, *, tumbles: bool = False) -> Flow:
+    """Final results; those of sessions can be withdrawn, those over revised rows too."""
+    windows = TimeWindows(size_ms=10, advance_ms=10, grace_ms=build.one_of(0, 5)) if tumbles else build.windows()
+    table = windowed(build, flow, windows)
+    revised = isinstance(windows, SessionWindows) or flow.exactness == "revised" or flow.behind
+    return replace(
+        flow,
+        rows=table.emit_final(),
+        in_order=False,
+        exactness="revised" if revised else "rows",
+        has_bounds=True,
+        cogrouped=False,
+    )
+
+
+def windowed(build: Builder, flow: Flow, windows: Windows) -> WindowedTable:
+    assert isinstance(flow.rows, RecordStream)
+    return flow.rows.windowed_by(windows).aggregate(
+        **build.aggregates(flow), **{build.fresh("a"): last(flow.of_kind("string")[0])}
+    )
+
+
+def windowed_otherwise(build: Builder, flow: Flow) -> Flow:
+    """Every update, the last of each batch, or after a limit."""
+    windows = build.one_of(build.windows(), all_time(), last_n(2))
+    bounded = windows not in (all_time(), last_n(2))
+    table = windowed(build, flow, windows)
+    kind = build.one_of("each batch", "each record", "after")
+    after: dict[str, Any] = {"has_bounds": bounded, "in_order": False, "cogrouped": False}
+    if kind == "each record" and flow.in_order and flow.exactness == "rows":
+        return replace(flow, rows=table.emit_each_record(), any_order=False, **{**after, "in_order": True})
+    if kind == "after" and flow.exactness == "rows":
+        build.idles = False
+        held = table.emit_after(build.one_of("1 ms", "20 ms"), max_rows=build.one_of(None, 2))
+        return replace(flow, rows=held, exactness="latest", **after)
+    return replace(flow, rows=table.emit_each_batch(), exactness="revised" if bounded else "latest", **after)
+
+
+def aggregated(build: Builder, flow: Flow) -> Flow:
+    """One row per key over all time, an update with every record."""
+    assert isinstance(flow.rows, RecordStream)
+    rows = flow.rows.aggregate(**build.aggregates(flow), **{build.fresh("a"): last(flow.of_kind("string")[0])})
+    exact = flow.in_order and flow.exactness == "rows"
+    return replace(
+        flow,
+        rows=rows,
+        exactness="rows" if exact else "latest",
+        any_order=flow.any_order and not exact,
+        cogrouped=False,
+    )

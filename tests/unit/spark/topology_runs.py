@@ -1,0 +1,162 @@
+"""A log run through the engine and through the interpreter, and what of both must agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+from tests.unit.spark.engine import NOW_MS
+from tests.unit.spark.random_topologies import TABLES, Comparable, Drawn
+from tests.unit.spark.random_topology_logs import IDLE_AFTER_MS, Cut, Event
+from tests.unit.spark.topology_engine import TopologyEngine
+
+from recount.core.interpreter.driver import TopologyDriver
+from recount.core.interpreter.sinks import Output
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Sink
+from recount.core.stateless import Through
+from recount.spark.computation import IS_NULL
+from recount.spark.open_windows import REVISION
+from recount.spark.operators.operator import FATES
+from recount.spark.partials import TIMESTAMP
+from recount.spark.stage import LATE_SCHEMA
+
+Row = tuple[Any, ...]
+"""Key, window, time, revision, value; see ``row_of``."""
+
+
+@dataclass
+class Told:
+    """What a run says about a log, to be compared: nothing in it depends on batches where ``drawn`` says so."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    late: Counter[Row] = field(default_factory=Counter)
+    rejected: Counter[Row] = field(default_factory=Counter)
+    fates: list[Mapping[Any, int]] = field(default_factory=list)
+
+
+def row_of(key: Any, window: Row | None, timestamp_ms: int, revision: int, value: Mapping[str, Any] | None) -> Row:
+    """A result to be compared, its values with their types, for 1 == 1.0 == Decimal(1)."""
+    cells = None if value is None else tuple((name, type(cell).__name__, cell) for name, cell in value.items())
+    return key, window, timestamp_ms, revision, cells
+
+
+def by_engine(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
+    """What the engine says."""
+    engine, told, now_ms = TopologyEngine(drawn.topology, drawn.partitions), Told(), NOW_MS
+    for cut in cuts:
+        if cut.restarts:
+            engine.restart()
+        now_ms += cut.later_ms
+        by_topic = {topic: [one.record for one in cut.events if one.topic == topic] for topic in drawn.partitions}
+        computed = engine.batch(by_topic, now_ms=now_ms)
+        told.fates.append(
+            {
+                (place, fate.replace("_", " ")): getattr(proof, fate)
+                for place, proof in computed.after.partitions.items()
+                for fate in FATES
+                if getattr(proof, fate)
+            }
+        )
+        told.late.update(computed.late.select(list(LATE_SCHEMA)).rows())
+        told.rejected.update(computed.rejected.select("topic", "partition", "offset", TIMESTAMP, "reason").rows())
+    for node in sinks_of(drawn):
+        told.rows[node.topic.name] = list(engine_rows(node, engine.emitted(node.table)))
+    return told
+
+
+def sinks_of(drawn: Drawn) -> list[Sink | Through]:
+    return [node for node in drawn.topology.nodes() if isinstance(node, Sink | Through)]
+
+
+def engine_rows(node: Sink | Through, emitted: pl.DataFrame) -> Iterable[Row]:
+    for row in emitted.iter_rows(named=True):
+        window = (row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in node.fields else None
+        value = None if row[IS_NULL] else {name: row[name] for name in node.fields if name != KEY}
+        yield row_of(row[node.key], window, row[TIMESTAMP], row[REVISION], value)
+
+
+def by_interpreter(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
+    """What the interpreter says: record by record as drawn, or where the order matters as the engine reads a batch."""
+    driver, told, now_ms = TopologyDriver(drawn.topology, partitions=drawn.partitions), Told(), NOW_MS
+    seen = 0
+    for cut in cuts:
+        now_ms += cut.later_ms
+        driver.wall_clock_ms = now_ms
+        if drawn.any_order:
+            pipe(driver, cut.events)
+        else:
+            with driver.batch():
+                pipe(driver, sorted(cut.events, key=reading_order))
+        told.fates.append(
+            Counter((e.source, f) for e, f in list(driver.fate_of.items())[seen:] if f != "dead-lettered")
+        )
+        seen = len(driver.fate_of)
+        declare_idle(driver, drawn, cuts[: len(told.fates)])
+    for sink in sinks_of(drawn):
+        told.rows[sink.topic.name] = [interpreter_row(out) for out in driver.outputs(sink.topic.name)]
+    told.late.update(
+        tuple(str(getattr(row, name)) if name == "key" else getattr(row, name) for name in LATE_SCHEMA)
+        for row in driver.late
+    )
+    told.rejected.update((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters)
+    return told
+
+
+def pipe(driver: TopologyDriver, found: Iterable[Event]) -> None:
+    for one in found:
+        record = one.record
+        driver.pipe(
+            one.topic,
+            key=record.key,
+            value=record.value,
+            timestamp_ms=record.timestamp_ms,
+            partition=record.partition,
+        )
+
+
+def reading_order(event: Event) -> tuple[bool, str, int]:
+    """Tables first, then topic by topic, partition by partition."""
+    return event.topic not in TABLES, event.topic, event.record.partition
+
+
+def declare_idle(driver: TopologyDriver, drawn: Drawn, cuts: Sequence[Cut]) -> None:
+    """The partitions that no batch has read for long enough."""
+    for topic, many in drawn.partitions.items():
+        for partition in range(many):
+            silent_ms = 0
+            for cut in cuts:
+                spoke = any((one.topic, one.record.partition) == (topic, partition) for one in cut.events)
+                silent_ms = 0 if spoke or cut is cuts[0] else silent_ms + cut.later_ms
+            if silent_ms >= IDLE_AFTER_MS:
+                driver.idle(topic, partition)
+
+
+def interpreter_row(out: Output) -> Row:
+    return row_of(out.key, out.window, out.timestamp_ms, out.revision, out.value)
+
+
+def comparable(rows: Sequence[Row], sink: Comparable, *, idles: bool) -> Any:
+    """What of ``rows`` does not depend on batches."""
+    if sink.exactness == "rows" and not (idles and sink.has_bounds):
+        return Counter(rows)
+    latest = {(key, window): (timestamp_ms, value) for key, window, timestamp_ms, _, value in rows}
+    return {
+        place: value if not sink.with_times else (timestamp_ms, value)
+        for place, (timestamp_ms, value) in latest.items()
+        if value is not None and not str(place[0]).startswith("closing")
+    }
+
+
+def assert_agree(drawn: Drawn, told: Told, expected: Told, *, idles: bool = False) -> None:
+    """Equal in all that does not depend on batches."""
+    for name, sink in drawn.sinks.items():
+        assert comparable(told.rows[name], sink, idles=idles) == comparable(expected.rows[name], sink, idles=idles), (
+            name
+        )
+    assert told.late == expected.late
+    assert told.rejected == expected.rejected
+    if not drawn.any_order:
+        assert told.fates == expected.fates
