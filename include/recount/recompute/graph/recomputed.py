@@ -13,6 +13,7 @@ from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTab
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, Process
+from recount.core.record_keys import topics_needing_a_key
 from recount.core.stateless import FlatMap, Foreach, Merge, Through
 from recount.core.topology import Topology
 from recount.recompute.columns import named
@@ -88,7 +89,7 @@ def recomputed(
     Raises ``NotRecomputable`` for what is no function of the log: an operator that needs the order of one key's records
     where these come from several partitions, or each update of a result of which only the last one is determined.
     """
-    keyed = sources.topics_needing_a_key(topology)
+    keyed = topics_needing_a_key(topology)
     journal = Journal()
     decoded = {
         source.topic.name: sources.decoded(

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from recount.core.changelogs import ToTable
-from recount.core.joins import StreamStreamJoin, StreamTableJoin
-from recount.core.nodes import KEY, Node, Source, WindowedAggregate
-from recount.core.processing import Process
-from recount.core.topology import Topology
+from recount.core.nodes import KEY, Source
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, DecodePass, Limits
 from recount.recompute.graph.rows import ORDER, PLACE, SUPERSEDED, TIME, TOPIC, at_place, shaped
@@ -55,30 +51,3 @@ def records(log: DataFrame, source: Source) -> DataFrame:
     fields = [named(_FIELD + name).alias(name) for name in names if name != source.key]
     named_anew = good.select(*fields, named(KEY).alias(source.key), *PLACE, TIME, IS_NULL)
     return shaped(named_anew.withColumns({ORDER: at_place(), SUPERSEDED: F.lit(False)}), source.fields)
-
-
-def topics_needing_a_key(topology: Topology) -> frozenset[str]:
-    """The topics whose own record key groups or joins records, so that a record without one is bad."""
-    topics: set[str] = set()
-    for node in topology.nodes():
-        for above in _inputs_that_drop_null_keys(node):
-            found = above
-            while found.key == KEY and not isinstance(found, Source) and len(found.inputs) == 1:
-                found = found.inputs[0]
-            if isinstance(found, Source) and found.key == KEY:
-                topics.add(found.topic.name)
-    return frozenset(topics)
-
-
-def _inputs_that_drop_null_keys(node: Node) -> tuple[Node, ...]:
-    """An outer side of a join keeps them."""
-    match node:
-        case WindowedAggregate() | ToTable() | Process():
-            return node.inputs
-        case StreamStreamJoin(kind="inner"):
-            return node.inputs
-        case StreamStreamJoin(kind="left"):
-            return (node.right,)
-        case StreamTableJoin(kind="inner", by=None):
-            return (node.left,)
-    return ()
