@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 from tests.unit.spark.engine import NOW_MS
-from tests.unit.spark.random_topologies import TABLES, Comparable, Drawn
+from tests.unit.spark.random_flows import TABLES, Comparable
+from tests.unit.spark.random_topologies import Drawn
 from tests.unit.spark.random_topology_logs import IDLE_AFTER_MS, Cut, Event
 from tests.unit.spark.topology_engine import TopologyEngine
 

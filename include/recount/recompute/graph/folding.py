@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from hashlib import md5
 from typing import Any, NamedTuple
 
@@ -43,10 +44,13 @@ def folded_in_session(fold: Fold, records: Iterable[tuple[int, Any]], gap_ms: in
         sessions = sorted([*apart, Session(start, end, _joined(fold, joined, value))], key=lambda one: one[:2])
     if not sessions:
         return folded(fold, ())
-    amount = sessions[0].amount
-    for session in sessions[1:]:
-        amount = fold.merger(amount, session.amount)
-    return amount
+    return _together(fold, [session.amount for session in sessions])
+
+
+def _together(fold: Fold, amounts: Sequence[Any]) -> Any:
+    """``amounts`` merged, the earlier first. A reduce passes over sessions without a value."""
+    told = [amount for amount in amounts if amount is not None] if fold.initial is None else amounts
+    return reduce(fold.merger, told) if told else None
 
 
 def _joined(fold: Fold, joined: Sequence[Session], value: Any) -> Any:
@@ -55,10 +59,7 @@ def _joined(fold: Fold, joined: Sequence[Session], value: Any) -> Any:
         for session in joined:
             amount = fold.merger(amount, session.amount)
         return fold.adder(amount, value)
-    amounts = [session.amount for session in joined]
-    amount = amounts[0] if amounts else None
-    for other in amounts[1:]:
-        amount = other if amount is None else fold.merger(amount, other)
+    amount = _together(fold, [session.amount for session in joined])
     if amount is None or value is None:
         return value if amount is None else amount
     return fold.adder(amount, value)
