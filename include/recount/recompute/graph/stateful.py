@@ -147,9 +147,10 @@ class Stateful:
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """``frame``, computed once; what led to it is forgotten, for plans that grow with every operator take long."""
-        kept = frame.localCheckpoint(eager=False)
-        self.kept.append(kept)
-        return kept
+        checkpoint = frame.localCheckpoint(eager=False)
+        self.kept.append(checkpoint)
+        # columns of their own: Spark cannot rename those of a checkpoint where it meets the frame that it was made of
+        return checkpoint.select(*(named(name).alias(name) for name in checkpoint.columns))
 
     def _entries(self, node: Node) -> DataFrame:
         first, *others = (self.entries[topic] for topic in sorted(topics_of(node)))
