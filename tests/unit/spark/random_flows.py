@@ -25,6 +25,7 @@ from recount.core.expressions import Expression, col
 from recount.core.flow import RecordStream, Table, stream
 from recount.core.nodes import Sink
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal
+from recount.core.stateless import MERGED_FROM
 from recount.core.topics import Topic
 from recount.core.windows import (
     SessionWindows,
@@ -61,10 +62,9 @@ class Flow:
     """A stream or a table while it is built.
 
     ``in_order``: its rows leave as the log has them. ``any_order``: nothing of it depends on the order in which
-    partitions and topics are read. ``single``: every record comes from one partition.
-    ``has_bounds``: a row is about a key and a window. ``with_times``: also its time does not depend on batches.
-    ``cogrouped``: it says in `merged_from` where a row comes from. ``behind``: a timer that was set in the past makes a
-    row behind the frontier, and windows that were closed are revised.
+    partitions and topics are read. ``single``: every record comes from one partition. ``has_bounds``: a row is about a
+    key and a window. ``with_times``: also its time does not depend on batches.
+    ``behind``: a timer that was set in the past makes a row behind the frontier, and closed windows are revised.
     """
 
     rows: RecordStream | Table
@@ -75,7 +75,6 @@ class Flow:
     single: bool = False
     has_bounds: bool = False
     with_times: bool = True
-    cogrouped: bool = False
     behind: bool = False
 
     @property
@@ -153,8 +152,8 @@ class Builder:
         for name in flow.of_kind("string"):
             kinds += [first(name), last(name), distinct(name), distinct(name, sketch=True), letters_of(name)]
         chosen = self.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
-        if flow.cogrouped:
-            chosen = [one.only(col("merged_from") == self.one_of("one", "other")) for one in chosen]
+        if MERGED_FROM in flow.rows.node.fields:
+            chosen = [one.only(col(MERGED_FROM) == self.one_of("one", "other")) for one in chosen]
         elif self.one_of(False, False, True):
             chosen[0] = chosen[0].only(self.predicate(flow))
         return {self.fresh("a"): one for one in chosen}

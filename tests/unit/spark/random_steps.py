@@ -82,7 +82,6 @@ def merged(build: Builder, flow: Flow) -> Flow:
         rows=rows,
         topics=flow.topics | other.topics,
         single=flow.single and flow.topics == other.topics,
-        cogrouped=is_group,
     )
 
 
@@ -196,5 +195,5 @@ def stream_steps(build: Builder, flow: Flow) -> list[Step]:
     if flow.in_order and (flow.single or flow.key == KEY) and len(flow.topics) == 1 and keyed_by_text:
         steps += [processed] * 3
     if flow.in_order:
-        steps += [aggregated, tabled]
+        steps += [aggregated] if flow.has_bounds else [aggregated, tabled]
     return steps

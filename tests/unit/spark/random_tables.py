@@ -104,7 +104,9 @@ def tabled_finals(build: Builder) -> Flow:
     flow = windowed_final(build, build.keyed(build.source(build.one_of(*TABLES))), tumbles=True)
     assert isinstance(flow.rows, RecordStream)
     build.idles = False
-    return replace(flow, rows=flow.rows.to_table(), any_order=False, has_bounds=False, in_order=False)
+    # a row of the table is about a key: a sink that finds bounds in it would take it for a window's
+    kept = [name for name in flow.rows.node.fields if name not in (flow.key, WINDOW_START, WINDOW_END)]
+    return replace(flow, rows=flow.rows.select(*kept).to_table(), any_order=False, has_bounds=False, in_order=False)
 
 
 def build_table(build: Builder, *, is_current: bool = False) -> Flow:

@@ -31,7 +31,6 @@ def windowed_final(build: Builder, flow: Flow, *, tumbles: bool = False) -> Flow
         in_order=False,
         exactness="revised" if revised else "rows",
         has_bounds=True,
-        cogrouped=False,
     )
 
 
@@ -48,7 +47,7 @@ def windowed_otherwise(build: Builder, flow: Flow) -> Flow:
     bounded = windows not in (all_time(), last_n(2))
     table = windowed(build, flow, windows)
     kind = build.one_of("each batch", "each record", "after")
-    after: dict[str, Any] = {"has_bounds": bounded, "in_order": False, "cogrouped": False}
+    after: dict[str, Any] = {"has_bounds": bounded, "in_order": False}
     if kind == "each record" and flow.in_order and flow.exactness == "rows":
         return replace(flow, rows=table.emit_each_record(), any_order=False, **{**after, "in_order": True})
     if kind == "after" and flow.exactness == "rows":
@@ -68,5 +67,4 @@ def aggregated(build: Builder, flow: Flow) -> Flow:
         rows=rows,
         exactness="rows" if exact else "latest",
         any_order=flow.any_order and not exact,
-        cogrouped=False,
     )
