@@ -203,6 +203,15 @@ CASES = [
     Case(name="first by event time", flow=stream(EVENTS).deduplicate("who", horizon="9 ms"), streams=True),
     Case(name="first by offset", flow=stream(EVENTS).deduplicate("__key", horizon="9 ms"), streams=True),
     Case(
+        name="first by offset, then windows",
+        flow=stream(EVENTS)
+        .deduplicate("__key", horizon="2 ms")
+        .select_key(name=col("who"))
+        .windowed_by(tumbling("10 ms", grace="0 ms"))
+        .aggregate(records=count())
+        .emit_final(),
+    ),
+    Case(
         name="processor",
         flow=stream(EVENTS).process(watched, on_timer=rung, said=STRING, seen=LONG),
         streams=True,

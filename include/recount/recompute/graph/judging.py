@@ -12,16 +12,17 @@ from recount.recompute.graph.rows import OFFSET, PARTITION, PLACE, TIME, TOPIC
 STREAM_TIME = "__stream_time_ms"
 
 
-def refused(judging: Sequence[tuple[DataFrame, Column, Column]]) -> DataFrame:
+def refused(judging: Sequence[tuple[DataFrame, Column, Column]], above: Sequence[DataFrame] = ()) -> DataFrame:
     """The places of records that do not advance the stream time of an operator: those without the key that it needs.
 
-    ``judging`` has of each input the rows, whether one lacks the key, and whether one is judged. Of the rows that a
-    flat-map made of one record, one that is judged is enough.
+    ``judging`` has of each input the rows, whether one lacks the key, and whether one is judged; ``above`` the places
+    that operators further up refused. Of the rows that a flat-map made of one record, one that is judged is enough.
     """
     said = [
         frame.where(F.col(OFFSET).isNotNull()).select(*PLACE, lacks.alias("__lacks"), judged.alias("__judged"))
         for frame, lacks, judged in judging
     ]
+    said += [frame.select(*PLACE, F.lit(True).alias("__lacks"), F.lit(False).alias("__judged")) for frame in above]
     rows = said[0]
     for other in said[1:]:
         rows = rows.union(other)

@@ -19,7 +19,7 @@ from recount.recompute.graph import joins, lookups, remembering, windows
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, reached_ms
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, judged, refused, stream_times
-from recount.recompute.graph.ordering import delay_above_ms, require_ordered, topics_of
+from recount.recompute.graph.ordering import delay_above_ms, is_held_back, judges_above, require_ordered, topics_of
 from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
 
 
@@ -27,8 +27,9 @@ from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, sh
 class Stateful:
     """The operators that judge time, over the ``entries`` of each topic: all that could advance stream time.
 
-    Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. Frames that are read
-    more than once are computed once, and held until nobody refers to them.
+    Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. ``passed_over`` has the
+    places of records that did not advance an operator's stream time. Frames that are read more than once are computed
+    once, and held until nobody refers to them.
     """
 
     session: SparkSession
@@ -39,17 +40,20 @@ class Stateful:
     batches: Sequence[BatchEnds] | None
     journal: Journal
     kept: list[DataFrame] = field(default_factory=list)
+    passed_over: dict[Node, DataFrame] = field(default_factory=dict)
+    frontiers: dict[Node, int] = field(default_factory=dict)
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
         """Records placed in windows, the late ones noted for each, the others aggregated."""
         frame, takes = above.current, windows.takes(node)
         has_key = named(node.key).isNotNull()
         self.journal.note(frame.where(~takes), F.when(has_key, "null value").otherwise("null key"))
+        judging = [(frame, ~has_key, takes)]
+        without = self._without(node, judging)
         if isinstance(node.windows, GlobalWindow | LastN):
             self.journal.note(frame.where(takes), F.lit("counted"))
             return windows.aggregated(node, windows.placed(node, frame.where(takes)))
-        judging = [(frame, ~has_key, takes)]
-        times = self._times(node, judging)
+        times = self._times(node, without)
         placed = self._keep(windows.placed(node, judged(frame.where(takes), times)))
         late = F.col(windows.IS_LATE)
         self.journal.note(placed, F.when(late, "late").otherwise("counted"))
@@ -58,7 +62,7 @@ class Stateful:
         self.journal.late_for(placed.where(late), named(node.key), margin, start, end)
         on_time = placed.where(~late)
         if node.emission.kind == "final":
-            on_time = on_time.where(end + node.windows.closes_ms(0) <= self._frontier_ms(node, refused(judging)))
+            on_time = on_time.where(end + node.windows.closes_ms(0) <= self._frontier_ms(node))
         return windows.aggregated(node, on_time)
 
     def stream_joined(self, node: StreamStreamJoin, sides: Sequence[Rows]) -> Rows:
@@ -69,7 +73,7 @@ class Stateful:
             (frame, ~F.col(IS_NULL) & key.isNull(), ~F.col(IS_NULL) & key.isNotNull())
             for frame, key in zip(frames, keys, strict=True)
         ]
-        times = self._times(node, judging)
+        times = self._times(node, self._without(node, judging))
         on_time = []
         for side, (frame, lacks_key, _) in enumerate(judging):
             bound_ms = joins.lateness_bound_ms(node, side)
@@ -83,7 +87,7 @@ class Stateful:
             self.journal.note(timed, fate)
             self._late(timed.where(~F.col(IS_NULL) & late), keys[side], margin)
             on_time.append(timed.where(~F.col(IS_NULL) & ~dropped & ~late))
-        bound_ms = 0 if node.kind == "inner" else self._frontier_ms(node, refused(judging)) - node.delay_ms
+        bound_ms = 0 if node.kind == "inner" else self._frontier_ms(node) - node.delay_ms
         return joins.paired(node, *on_time, alone_before_ms=bound_ms)
 
     def looked_up(self, node: StreamTableJoin, stream: Rows, table: Rows) -> Rows:
@@ -107,7 +111,7 @@ class Stateful:
         frame = above.current.withColumn(remembering.IDENTITY, remembering.identity(node))
         has_id = F.col(remembering.IDENTITY).isNotNull()
         judging = [(frame, ~has_id, has_id)]
-        timed = judged(frame, self._times(node, judging))
+        timed = judged(frame, self._times(node, self._without(node, judging)))
         margin = F.col(STREAM_TIME) - F.col(TIME) - node.horizon_ms - 1
         late = F.coalesce(margin >= 0, F.lit(False))
         self.journal.note(timed, F.when(~has_id, "null key").when(late, "late"))
@@ -116,14 +120,14 @@ class Stateful:
         wins = F.col(remembering.WINS)
         self.journal.note(decided, F.when(wins, "counted").otherwise("deduplicated"))
         if not node.partitioned:
-            decided = decided.where(F.col(TIME) + node.horizon_ms < self._frontier_ms(node, refused(judging)))
+            decided = decided.where(F.col(TIME) + node.horizon_ms < self._frontier_ms(node))
         return above.with_frame(node, shaped(decided.where(wins), node.fields), "records")
 
     def processed(self, node: Process, above: Rows) -> Rows:
         """Each key's records in their order, with timers; at last those that the frontier has reached."""
         require_ordered(node.input, node)
         frame, has_key = above.current, named(node.key).isNotNull()
-        without = refused([(frame, ~has_key, F.lit(False))])
+        without = self._without(node, [(frame, ~has_key, has_key)])
         entries, delay_ms = self._entries(node), delay_above_ms(node)
         timed = judged(frame.where(remembering.takes(node)), stream_times(entries, without, before=True))
         reached = timed.withColumn(STREAM_TIME, F.col(STREAM_TIME) - delay_ms)
@@ -137,8 +141,8 @@ class Stateful:
         """A row whose first update is not after this has left the suppression."""
         if self.batches is None:
             return ALL_DUE
-        nowhere = refused([(self._entries(node), F.lit(False), F.lit(True))])
-        return reached_ms(self.batches, self._entries(node), nowhere, topics_of(node)) - node.limit_ms
+        entries, nowhere = self._entries(node), self._nowhere(node)
+        return reached_ms(self.batches, entries, nowhere, topics_of(node)) - node.limit_ms
 
     def release(self) -> None:
         """Give the cached frames back."""
@@ -158,21 +162,33 @@ class Stateful:
             first = first.union(other)
         return first
 
-    def _times(self, node: Node, judging: Sequence[tuple[DataFrame, Column, Column]]) -> DataFrame | None:
-        return stream_times(self._entries(node), refused(judging)) if self.lateness else None
+    def _without(self, node: Node, judging: Sequence[tuple[DataFrame, Column, Column]]) -> DataFrame:
+        """The places of records that do not advance the stream time of ``node``: refused by it, or further up."""
+        above = [self.passed_over[judge] for judge, _ in judges_above(node)]
+        found = self._nowhere(node) if is_held_back(node) else self._keep(refused(judging, above))
+        self.passed_over[node] = found
+        return found
 
-    def _frontier_ms(self, node: Node, without: DataFrame | None = None) -> int:
-        """How far the frontier of ``node`` had come, less what the operators above delay; ``without`` did not count."""
+    def _nowhere(self, node: Node) -> DataFrame:
+        return refused([(self._entries(node), F.lit(False), F.lit(True))])
+
+    def _times(self, node: Node, without: DataFrame) -> DataFrame | None:
+        return stream_times(self._entries(node), without) if self.lateness else None
+
+    def _frontier_ms(self, node: Node) -> int:
+        """How far the frontier of ``node`` had come, less what the operators above delay; never ahead of theirs."""
         if self.batches is None:
             return ALL_DUE
-        entries = self._entries(node)
-        if without is None:
-            without = refused([(entries, F.lit(False), F.lit(True))])
-        return reached_ms(self.batches, entries, without, topics_of(node)) - delay_above_ms(node)
+        if node not in self.frontiers:
+            without = self.passed_over[node] if node in self.passed_over else self._nowhere(node)
+            own_ms = reached_ms(self.batches, self._entries(node), without, topics_of(node)) - delay_above_ms(node)
+            above_ms = [self._frontier_ms(judge) - delay_ms for judge, delay_ms in judges_above(node)]
+            self.frontiers[node] = max(NONE_DUE, min([own_ms, *above_ms]))
+        return self.frontiers[node]
 
     def _timers_end_ms(self, node: Process, entries: DataFrame, without: DataFrame) -> int | None:
         if self.batches is not None:
-            reached = self._frontier_ms(node, without)
+            reached = self._frontier_ms(node)
             return reached if reached > NONE_DUE else None
         frontier_ms = self.frontier_ms if self.frontier_ms is not None else _frontier_ms(entries, without)
         return None if frontier_ms is None else frontier_ms - delay_above_ms(node)
