@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
-
-from hypothesis import strategies as st
 
 from recount.core.aggregates import (
     Aggregate,
@@ -64,7 +63,7 @@ class Flow:
     ``in_order``: its rows leave as the log has them. ``any_order``: nothing of it depends on the order in which
     partitions and topics are read. ``single``: every record comes from one partition. ``has_bounds``: a row is about a
     key and a window. ``with_times``: also its time does not depend on batches.
-    ``behind``: a timer that was set in the past makes a row behind the frontier, and closed windows are revised.
+    ``behind``: derived rows can come behind the frontier (updates of what never closes, timers set in the past).
     """
 
     rows: RecordStream | Table
@@ -105,7 +104,7 @@ def comparable_of(flow: Flow) -> Comparable:
 class Builder:
     """Draws the parts of one topology."""
 
-    draw: Callable[..., Any]
+    dice: random.Random
     partitions: Mapping[str, int]
     sinks: list[Sink] = field(default_factory=list)
     comparable: dict[str, Comparable] = field(default_factory=dict)
@@ -116,7 +115,7 @@ class Builder:
 
     def one_of(self, *options: Any) -> Any:
         """One of the options."""
-        return self.draw(st.sampled_from(options))
+        return self.dice.choice(options)
 
     def fresh(self, prefix: str) -> str:
         """A name that no field has yet."""
@@ -151,7 +150,7 @@ class Builder:
             kinds += [reduce(name, lambda one, other: one + other), digits_of(name)]
         for name in flow.of_kind("string"):
             kinds += [first(name), last(name), distinct(name), distinct(name, sketch=True), letters_of(name)]
-        chosen = self.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
+        chosen = self.dice.choices(kinds, k=self.one_of(1, 2, 3))
         if MERGED_FROM in flow.rows.node.fields:
             chosen = [one.only(col(MERGED_FROM) == self.one_of("one", "other")) for one in chosen]
         elif self.one_of(False, False, True):

@@ -94,7 +94,9 @@ def joined(build: Builder, flow: Flow) -> Flow:
         other = windowed_final(build, build.keyed(other), tumbles=True)
     left, right = build.keyed(flow), renamed(build, build.keyed(other))
     assert isinstance(left.rows, RecordStream) and isinstance(right.rows, RecordStream)
-    method = build.one_of(left.rows.join, left.rows.left_join, left.rows.outer_join)
+    # a row that comes behind the frontier can meet one that has left alone
+    both = [left.rows.join] if flow.behind or other.behind else [left.rows.left_join, left.rows.outer_join]
+    method = build.one_of(left.rows.join, *both)
     build.idles = False
     rows = method(
         right.rows,
@@ -171,7 +173,7 @@ def processed(build: Builder, flow: Flow) -> Flow:
     build.idles &= not timed
     build.by_key |= not flow.single
     rows = flow.rows.process(on_record, on_timer=on_timer if timed else None, **{what: STRING, nth: LONG})
-    return replace(flow, rows=rows, in_order=flow.in_order and not timed, behind=timed)
+    return replace(flow, rows=rows, in_order=flow.in_order and not timed, behind=flow.behind or timed)
 
 
 def tabled(build: Builder, flow: Flow) -> Flow:
@@ -187,11 +189,13 @@ def stream_steps(build: Builder, flow: Flow) -> list[Step]:
         return [with_field]
     if flow.exactness == "revised":
         return [with_field, windowed_final, windowed_final, windowed_otherwise]
-    steps: list[Step] = [filtered, with_field, selected, rekeyed, passed_by, through, branched, merged]
-    steps += [joined, joined, looked_up, looked_up, deduplicated, deduplicated]
+    steps: list[Step] = [filtered, with_field, selected, rekeyed, passed_by, through, branched]
+    steps += [joined, joined, looked_up, looked_up]
+    if not flow.behind:
+        steps += [deduplicated, deduplicated]
     steps += [windowed_final, windowed_final, windowed_final, windowed_otherwise, windowed_otherwise]
     if flow.of_kind("long"):
-        steps.append(flat_mapped)
+        steps += [merged, flat_mapped]
     if flow.in_order and (flow.single or flow.key == KEY) and len(flow.topics) == 1 and keyed_by_text:
         steps += [processed] * 3
     if flow.in_order:

@@ -49,7 +49,12 @@ def windowed_otherwise(build: Builder, flow: Flow) -> Flow:
     kind = build.one_of("each batch", "each record", "after")
     after: dict[str, Any] = {"has_bounds": bounded, "in_order": False}
     if kind == "each record" and flow.in_order and flow.exactness == "rows":
-        return replace(flow, rows=table.emit_each_record(), any_order=False, **{**after, "in_order": True})
+        return replace(
+            flow,
+            rows=table.emit_each_record(),
+            any_order=False,
+            **{**after, "in_order": True, "behind": flow.behind or not bounded},
+        )
     if kind == "after" and flow.exactness == "rows":
         build.idles = False
         held = table.emit_after(build.one_of("1 ms", "20 ms"), max_rows=build.one_of(None, 2))
@@ -67,4 +72,5 @@ def aggregated(build: Builder, flow: Flow) -> Flow:
         rows=rows,
         exactness="rows" if exact else "latest",
         any_order=flow.any_order and not exact,
+        behind=True,
     )

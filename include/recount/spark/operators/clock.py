@@ -55,13 +55,16 @@ class Clock:
     ``delay_ms`` is how far behind the frontier the operators above let their results go. No clock runs ahead of those
     ``above``, the nearest operators further up that judge time: what they refused does not advance it, and its frontier
     waits for theirs. Below an operator that ``holds_back`` records all of them advance it: whether one has a key shows
-    only later. Call ``advance`` once a batch, inputs first, before ``judged`` and ``frontier_ms`` are asked.
+    only later. Unless time ``settles``, rows can come from above however old they are.
+
+    Call ``advance`` once a batch, inputs first, before ``judged`` and ``frontier_ms`` are asked.
     """
 
     topics: frozenset[str]
     delay_ms: int = 0
     above: Sequence[Above] = ()
     holds_back: bool = False
+    settles: bool = True
     state: KeyedRows = field(init=False)
     before_ms: int | None = field(init=False, default=None)
     _frontier_ms: int | None = field(init=False, default=None)
@@ -83,9 +86,9 @@ class Clock:
 
     @property
     def settled_ms(self) -> int | None:
-        """What is older comes late from every partition, if at all; None while one of them has never spoken.
+        """What is older comes late from every partition, if at all.
 
-        Unlike the frontier it waits for idle partitions too: one that speaks again is on time by its own stream time.
+        None while one of them has never spoken, or where time never settles. Unlike the frontier it waits for idle partitions too: one that speaks again is on time by its own stream time.
         """
         return self._settled_ms
 
@@ -139,7 +142,7 @@ class Clock:
             topic, partition = _FRONTIER
             self.state.put(pl.DataFrame([(topic, partition, self._frontier_ms)], self.state.schema, orient="row"))
         settled = [(clock.settled_ms, delay_ms) for clock, delay_ms in self.above]
-        self._settled_ms = _least([self._slowest(batch.known, times), *_delayed(settled)])
+        self._settled_ms = _least([self._slowest(batch.known, times), *_delayed(settled)]) if self.settles else None
 
     def _slowest(self, partitions: Iterable[Partition], times: Mapping[Partition, int]) -> int | None:
         """The smallest stream time of those ``partitions`` that are read here, less the delay; None if one has none."""

@@ -14,6 +14,7 @@ from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAg
 from recount.core.processing import Deduplicate, Process
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.topology import Topology
+from recount.core.windows import GlobalWindow, LastN
 from recount.spark.operators.clock import Above, Batch, Clock
 from recount.spark.operators.joins import StreamStreamJoinOperator
 from recount.spark.operators.keyed_rows import KeyedRows
@@ -134,7 +135,8 @@ def _clock(node: Node, operators: Mapping[Node, Operator]) -> Clock:
         # It measures from the first update that it holds, whatever stands above it.
         return Clock(_topics(node))
     above = [Above(operators[judge].clocks["clock"], delay_ms) for judge, delay_ms in _judges_above(node)]
-    return Clock(_topics(node), _delay_above_ms(node), above, _is_held_back(node))
+    settles = not any(_comes_any_time(one) for one in _waits_for(node))
+    return Clock(_topics(node), _delay_above_ms(node), above, holds_back=_is_held_back(node), settles=settles)
 
 
 def _waits_for(node: Node) -> tuple[Node, ...]:
@@ -172,3 +174,19 @@ def _is_held_back(node: Node) -> bool:
         or _is_held_back(above)
         for above in _waits_for(node)
     )
+
+
+def _comes_any_time(node: Node) -> bool:
+    """Whether rows can leave ``node`` that are derived, and so never late, and yet older than all partitions.
+
+    The updates of what never closes have the time of its latest record, those of a table the time of any of its rows,
+    and a timer may be set in the past.
+    """
+    match node:
+        case WindowedAggregate(windows=GlobalWindow() | LastN()) | TableAggregate() | TableTableJoin():
+            return True
+        case Process(on_timer=timer) if timer is not None:
+            return True
+        case Source():
+            return False
+    return any(_comes_any_time(above) for above in _waits_for(node))
