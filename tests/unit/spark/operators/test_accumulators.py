@@ -34,7 +34,7 @@ from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.rows import ORDER, TIMESTAMP
 from recount.spark.polars_expressions import field_column, polars_type
 
-EXAMPLES = int(os.environ.get("RECOUNT_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "30"))
 GAP_MS = 3
 
 FIELDS: dict[str, FieldType] = {
