@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -72,9 +72,7 @@ class Graph:
 
     def __init__(self, topology: Topology) -> None:
         self._nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
-        self._operators: dict[Node, Operator] = {}
-        for node in self._nodes:
-            self._operators[node] = _operator(node, self._operators)
+        self._operators = operators_of(self._nodes)
         self.sinks = [node for node in self._nodes if isinstance(node, Sink | Through)]
         self.states: dict[str, KeyedRows] = {}
         for place, node in enumerate(self._nodes):
@@ -93,6 +91,14 @@ class Graph:
             if isinstance(node, Sink | Through):
                 made.written[node] = output.rows
         return made
+
+
+def operators_of(nodes: Iterable[Node]) -> dict[Node, Operator]:
+    """The operators at work for ``nodes``, which come in the order in which rows pass them; sources have none."""
+    operators: dict[Node, Operator] = {}
+    for node in nodes:
+        operators[node] = _operator(node, operators)
+    return operators
 
 
 def _received(node: Node, rows: pl.DataFrame) -> pl.DataFrame:

@@ -13,24 +13,18 @@ import polars as pl
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, stream
 from recount.core.interpreter.driver import TopologyDriver
-from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import KEY, Node, Sink, Source
-from recount.core.processing import Deduplicate, Process
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.stateless import Foreach, Through
 from recount.core.topics import Topic
 from recount.core.topology import Topology
-from recount.spark.operators.clock import READ_SCHEMA, Batch, Clock
-from recount.spark.operators.joins import StreamStreamJoinOperator
+from recount.spark.operators.clock import READ_SCHEMA, Batch
+from recount.spark.operators.graph import operators_of
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows
-from recount.spark.operators.lookups import StreamTableJoinOperator
 from recount.spark.operators.operator import FATES, Operator
-from recount.spark.operators.processing import ProcessOperator
-from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
 from recount.spark.operators.rows import (
     ENTRY,
     IS_NULL,
@@ -43,10 +37,6 @@ from recount.spark.operators.rows import (
     TOPIC,
     rows_schema,
 )
-from recount.spark.operators.stateless import StatelessOperator
-from recount.spark.operators.table_aggregates import TableAggregateOperator
-from recount.spark.operators.table_joins import TableTableJoinOperator
-from recount.spark.operators.tables import TableFilterOperator, ToTableOperator
 from recount.spark.polars_expressions import field_column
 
 PARTITIONS = 2
@@ -143,7 +133,7 @@ class Fed:
 
     def restart(self) -> None:
         """Forget all that is not on disk."""
-        self.operators = {node: operator_of(node) for node in self.topology.nodes() if not isinstance(node, Source)}
+        self.operators = operators_of(node for node in self.topology.nodes() if not isinstance(node, Source))
         for place, state in self._states().items():
             if place in self.disk:
                 state.load(self.disk[place].rows)
@@ -212,32 +202,6 @@ def _source_rows(node: Source, events: Sequence[Event], read: pl.DataFrame) -> p
     return rows.with_columns(LOG_ORDER.alias(ORDER), **known).select(
         pl.col(name).cast(kind) for name, kind in schema.items()
     )
-
-
-def operator_of(node: Node) -> Operator:
-    """The operator at work for ``node``."""
-    clock = Clock(_topics(node), 0 if isinstance(node, Suppress) else _delay_above_ms(node))
-    match node:
-        case StreamStreamJoin():
-            return StreamStreamJoinOperator(node=node, clock=clock)
-        case StreamTableJoin():
-            table_clock = Clock(_topics(node.right), _delay_above_ms(node.right)) if node.grace_ms is not None else None
-            return StreamTableJoinOperator(node=node, table_clock=table_clock)
-        case TableTableJoin():
-            return TableTableJoinOperator(node=node)
-        case ToTable():
-            return ToTableOperator(node=node)
-        case TableFilter():
-            return TableFilterOperator(node=node)
-        case TableAggregate():
-            return TableAggregateOperator(node=node)
-        case Suppress():
-            return SuppressOperator(node=node, clock=clock)
-        case Deduplicate():
-            return DeduplicateOperator(node=node, clock=clock)
-        case Process():
-            return ProcessOperator(node=node, clock=clock)
-    return StatelessOperator(node=node)
 
 
 def written(node: Sink | Through | Foreach, rows: pl.DataFrame) -> list[Result]:
@@ -336,14 +300,3 @@ def _write(disk: KeyedRows, state: KeyedRows) -> None:
     disk.remove(changes.filter(DELETED))
     disk.put(changes.filter(~pl.col(DELETED)))
     assert disk.rows.sort(disk.identity).equals(state.rows.sort(disk.identity))
-
-
-def _topics(node: Node) -> frozenset[str]:
-    if isinstance(node, Source):
-        return frozenset({node.topic.name})
-    waits_for = (node.left,) if isinstance(node, StreamTableJoin) and node.grace_ms is None else node.inputs
-    return frozenset(chain.from_iterable(_topics(above) for above in waits_for))
-
-
-def _delay_above_ms(node: Node) -> int:
-    return max((_delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)

@@ -15,7 +15,8 @@ from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, EmissionKind, Wind
 from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology
-from recount.spark.operators.clock import READ_SCHEMA, Batch, Clock
+from recount.spark.operators.clock import READ_SCHEMA, Batch
+from recount.spark.operators.graph import operators_of
 from recount.spark.operators.operator import FATES, Output
 from recount.spark.operators.rows import (
     IS_NULL,
@@ -31,7 +32,6 @@ from recount.spark.operators.rows import (
     TOPIC,
     rows_schema,
 )
-from recount.spark.operators.windowed import WindowedOperator
 from recount.spark.polars_expressions import field_column
 from recount.spark.stage import LATE_SCHEMA
 
@@ -133,7 +133,7 @@ class Engine:
     ) -> None:
         self._nodes = _chain(results)
         self._by_number = self._nodes[0].input.fields["k"] == LONG
-        self._operators = [_operator(node) for node in self._nodes]
+        self._operators = list(operators_of(self._nodes).values())
         self._stored: dict[tuple[int, str], pl.DataFrame] = {}
         self._ends = dict.fromkeys(range(PARTITIONS), 0)
         self._times: dict[int, int] = {}
@@ -165,9 +165,9 @@ class Engine:
         known = {(EVENTS.name, partition) for partition in range(PARTITIONS)}
         awake = {(topic, partition) for topic, partition in known if partition not in quiet}
         batch = Batch(read=rows.select(list(READ_SCHEMA)), known=known, awake=awake)
-        for operator in self._operators:
+        for node, operator in zip(self._nodes, self._operators, strict=True):
             output = operator.process(batch, [rows])
-            assert dict(output.rows.schema) == rows_schema(operator.node.fields)
+            assert dict(output.rows.schema) == rows_schema(node.fields)
             self._take(output)
             rows = output.rows
         self._store()
@@ -225,7 +225,7 @@ class Engine:
                 self._stored[at, name] = pl.concat([rest, now]).sample(fraction=1, shuffle=True, seed=at)
 
     def _restart(self) -> None:
-        self._operators = [_operator(node) for node in self._nodes]
+        self._operators = list(operators_of(self._nodes).values())
         for at, operator in enumerate(self._operators):
             for name, state in operator.states.items():
                 if (at, name) in self._stored:
@@ -242,11 +242,6 @@ def _chain(results: RecordStream) -> list[WindowedAggregate]:
         nodes.append(node)
         node = node.input
     return nodes[::-1]
-
-
-def _operator(node: WindowedAggregate) -> WindowedOperator:
-    delay_ms = sum(one.delay_ms for one in _chain(RecordStream(node.input)))
-    return WindowedOperator(node, Clock(frozenset({EVENTS.name}), delay_ms))
 
 
 def table(emitted: Sequence[Sequence[Result]]) -> dict[Result, Result]:
