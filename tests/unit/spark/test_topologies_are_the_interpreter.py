@@ -28,7 +28,7 @@ from recount.core.processing import KeyState
 from recount.core.schema import LONG
 from recount.core.topics import Topic
 from recount.core.topology import Topology
-from recount.core.windows import tumbling
+from recount.core.windows import hopping, sliding, tumbling
 from recount.spark.plan import NotExpressible
 
 BLOCK = 10
@@ -202,3 +202,17 @@ def test_a_timer_in_the_past_revises_windows_that_have_left() -> None:
     windows = reminded.windowed_by(tumbling("10 ms", grace="0 s")).aggregate(n=count()).emit_final()
     drawn = drawn_by_hand(windows, LATEST, {"left": 1})
     assert_law(drawn, Cut([left(5), left(50, key=b"b")]), Cut([left(6)], restarts=True))
+
+
+@pytest.mark.parametrize("at", [[], [1], [2], [1, 2]])
+def test_a_sliding_window_that_a_revision_took_the_record_of_is_gone(at: list[int]) -> None:
+    #  the results of [20, 30) and [24, 34) move from 27 to 28: for a moment 27 defines [28, 34], which 28 is in
+    hops = LEFT.select_key(word=col("lw")).windowed_by(hopping("10 ms", advance="4 ms", grace="70 ms"))
+    moved = hops.aggregate(n=count()).emit_each_batch()
+    windows = moved.windowed_by(sliding("6 ms", grace="5 ms")).aggregate(m=count()).emit_final()
+    drawn = replace(drawn_by_hand(windows, LATEST, {"left": 2}), any_order=True)
+    log = [left(27), left(28, partition=1), left(26)]
+    bounds = [0, *at, len(log)]
+    assert_law(drawn, *(Cut(log[start:end], restarts=True) for start, end in pairwise(bounds)))
+    alone = by_engine(drawn, [Cut(log[:1]), Cut(log[1:]), closing(drawn.partitions)])
+    assert {window for key, window, *_, value in alone.rows["out"] if key == "a" and value} == {(22, 28)}

@@ -151,8 +151,8 @@ class SlidingPanes:
         ]
 
     def records(self, window: Window) -> list[Record]:
-        """The accepted records inside ``window`` that were on time for it."""
-        return self._inside(window, self._accepted)
+        """The accepted records inside ``window`` that were on time for it; none where none defines it (any more)."""
+        return self._inside(window, self._accepted) if window in self._known else []
 
 
 class SessionPanes:

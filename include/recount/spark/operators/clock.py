@@ -88,7 +88,8 @@ class Clock:
     def settled_ms(self) -> int | None:
         """What is older comes late from every partition, if at all.
 
-        None while one of them has never spoken, or where time never settles. Unlike the frontier it waits for idle partitions too: one that speaks again is on time by its own stream time.
+        None while one of them has never spoken, or where time never settles. Unlike the frontier it waits for idle
+        partitions too: one that speaks again is on time by its own stream time.
         """
         return self._settled_ms
 

@@ -36,8 +36,12 @@ class SlidingPane:
         return Placement(changed=sorted((holding & known - late) | (known - before)), late=sorted(late & own))
 
     def members(self, window: Window) -> list[Placed]:
-        """The records inside ``window`` that were on time for it."""
-        return [one for one in self._accepted.between(*window) if not one.is_late(self._windows, window[1])]
+        """The records inside ``window`` that were on time for it; none where none defines it (any more)."""
+        start_ms, end_ms = window
+        near = [one for one in self._accepted.between(start_ms - 1, end_ms) if not one.is_late(self._windows, end_ms)]
+        if not any(window in self._beside(one) for one in near):
+            return []
+        return [one for one in near if one.timestamp_ms >= start_ms]
 
     def contents(self) -> Mapping[Window, list[Placed]]:
         """Every window that is there."""
@@ -55,10 +59,7 @@ class SlidingPane:
     def _defined(self, records: list[Placed]) -> set[Window]:
         """The windows that ``records`` define and are in."""
         defined = {
-            window
-            for one in records
-            for window in (self._windows.left_of(one.timestamp_ms), self._windows.right_of(one.timestamp_ms))
-            if not one.is_late(self._windows, window[1])
+            window for one in records for window in self._beside(one) if not one.is_late(self._windows, window[1])
         }
         return {
             window
@@ -68,3 +69,7 @@ class SlidingPane:
                 for one in records
             )
         }
+
+    def _beside(self, record: Placed) -> tuple[Window, Window]:
+        """The windows that end with the record and begin after it."""
+        return self._windows.left_of(record.timestamp_ms), self._windows.right_of(record.timestamp_ms)
