@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -26,8 +27,8 @@ from recount.local.profile import Profile
 STREAM = "revenue-by-region"
 _AUDIT, _BACKFILL, _STREAM = f"audit__{STREAM}", f"backfill__{STREAM}", f"stream__{STREAM}"
 _LIMIT_S = 600.0
-_INTO_THE_NEXT_BATCH_S = 2.0
-"""A batch starts as soon as the last one is done, and takes longer than this when much is left to read."""
+_INTO_THE_BATCH_S = 0.7
+"""A batch of some hundred thousand records takes longer than this."""
 
 
 class DemoSteps:
@@ -59,10 +60,10 @@ class DemoSteps:
         )
         producing.start()
         running = self._wait(
-            "the first batch to be committed, and more to be there",
-            lambda _: self._committed() > 0 and (self._lag() > 0 or not producing.is_alive()),
+            "a batch to be under way after the first one",
+            lambda _: 0 < self._committed() < self._planned() or (not producing.is_alive() and not self._lag()),
         )
-        time.sleep(_INTO_THE_NEXT_BATCH_S)
+        time.sleep(_INTO_THE_BATCH_S)
         os.killpg(os.getpgid(running.pid), signal.SIGKILL)
         self._say(f"driver killed with -9, {self._committed():,} of {self._flow.records:,} records committed")
         producing.join()
@@ -118,6 +119,15 @@ class DemoSteps:
 
     def _committed(self) -> int:
         return sum(part.committed or 0 for part in self._parts())
+
+    def _planned(self) -> int:
+        """Up to how many records the batches go that Spark has planned so far."""
+        offsets = Path(self._settings.checkpoints) / STREAM / "offsets"
+        newest = max((int(file.name) for file in offsets.glob("[0-9]*")), default=None)
+        if newest is None:
+            return 0
+        ends: dict[str, dict[str, int]] = json.loads((offsets / str(newest)).read_text().splitlines()[-1])
+        return sum(ends["orders"].values())
 
     def _parts(self) -> Collection[PartitionLag]:
         return lag(self._connection, f"recount.{STREAM}", ["orders"]).values()
