@@ -12,8 +12,9 @@ from tests.unit.spark.random_windows import aggregated, windowed_final, windowed
 
 from recount.core.expressions import coalesce, col
 from recount.core.flow import RecordStream, Table, cogroup
-from recount.core.nodes import KEY
-from recount.core.processing import KeyState
+from recount.core.joins import StreamTableJoin
+from recount.core.nodes import KEY, Node
+from recount.core.processing import Deduplicate, KeyState
 from recount.core.schema import LONG, STRING
 from recount.core.topics import Topic
 
@@ -65,9 +66,26 @@ def branched(build: Builder, flow: Flow) -> Flow:
     return replace(flow, rows=branches[build.one_of("one", "rest")])
 
 
+def streams_apart_from(flow: Flow) -> list[str]:
+    """The streams that can meet ``flow``. One that is held back must not meet its own topic again.
+
+    By whose stream time such a row is then judged is not decided: seed 2026, block 129 of 300 finds the difference.
+    """
+    return [name for name in STREAMS if not (_holds_back(flow.rows.node) and name in flow.topics)]
+
+
+def _holds_back(node: Node) -> bool:
+    held = isinstance(node, Deduplicate) and not node.partitioned
+    waits = isinstance(node, StreamTableJoin) and node.grace_ms is not None
+    return held or waits or any(_holds_back(above) for above in node.inputs)
+
+
 def merged(build: Builder, flow: Flow) -> Flow:
     """With another stream, both brought to the same fields; as a cogroup or not."""
-    other = build.source(build.one_of(*STREAMS))
+    apart = streams_apart_from(flow)
+    if not apart:
+        return flow
+    other = build.source(build.one_of(*apart))
     word, number, key = build.fresh("w"), build.fresh("n"), build.fresh("k")
     sides = []
     for side in (flow, other):
@@ -87,7 +105,10 @@ def merged(build: Builder, flow: Flow) -> Flow:
 
 def joined(build: Builder, flow: Flow) -> Flow:
     """With another stream, or with itself."""
-    other = build.source(build.one_of(*STREAMS))
+    apart = streams_apart_from(flow)
+    if not apart:
+        return flow
+    other = build.source(build.one_of(*apart))
     if build.one_of(False, False, True):
         other = filtered(build, other)
     if build.one_of(False, False, True):
