@@ -13,13 +13,16 @@ export AIRFLOW__USAGE_DATA_COLLECTION__ENABLED := false
 
 MVN := mvn --batch-mode --quiet --strict-checksums --file pom.xml
 UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
+EXAMPLES ?= 5000
+SEED ?= 2
+LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py
 PARTS := unit spark integration airflow chaos browser
 # pytest refuses a folder that does not exist, hence wildcard
 FOLDERS := $(wildcard $(PARTS:%=tests/%))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) lint format bench clean
+.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws lint format bench clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -88,6 +91,9 @@ test-chaos: setup ## tests that kill
 test-browser: setup browser ## tests of the pages in Chromium
 $(PARTS:%=test-%): test-%:
 	@pytest $(wildcard tests/$*) $(ARGS)
+
+laws: setup ## the laws on other random examples than the tests' (EXAMPLES=5000 SEED=2)
+	@LAW_EXAMPLES=$(EXAMPLES) pytest --hypothesis-seed=$(SEED) $(LAWS) $(ARGS)
 
 browser:
 	@command -v chromium >/dev/null || { \

@@ -204,6 +204,20 @@ def test_a_timer_in_the_past_revises_windows_that_have_left() -> None:
     assert_law(drawn, Cut([left(5), left(50, key=b"b")]), Cut([left(6)], restarts=True))
 
 
+def test_a_table_that_nobody_waits_for_delays_no_timer() -> None:
+    def remind(_: Mapping[str, object], state: KeyState) -> list[dict[str, object]]:
+        state.schedule(7)
+        return []
+
+    totals = stream(TOPICS["table"]).windowed_by(tumbling("10 ms", grace="90 ms")).aggregate(m=count()).emit_final()
+    looked_up = LEFT.left_join_table(totals.select("m").to_table())
+    reminded = looked_up.process(remind, on_timer=lambda at_ms, _: [{"at": at_ms}], at=LONG)
+    drawn = drawn_by_hand(reminded, EXACT, {"left": 1, "table": 1})
+    assert_law(drawn, Cut([left(1), left(8)]), Cut([left(9)], restarts=True))
+    early = by_interpreter(drawn, [Cut([left(1), left(8), left(9)])])
+    assert [(at_ms, cells) for _, _, at_ms, _, cells in early.rows["out"]] == [(7, (("at", "int", 7),))] * 2
+
+
 @pytest.mark.parametrize("at", [[], [1], [2], [1, 2]])
 def test_a_sliding_window_that_a_revision_took_the_record_of_is_gone(at: list[int]) -> None:
     #  the results of [20, 30) and [24, 34) move from 27 to 28: for a moment 27 defines [28, 34], which 28 is in

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterable, Mapping
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.event_time import delay_above_ms, is_held_back, judges_above, topics_of
 from recount.core.interpreter.clock import Above, Clock
 from recount.core.interpreter.joins import (
     StreamStreamJoinOperator,
@@ -28,8 +28,6 @@ from recount.core.topology import Topology
 
 _READS_HISTORY = (TableFilterOperator, TableTableJoinOperator, StreamTableJoinOperator, StatelessOperator)
 """Operators to which also a superseded change of a versioned table means something."""
-_JUDGES_TIME = (WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
-"""Operators that let results go by their frontier, or refuse what comes too late."""
 
 
 class Graph:
@@ -95,11 +93,11 @@ class Graph:
     def _clock(self, node: Node) -> Clock:
         if isinstance(node, Suppress):
             # It measures from the first update that it holds, whatever stands above it.
-            clock = Clock(_topics(node), 0, self._partitions)
+            clock = Clock(topics_of(node), 0, self._partitions)
         else:
-            above = [Above(self.operators[judge].clock, delay_ms) for judge, delay_ms in _judges_above(node)]
+            above = [Above(self.operators[judge].clock, delay_ms) for judge, delay_ms in judges_above(node)]
             clock = Clock(
-                _topics(node), _delay_above_ms(node), self._partitions, above=above, holds_back=_is_held_back(node)
+                topics_of(node), delay_above_ms(node), self._partitions, above=above, holds_back=is_held_back(node)
             )
         self._clocks.append(clock)
         return clock
@@ -135,40 +133,3 @@ class Graph:
                 raise AssertionError(node)
             case _:
                 return StatelessOperator(node=node, clock=clock, journal=journal)
-
-
-def _waits_for(node: Node) -> tuple[Node, ...]:
-    """The inputs by whose time an operator goes; a table only where its join has a grace."""
-    return (node.left,) if isinstance(node, StreamTableJoin) and node.grace_ms is None else node.inputs
-
-
-def _topics(node: Node) -> frozenset[str]:
-    """The source topics whose time an operator waits for."""
-    if isinstance(node, Source):
-        return frozenset({node.topic.name})
-    return frozenset(chain.from_iterable(_topics(above) for above in _waits_for(node)))
-
-
-def _delay_above_ms(node: Node) -> int:
-    """How far behind the frontier the records can be that reach an operator: what the operators above wait for."""
-    return max((_delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)
-
-
-def _judges_above(node: Node) -> Iterator[tuple[Node, int]]:
-    """On each path up from an operator the first that judges time, and how much it and those between them wait for."""
-    for above in _waits_for(node):
-        delay_ms = getattr(above, "delay_ms", 0)
-        if isinstance(above, _JUDGES_TIME):
-            yield above, delay_ms
-        else:
-            yield from ((judge, delay_ms + further_ms) for judge, further_ms in _judges_above(above))
-
-
-def _is_held_back(node: Node) -> bool:
-    """Whether an operator above lets records go only when time has passed."""
-    return any(
-        (isinstance(above, Deduplicate) and not above.partitioned)
-        or (isinstance(above, StreamTableJoin) and above.grace_ms is not None)
-        or _is_held_back(above)
-        for above in _waits_for(node)
-    )

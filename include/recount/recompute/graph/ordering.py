@@ -1,19 +1,16 @@
-"""What the log alone determines: in which order a key's records come, and whose time an operator waits for."""
+"""What the log alone determines: in which order a key's records come."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from recount.core.changelogs import Suppress, TableFilter, ToTable
+from recount.core.event_time import topics_of
 from recount.core.expressions import Column
-from recount.core.joins import StreamStreamJoin, StreamTableJoin
+from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, Process
 from recount.core.stateless import FlatMap, Merge, Peek, Repartition, Select, Through
 from recount.core.windows import GlobalWindow
 from recount.recompute.flow import NotRecomputable
-
-_JUDGES = (WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
 
 
 def is_ordered(node: Node) -> bool:
@@ -33,43 +30,6 @@ def require_ordered(node: Node, reading: Node) -> None:
             expected="a key whose records lie in one partition: the record key of a source",
             remedy="write the re-keyed stream to a topic and read it from there, or declare the table versioned",
         )
-
-
-def topics_of(node: Node) -> frozenset[str]:
-    """The source topics by whose time an operator judges; a table's only where the join waits for it."""
-    if isinstance(node, Source):
-        return frozenset({node.topic.name})
-    return frozenset().union(*(topics_of(above) for above in _waited_for(node)))
-
-
-def delay_above_ms(node: Node) -> int:
-    """How far behind the frontier the records can be that reach ``node``."""
-    return max((delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)
-
-
-def judges_above(node: Node) -> Iterator[tuple[Node, int]]:
-    """On each path up from ``node`` the nearest operator that judges time, and how far it can hold its results back."""
-    for above in _waited_for(node):
-        delay_ms = getattr(above, "delay_ms", 0)
-        if isinstance(above, _JUDGES):
-            yield above, delay_ms
-        else:
-            for judge, further_ms in judges_above(above):
-                yield judge, delay_ms + further_ms
-
-
-def is_held_back(node: Node) -> bool:
-    """Whether records reach ``node`` only when time has passed, so that all of them advance its stream time."""
-    return any(
-        (isinstance(above, Deduplicate) and not above.partitioned)
-        or (isinstance(above, StreamTableJoin) and above.grace_ms is not None)
-        or is_held_back(above)
-        for above in _waited_for(node)
-    )
-
-
-def _waited_for(node: Node) -> tuple[Node, ...]:
-    return (node.left,) if isinstance(node, StreamTableJoin) and node.grace_ms is None else node.inputs
 
 
 def lies_in_the_log(node: Node) -> bool:

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress
+from recount.core.event_time import delay_above_ms, is_held_back, judges_above, topics_of
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Node, WindowedAggregate
 from recount.core.processing import Deduplicate, Process
@@ -19,7 +20,7 @@ from recount.recompute.graph import joins, lookups, remembering, windows
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, reached_ms
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, judged, refused, stream_times
-from recount.recompute.graph.ordering import delay_above_ms, is_held_back, judges_above, require_ordered, topics_of
+from recount.recompute.graph.ordering import require_ordered
 from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
 
 

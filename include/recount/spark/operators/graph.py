@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
 import polars as pl
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.event_time import delay_above_ms, is_held_back, judges_above, topics_of, waits_for
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, Process
@@ -37,10 +38,6 @@ _READS_HISTORY = (
     *(Filter, WithFields, SelectKey, Select, FlatMap, Peek, Foreach, Repartition, Merge),
 )
 """Operators to which also a superseded change of a versioned table means something."""
-
-
-_JUDGES_TIME = (WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
-"""Operators that let results go by their frontier, or refuse what comes too late."""
 
 
 @dataclass
@@ -139,47 +136,10 @@ def _operator(node: Node, operators: Mapping[Node, Operator]) -> Operator:
 def _clock(node: Node, operators: Mapping[Node, Operator]) -> Clock:
     if isinstance(node, Suppress):
         # It measures from the first update that it holds, whatever stands above it.
-        return Clock(_topics(node))
-    above = [Above(operators[judge].clocks["clock"], delay_ms) for judge, delay_ms in _judges_above(node)]
-    settles = not any(_comes_any_time(one) for one in _waits_for(node))
-    return Clock(_topics(node), _delay_above_ms(node), above, holds_back=_is_held_back(node), settles=settles)
-
-
-def _waits_for(node: Node) -> tuple[Node, ...]:
-    """The inputs by whose time an operator goes; a table only where its join has a grace."""
-    return (node.left,) if isinstance(node, StreamTableJoin) and node.grace_ms is None else node.inputs
-
-
-def _topics(node: Node) -> frozenset[str]:
-    """The source topics whose time an operator waits for."""
-    if isinstance(node, Source):
-        return frozenset({node.topic.name})
-    return frozenset(chain.from_iterable(_topics(above) for above in _waits_for(node)))
-
-
-def _delay_above_ms(node: Node) -> int:
-    """How far behind the frontier the rows can be that reach an operator: what the operators above wait for."""
-    return max((_delay_above_ms(above) + getattr(above, "delay_ms", 0) for above in node.inputs), default=0)
-
-
-def _judges_above(node: Node) -> Iterator[tuple[Node, int]]:
-    """On each path up from an operator the first that judges time, and how much it and those between them wait for."""
-    for above in _waits_for(node):
-        delay_ms = getattr(above, "delay_ms", 0)
-        if isinstance(above, _JUDGES_TIME):
-            yield above, delay_ms
-        else:
-            yield from ((judge, delay_ms + further_ms) for judge, further_ms in _judges_above(above))
-
-
-def _is_held_back(node: Node) -> bool:
-    """Whether an operator above lets records go only when time has passed."""
-    return any(
-        (isinstance(above, Deduplicate) and not above.partitioned)
-        or (isinstance(above, StreamTableJoin) and above.grace_ms is not None)
-        or _is_held_back(above)
-        for above in _waits_for(node)
-    )
+        return Clock(topics_of(node))
+    above = [Above(operators[judge].clocks["clock"], delay_ms) for judge, delay_ms in judges_above(node)]
+    settles = not any(_comes_any_time(one) for one in waits_for(node))
+    return Clock(topics_of(node), delay_above_ms(node), above, holds_back=is_held_back(node), settles=settles)
 
 
 def _comes_any_time(node: Node) -> bool:
@@ -195,4 +155,4 @@ def _comes_any_time(node: Node) -> bool:
             return True
         case Source():
             return False
-    return any(_comes_any_time(above) for above in _waits_for(node))
+    return any(_comes_any_time(above) for above in waits_for(node))
