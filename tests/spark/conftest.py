@@ -41,3 +41,20 @@ def spark(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterato
 def table(tmp_path: Path) -> str:
     """The address of a Delta table that does not exist yet."""
     return str(tmp_path / "table")
+
+
+@pytest.fixture(scope="module")
+def tiny(spark: SparkSession) -> Iterator[None]:
+    """Settings for data so small that planning and compiling would take most of the time."""
+    settings = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    before = {name: spark.conf.get(name) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield
+    for name, known in before.items():
+        spark.conf.set(name, str(known))

@@ -20,7 +20,7 @@ from recount.audit.kept import kept, kept_if_any, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.series import charted, window_totals
-from recount.audit.settled import settled_ledger
+from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.store import NOTHING, VERDICTS, AuditStore, Seed
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END, WINDOW_START
@@ -60,10 +60,11 @@ class Auditor:
         ``from_the_beginning`` takes no seed, so that all the log is judged again. Raises ``Transient`` when the stream
         is stuck between its two commits, ``Terminal`` when there is nothing to audit.
         """
+        reached = published_offsets(self._connection, self._topology)
         published = kept(self._connection, self._flow.sink.topic.name)
         letters = kept_if_any(self._connection, self._source.dead_letter_name)
         ledger = settled_ledger(self._session, self._connection, self._tables, self._topology)
-        cut = ledger.cut_before(interval.end_ms)
+        cut = ledger.up_to(reached).cut_before(interval.end_ms)
         seed = NOTHING if from_the_beginning else self.store.seed_for(ledger, cut.order)
         segment = ledger.between(seed.order, cut.order)
         stretch = Stretch(

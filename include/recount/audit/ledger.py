@@ -43,6 +43,15 @@ class Ledger:
             remedy="the stream had not started then: audit a later interval",
         )
 
+    def up_to(self, offsets: Mapping[tuple[str, int], int]) -> Ledger:
+        """The batches up to the last that ends no later than ``offsets``, which limit the partitions that they name."""
+        within = [
+            number
+            for number, proof in enumerate(self.proofs)
+            if all(part.end <= offsets.get((part.topic, part.partition), part.end) for part in proof.partitions)
+        ]
+        return Ledger(self.proofs[: within[-1] + 1] if within else ())
+
     def between(self, after: Order | None, cut: Order) -> Ledger:
         """The proofs after the batch ``after`` (None: from the first) up to and with ``cut``."""
         return Ledger(tuple(p for p in self.proofs if (after is None or p.order > after) and p.order <= cut))

@@ -17,6 +17,15 @@ from recount.kafka.offsets import committed_offsets, partitions_of
 _PAUSE_S = 1.0
 
 
+def published_offsets(connection: Connection, topology: Topology) -> dict[tuple[str, int], int]:
+    """Up to where the stream has committed its batches to Kafka; partitions without a commit are left out.
+
+    Asked before the ends of its topics are, so that these hold every output of those batches.
+    """
+    partitions = [found for source in topology.sources for found in partitions_of(connection, source.topic.name)]
+    return committed_offsets(connection, f"recount.{topology.name}", partitions)
+
+
 def settled_ledger(
     session: SparkSession, connection: Connection, tables: Tables, topology: Topology, *, patience_s: float = 60.0
 ) -> Ledger:
@@ -26,8 +35,7 @@ def settled_ledger(
     table. A driver killed in between leaves the second half to its successor. Raises ``Transient`` when that has not
     come within ``patience_s``.
     """
-    partitions = [found for source in topology.sources for found in partitions_of(connection, source.topic.name)]
-    published = committed_offsets(connection, f"recount.{topology.name}", partitions)
+    published = published_offsets(connection, topology)
     deadline = time.monotonic() + patience_s
     while True:
         ledger = Ledger.read(session, tables.state(topology.name))

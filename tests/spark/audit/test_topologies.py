@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from tests.spark.audit.shop import Shop, shop_of
+from tests.spark.audit.stage import Written
 
 from recount.audit.certificate import verify_file
 from recount.audit.nightly import CertifiedAudit
 from recount.backfill.plan import plan
 from recount.core.errors import Terminal
-from recount.core.nodes import Sink
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
@@ -36,25 +36,8 @@ class Nights:
 
 
 @pytest.fixture(scope="module")
-def quick(spark: SparkSession) -> Iterator[None]:
-    """Settings for data so small that planning and compiling would take most of the time."""
-    settings = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, known in before.items():
-        spark.conf.set(name, str(known))
-
-
-@pytest.fixture(scope="module")
 def nights(
-    quick: None,
+    tiny: None,
     spark: SparkSession,
     kafka: EmbeddedKafka,
     project: Project,
@@ -70,11 +53,11 @@ def nights(
     return Nights(shop=shop, honest=honest, tampered=shop.audit(), victims=victims)
 
 
-def tampered_with(shop: Shop, sink: Sink, *, altered: Mapping[str, Any], moved: Any) -> dict[tuple[str, str], Row]:
+def tampered_with(shop: Shop, sink: Written, *, altered: Mapping[str, Any], moved: Any) -> dict[tuple[str, str], Row]:
     """One row lost, one doubled, one altered, one invented, on the topic and in the table; who they were."""
     lost, doubled, changed, model = shop.rows(sink)[:4]
     invented = Row(**{**model.asDict(), **moved(model)})
-    shop.expire(sink, 1)
+    shop.expire(sink.topic.name, 1)
     shop.change(sink, lost, None)
     for row in (doubled, invented):
         shop.publish(sink, row.asDict())

@@ -39,7 +39,7 @@ class Arrival:
 
     topic: str
     partition: int
-    key: str | None
+    key: str | bytes | None
     value: Mapping[str, Any] | bytes | None
     timestamp_ms: int
 
@@ -110,7 +110,7 @@ def frames(session: SparkSession, logs: Sequence[Log], topics: Sequence[str]) ->
     for one in (one for log in logs for one in log):
         value = one.value if isinstance(one.value, bytes) or one.value is None else json.dumps(one.value).encode()
         place = one.topic, one.partition
-        key = None if one.key is None else one.key.encode()
+        key = one.key.encode() if isinstance(one.key, str) else one.key
         rows[one.topic].append((one.partition, offsets[place], one.timestamp_ms, key, value))
         offsets[place] += 1
     ordered = {topic: sorted(found, key=lambda row: row[:2]) for topic, found in rows.items()}

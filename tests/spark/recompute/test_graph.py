@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -52,24 +52,8 @@ from recount.recompute.decoding import Limits
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.recomputed import recomputed
 
+pytestmark = pytest.mark.usefixtures("tiny")
 LOGS = 25
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tiny(spark: SparkSession) -> Iterator[None]:
-    """Settings for data so small that planning and compiling would take most of the time."""
-    settings = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    before = {name: spark.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield
-    for name, known in before.items():
-        spark.conf.set(name, str(known))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from recount.audit.findings import Findings, Interval, Source
 from recount.audit.kept import kept_if_any, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
-from recount.audit.settled import settled_ledger
+from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.store import NOTHING, VERDICTS, AuditStore
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.differences import output_differences
@@ -63,10 +63,11 @@ class TopologyAuditor:
         Raises ``Transient`` when the stream is stuck between its two commits, ``Terminal`` when there is nothing to
         audit or the beginning of the log has expired.
         """
+        reached = published_offsets(self._connection, self._topology)
         published = self._published()
         letters = {one.topic.name: self._letters(one.topic.dead_letter_name) for one in self._topology.sources}
         settled = settled_ledger(self._session, self._connection, self._tables, self._topology)
-        cut = settled.cut_before(interval.end_ms)
+        cut = settled.up_to(reached).cut_before(interval.end_ms)
         ledger = settled.between(None, cut.order)
         log = self._log(source)
         for topic, ranges in ledger.ranges.items():

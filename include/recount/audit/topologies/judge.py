@@ -57,7 +57,7 @@ class Judge:
         published = on_kafka(self.session, self.servers, identity, self.published[written.topic.name])
         lined_up = reduce(DataFrame.unionByName, [*claims, *([] if published is None else [published])])
         if identity.is_latest:
-            judged = judged_latest(lined_up, identity, _held_after_ms(identity, truth))
+            judged = judged_latest(lined_up, identity, _held_after_ms(identity, truth), _kept_since_ms(identity))
         else:
             judged = judged_rows(lined_up, identity)
         is_gone = (F.col(f"{KAFKA}_verdict") == LOST) & _may_be_gone(identity)
@@ -84,10 +84,13 @@ def _may_be_gone(identity: Identity) -> Column:
     topic = identity.written.topic
     if "compact" in topic.cleanup_policy and not identity.is_latest:
         return F.lit(True)
-    if topic.retention_ms == UNLIMITED_RETENTION_MS:
-        return F.lit(False)
-    kept_since_ms = time.time_ns() // 1_000_000 - topic.retention_ms
-    return F.coalesce(F.col(f"{EXPECTED}_entry")[AT_MS] < kept_since_ms, F.lit(False))
+    return F.coalesce(F.col(f"{EXPECTED}_entry")[AT_MS] < F.lit(_kept_since_ms(identity)), F.lit(False))
+
+
+def _kept_since_ms(identity: Identity) -> int:
+    """The time from which on the topic keeps its records."""
+    retention_ms = identity.written.topic.retention_ms
+    return NONE_DUE if retention_ms == UNLIMITED_RETENTION_MS else time.time_ns() // 1_000_000 - retention_ms
 
 
 def _text(side: str) -> Column:

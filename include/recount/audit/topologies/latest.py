@@ -11,37 +11,48 @@ from recount.audit.fidelity import ALTERED, COMPLETE, DUPLICATED, EXPECTED, EXTR
 from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, SIDE
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.sameness import same_entry_or_none
+from recount.recompute.graph.frontiers import NONE_DUE
 
 MAX_EVIDENCE = 20
 
 
-def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int) -> DataFrame:
+def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int, kept_since_ms: int) -> DataFrame:
     """One row for each key and window of ``claims``: verdicts, and entries ``<side>_entry`` with ``<side>_evidence``.
 
     A deletion that is expected is no row. A row that was still held back by a suppression, its last change after
-    ``held_after_ms``, may have any value or none: of it only copies and gaps are judged.
+    ``held_after_ms``, may have any value or none: of it only copies and gaps are judged. A record from before
+    ``kept_since_ms`` may have left the topic by retention.
     """
-    lined_up = _lined_up(claims)
+    lined_up = _lined_up(claims, kept_since_ms)
     held = F.coalesce(F.col(f"{EXPECTED}_raw")[AT_MS] > F.lit(held_after_ms), F.lit(False))
     for side in (EXPECTED, COMPLETE):
         raw = F.col(f"{side}_raw")
         lined_up = lined_up.withColumn(f"{side}_entry", F.when(~raw[IS_NULL], raw))
     compacted = "compact" in identity.written.topic.cleanup_policy
-    verdicts = {f"{place}_verdict": _verdict(place, identity, held, compacted) for place in PLACES}
+    whole = {DELTA: True, KAFKA: not compacted and kept_since_ms == NONE_DUE}
+    verdicts = {
+        f"{place}_verdict": _verdict(place, identity, held, is_dense=identity.is_dense and whole[place])
+        for place in PLACES
+    }
     unaffected = same_entry_or_none(F.col(f"{EXPECTED}_entry"), F.col(f"{COMPLETE}_entry"), identity)
     verdicts[COMPLETENESS] = F.when(unaffected, KEPT).otherwise(MISSED)
     known = F.col(f"{EXPECTED}_entry").isNotNull() | F.col(f"{COMPLETE}_entry").isNotNull()
     written = (F.col(f"{KAFKA}_revisions") > 0) | (F.col(f"{DELTA}_revisions") > 0)
-    return _with_other_place(lined_up.where(known | written).withColumns(verdicts), held)
+    return _with_other_place(lined_up.where(known | written).withColumns(verdicts), held, compacted)
 
 
-def _lined_up(claims: DataFrame) -> DataFrame:
+def _lined_up(claims: DataFrame, kept_since_ms: int) -> DataFrame:
     """First per revision: one that only batches after the cut have written is none of ours; then per identity."""
     per_revision = claims.groupBy(*IDENTITY, REVISION).agg(
         *(F.max(F.when(F.col(SIDE) == side, F.col(ENTRY))).alias(side) for side in (EXPECTED, COMPLETE)),
         *(column for place in (*PLACES, LATER) for column in _copies_at(place)),
     )
     mine = per_revision.where(~((F.col(f"{LATER}_copies") > 0) & (F.col(f"{DELTA}_copies") == 0)))
+    on_kafka, in_delta = (F.col(f"{place}_copies") > 0 for place in (KAFKA, DELTA))
+    may_be_gone = F.col(f"{DELTA}_entry")[AT_MS] < F.lit(kept_since_ms)
+    mine = mine.withColumns(
+        {f"{KAFKA}_lacks": in_delta & ~on_kafka & ~may_be_gone, f"{DELTA}_lacks": on_kafka & ~in_delta}
+    )
     return mine.groupBy(*IDENTITY).agg(
         *(F.max(side).alias(f"{side}_raw") for side in (EXPECTED, COMPLETE)),
         *(column for place in PLACES for column in _summary_of(place)),
@@ -64,6 +75,7 @@ def _summary_of(place: str) -> list[Column]:
     return [
         F.coalesce(F.max(f"{place}_copies"), F.lit(0)).alias(f"{place}_copies"),
         F.count_if(there).alias(f"{place}_revisions"),
+        F.coalesce(F.bool_or(f"{place}_lacks"), F.lit(False)).alias(f"{place}_lacks"),
         F.min(revision).alias(f"{place}_lowest"),
         F.max(revision).alias(f"{place}_highest"),
         F.coalesce(F.bool_or(there & F.col(f"{place}_contradictory")), F.lit(False)).alias(f"{place}_contradictory"),
@@ -74,30 +86,38 @@ def _summary_of(place: str) -> list[Column]:
     ]
 
 
-def _verdict(place: str, identity: Identity, held: Column, compacted: bool) -> Column:
+def _verdict(place: str, identity: Identity, held: Column, *, is_dense: bool) -> Column:
     def at(name: str) -> Column:
         return F.col(f"{place}_{name}")
 
     expected = F.col(f"{EXPECTED}_entry")
     is_there = F.coalesce(~at("last")[IS_NULL], F.lit(False))
     last = F.when(is_there, at("last"))
-    has_gap = at("revisions") != at("highest") + 1 if identity.is_dense and not (compacted and place == KAFKA) else None
     verdict = F.when(at("lowest") == NO_REVISION, EXTRA).when(at("contradictory"), ALTERED)
     verdict = verdict.when(~held & expected.isNull() & is_there, EXTRA)
     verdict = verdict.when(~held & expected.isNotNull() & ~is_there, LOST)
     verdict = verdict.when(~held & ~same_entry_or_none(last, expected, identity), ALTERED)
     verdict = verdict.when(at("copies") > 1, DUPLICATED)
-    return (verdict if has_gap is None else verdict.when(has_gap, LOST)).otherwise(MATCH)
+    has_gap = at("revisions") != at("highest") + 1
+    return (verdict.when(has_gap, LOST) if is_dense else verdict).otherwise(MATCH)
 
 
-def _with_other_place(judged: DataFrame, held: Column) -> DataFrame:
-    """A revision that only one place has: both are written by one batch, so that it is lost, or extra, on Kafka."""
+def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataFrame:
+    """A revision that only one place has: both are written by one batch.
+
+    The last one is lost, or extra, on Kafka; one before it is lost where it lacks, unless compaction took it.
+    """
     kafka, delta = (F.coalesce(f"{place}_highest", F.lit(NO_REVISION)) for place in PLACES)
     both = (F.col(f"{KAFKA}_verdict") == MATCH) & (F.col(f"{DELTA}_verdict") == MATCH)
     judgable = both & (held | F.col(f"{EXPECTED}_entry").isNotNull())
-    return judged.withColumn(
-        f"{KAFKA}_verdict",
-        F.when(judgable & (kafka > delta), EXTRA)
-        .when(judgable & (kafka < delta), LOST)
-        .otherwise(F.col(f"{KAFKA}_verdict")),
-    ).withColumns({f"{place}_entry": F.col(f"{place}_last") for place in PLACES})
+    kafka_lacks = (kafka < delta) | (F.col(f"{KAFKA}_lacks") & F.lit(not compacted))
+    delta_lacks = F.col(f"{DELTA}_lacks") & (kafka <= delta)
+    return judged.withColumns(
+        {
+            f"{KAFKA}_verdict": F.when(judgable & (kafka > delta), EXTRA)
+            .when(judgable & kafka_lacks, LOST)
+            .otherwise(F.col(f"{KAFKA}_verdict")),
+            f"{DELTA}_verdict": F.when(judgable & delta_lacks, LOST).otherwise(F.col(f"{DELTA}_verdict")),
+            **{f"{place}_entry": F.col(f"{place}_last") for place in PLACES},
+        }
+    )

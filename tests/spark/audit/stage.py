@@ -1,0 +1,170 @@
+"""A topology on a real broker: run, audited, and tampered with row by row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from delta.tables import DeltaTable
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+from tests.spark.audit.conftest import MINUTE_MS, START_MS
+
+from recount.audit.findings import Source
+from recount.audit.nightly import CertifiedAudit, audited
+from recount.core.archive import Archive
+from recount.core.nodes import Sink
+from recount.core.output import output_record
+from recount.core.schema import RecordSchema
+from recount.core.settings import Settings
+from recount.core.stateless import Through
+from recount.core.tables import Tables
+from recount.core.topics import Topic
+from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.declared import dead_letter_topic
+from recount.kafka.platform import platform_topics
+from recount.kafka.topics import apply, plan
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+from recount.spark.archive import ArchiveWork
+from recount.spark.batch import TopologyWork
+from recount.spark.runner import RunOptions, StreamRunner
+
+Written = Sink | Through
+Said = tuple[str, int, str, float, Mapping[str, Any] | None]
+"""Kind of topic, partition, key, minutes after START_MS, value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A topology with topics and tables of its own."""
+
+    spark: SparkSession
+    settings: Settings
+    topology: Topology
+
+    @property
+    def connection(self) -> Connection:
+        return Connection(bootstrap_servers=self.settings.bootstrap_servers)
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self.settings.data)
+
+    def create_topics(self) -> None:
+        """All that the topology reads and writes."""
+        sources = list({one.topic.name: one.topic for one in self.topology.sources}.values())
+        letters = [replace(dead_letter_topic(topic), retention_ms=-1) for topic in sources]
+        outputs = [node.topic for node in self.topology.nodes() if isinstance(node, Sink | Through)]
+        admin = self.connection.admin()
+        apply(admin, plan(admin, [*platform_topics(), *sources, *letters, *outputs], "embedded"))
+
+    def topic(self, kind: str) -> str:
+        """The name of the source topic of that kind, which it begins with."""
+        [name] = {one.topic.name for one in self.topology.sources if one.topic.name.startswith(kind)}
+        return name
+
+    def produce(self, records: Sequence[Said]) -> None:
+        """Append the records in this order."""
+        producer = self.connection.producer()
+        for kind, partition, key, minute, value in records:
+            producer.produce(
+                self.topic(kind),
+                key=key.encode(),
+                value=None if value is None else json.dumps(value).encode(),
+                partition=partition,
+                timestamp=START_MS + round(minute * MINUTE_MS),
+            )
+        assert producer.flush(30) == 0
+
+    def run(self) -> None:
+        """Let the engine process everything that is there, in one batch."""
+        work = TopologyWork(self.topology, self.settings.data)
+        StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True, max_offsets=1_000)).run()
+
+    def archive(self) -> None:
+        """Copy every source topic to its Delta archive."""
+        for topic in {one.topic.name: one.topic for one in self.topology.sources}.values():
+            work = ArchiveWork(self.spark, Archive(topic=topic), self.settings.data)
+            StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True)).run()
+
+    def audit(self, source: Source = "kafka") -> CertifiedAudit:
+        return audited(self.spark, self.settings, self.topology, source=source)
+
+    def written(self, table: str) -> Written:
+        """The sink, or what is written on the way, with that table."""
+        nodes = self.topology.nodes()
+        [found] = (node for node in nodes if isinstance(node, Sink | Through) and node.table == table)
+        return found
+
+    def rows(self, sink: Written) -> list[Row]:
+        """The rows of the sink's table as its topic has them: in the order in which they were written."""
+        path = self.tables.output(sink.table)
+        return self.spark.read.format("delta").load(path).orderBy("generation", "batch", "timestamp_ms").collect()
+
+    def publish(self, sink: Written, row: Mapping[str, Any]) -> None:
+        """Write ``row`` of the sink's table to its topic as the stream does."""
+        record = output_record(
+            row,
+            key=sink.key,
+            fields=list(sink.fields),
+            timestamp_ms=row["timestamp_ms"],
+            revision=row["revision"],
+            origin="stream",
+            source=row["origin"],
+        )
+        producer = self.connection.producer()
+        producer.produce(
+            sink.topic.name,
+            key=record.key,
+            value=record.value,
+            headers=list(record.headers),
+            timestamp=record.timestamp_ms,
+        )
+        assert producer.flush(30) == 0
+
+    def append(self, sink: Written, row: Mapping[str, Any]) -> None:
+        """Write ``row`` to the sink's table."""
+        path = self.tables.output(sink.table)
+        schema = self.spark.read.format("delta").load(path).schema
+        rows = self.spark.createDataFrame([tuple(row[name] for name in schema.fieldNames())], schema)
+        rows.write.format("delta").mode("append").save(path)
+
+    def change(self, sink: Written, row: Row, replacement: Mapping[str, Any] | None) -> None:
+        """Delete ``row`` from the sink's table, or put another in its place."""
+        same = reduce(and_, (F.col(name).eqNullSafe(F.lit(value)) for name, value in row.asDict().items()))
+        DeltaTable.forPath(self.spark, self.tables.output(sink.table)).delete(same)
+        if replacement is not None:
+            self.append(sink, replacement)
+
+    def expire(self, topic: str, records: int) -> None:
+        """Delete the first ``records`` of the topic: others, nobody can."""
+        beyond = TopicPartition(topic, 0, records)
+        admin = self.connection.admin()
+        [deleted] = admin.delete_records([beyond]).values()
+        deleted.result(15)
+
+
+def settings_below(root: Path, kafka: EmbeddedKafka, project: Project) -> Settings:
+    """Tables and reports below ``root``."""
+    folders = {name: str(root / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
+    return Settings(
+        profile="embedded", bootstrap_servers=kafka.bootstrap_servers, jars=str(project.spark_jars), **folders
+    )
+
+
+def source_topic(name: str, value: RecordSchema, partitions: int = 1) -> Topic:
+    """A topic of records about somebody, kept for ever."""
+    return Topic(name=name, key="who", value=value, partitions=partitions, retention_ms=-1)
+
+
+def output_topic(name: str) -> Topic:
+    """A topic of one partition, so that its records lie in the order in which they were written."""
+    return Topic(name=name, key="who", partitions=1, retention_ms=-1)

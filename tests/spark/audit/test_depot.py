@@ -1,0 +1,91 @@
+"""Tables, outer joins, what waits, what is held back and timers are proved; what is tampered with is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+from tests.spark.audit.depot import SINKS, Depot, depot_of
+
+from recount.audit.nightly import CertifiedAudit
+from recount.core.errors import Terminal
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+
+pytestmark = pytest.mark.timeout(900)
+"""Streams and audits run for real: minutes where other work shares the machine."""
+
+ALTERED: Mapping[str, Mapping[str, Any]] = {
+    "tiers": {"credit": 99},
+    "contacts": {"city": "Paris"},
+    "settled": {"rate": 9.0},
+    "priced": {"tier": "gold"},
+    "revenue": {"revenue": Decimal("9.99")},
+    "reminders": {"payments": 9},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nights:
+    """A depot's day, audited as the stream left it; then from the archive, when somebody had tampered with it."""
+
+    depot: Depot
+    honest: CertifiedAudit
+    tampered: CertifiedAudit
+    victims: Mapping[tuple[str, str], Row]
+
+
+@pytest.fixture(scope="module")
+def nights(
+    tiny: None,
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    project: Project,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Nights:
+    depot = depot_of(spark, kafka, project, tmp_path_factory.mktemp("depot"))
+    depot.a_day()
+    honest = depot.audit()
+    victims = {key: row for table in SINKS for key, row in tampered_with(depot, table).items()}
+    depot.archive()
+    depot.expire(depot.topic("customers"), 3)
+    return Nights(depot=depot, honest=honest, tampered=depot.audit("archive"), victims=victims)
+
+
+def tampered_with(depot: Depot, table: str) -> dict[tuple[str, str], Row]:
+    """One row lost and one altered, on the topic and in the table; who they were."""
+    sink = depot.written(table)
+    lost, changed = depot.rows(sink)[:2]
+    other = {**changed.asDict(), **ALTERED[table]}
+    depot.expire(sink.topic.name, 1)
+    depot.change(sink, lost, None)
+    depot.publish(sink, other)
+    depot.change(sink, changed, other)
+    return {(table, "lost"): lost, (table, "altered"): changed}
+
+
+def test_a_depot_that_did_its_work_matches_in_every_sink(nights: Nights) -> None:
+    found = nights.honest.findings
+    assert found.differences == ()
+    assert {name: n for name, n in found.counts.items() if "match" not in name} == {}
+
+
+def test_one_row_lost_and_one_altered_are_found_in_every_sink_from_the_archive(nights: Nights) -> None:
+    depot = nights.depot
+    found = {(one.place, one.verdict, one.key) for one in nights.tampered.findings.differences}
+    expected = set()
+    for (table, verdict), row in nights.victims.items():
+        sink = depot.written(table)
+        for place in (f"topic {sink.topic.name}", f"table outputs/{table}"):
+            expected.add((place, verdict, row[sink.key]))
+    assert found == expected
+
+
+def test_what_has_expired_on_kafka_is_not_audited_from_there(nights: Nights) -> None:
+    with pytest.raises(Terminal) as refused:
+        nights.depot.audit()
+    assert "archive" in str(refused.value)

@@ -1,0 +1,169 @@
+"""Long random logs for drawn topologies, and what interpreter and recompute say of them, to be compared."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.recompute.graph_logs import Arrival, Log, frames, table_ends
+from tests.unit.spark.random_flows import TABLES
+from tests.unit.spark.random_topologies import Drawn
+from tests.unit.spark.random_topology_logs import BAD_VALUES, FUTURE_MS
+from tests.unit.spark.topology_runs import row_of
+
+from recount.audit.topologies.identity import Identity, identity_of
+from recount.core.interpreter.driver import TopologyDriver
+from recount.core.interpreter.sinks import Output
+from recount.core.joins import StreamTableJoin
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Sink
+from recount.core.stateless import Through
+from recount.recompute.decoding import Limits
+from recount.recompute.graph.recomputed import recomputed
+from recount.spark.stage import LATE_SCHEMA
+
+HOURS, RECORDS, HOUR_MS = 8, 24, 1_000
+"""A log has so many hours of so many records; an hour is longer than anything in a topology waits."""
+SPAN_MS = 60
+NOW_MS, END_MS = 1_000_000, 1_000_000
+_KEYS = (b"a", b"a", b"a", b"b", b"b", b"b", b"c", b"c", None, b"\xff")
+
+
+def drawn_log(drawn: Drawn, dice: random.Random, *, tables_first: bool, hours: int = HOURS) -> Log:
+    """Records out of order, late, with nulls, ties, bad values and times, of keys that are met hour after hour.
+
+    The key says in which partition a record is, unless the topology asks for no order.
+    """
+    by_key = drawn.by_key or not drawn.any_order or dice.random() < 0.5
+    log = [_arrival(drawn, dice, hour * HOUR_MS, by_key) for hour in range(hours) for _ in range(RECORDS)]
+    return sorted(log, key=lambda one: one.topic not in TABLES) if tables_first else log
+
+
+def _arrival(drawn: Drawn, dice: random.Random, hour_ms: int, by_key: bool) -> Arrival:
+    topic = dice.choice(sorted(drawn.partitions))
+    key = dice.choice(_KEYS)
+    place = ord(key) if key and by_key else dice.randrange(3)
+    return Arrival(
+        topic=topic,
+        partition=place % drawn.partitions[topic],
+        key=key,
+        value=_value(topic[0], dice, hour_ms),
+        timestamp_ms=_time_ms(dice, hour_ms),
+    )
+
+
+def _value(letter: str, dice: random.Random, hour_ms: int) -> bytes | None:
+    """JSON of the topic whose fields begin with ``letter``; null values and what is no value at all."""
+    if dice.random() < 0.1:
+        return dice.choice([None, None, *BAD_VALUES])
+    fields = {
+        "n": dice.choice([0, 1, 2, 3, None]),
+        "w": dice.choice(["a", "a", "b", "b", None]),
+        "x": dice.choice([0.5, 2.0, None]),
+        "d": dice.choice([0.25, 1.5]),
+        "b": dice.choice([True, False]),
+        "at": _time_ms(dice, hour_ms) if letter == "r" else None,
+    }
+    return json.dumps({letter + name: value for name, value in fields.items()}).encode()
+
+
+def _time_ms(dice: random.Random, hour_ms: int) -> int:
+    if dice.random() < 0.05:
+        return dice.choice([-1, FUTURE_MS])
+    return hour_ms + (dice.randrange(SPAN_MS) if dice.random() < 0.9 else 20)
+
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What is said of a log: the rows of each sink, late records, bad ones, and the fate of each."""
+
+    rows: Mapping[str, Counter[Row]]
+    late: Counter[Row]
+    rejected: Counter[Row]
+    fates: Counter[Row]
+
+
+def identities_of(drawn: Drawn) -> list[Identity]:
+    """How the audit tells the rows of each sink apart; raises ``NotRecomputable`` where it cannot."""
+    return [identity_of(node) for node in drawn.topology.nodes() if isinstance(node, Sink | Through)]
+
+
+def by_interpreter(drawn: Drawn, log: Log, identities: Sequence[Identity]) -> Truth:
+    """What the interpreter says, when all time has passed."""
+    driver = TopologyDriver(drawn.topology, partitions=drawn.partitions, wall_clock_ms=NOW_MS)
+    for one in log:
+        driver.pipe(one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms, partition=one.partition)
+    driver.advance_to(END_MS)
+    return Truth(
+        rows={
+            identity.written.topic.name: _that_count(driver.outputs(identity.written.topic.name), identity)
+            for identity in identities
+        },
+        late=Counter(
+            tuple(str(getattr(one, name)) if name == "key" else getattr(one, name) for name in LATE_SCHEMA)
+            for one in driver.late
+        ),
+        rejected=Counter((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters),
+        fates=Counter((at.topic, at.partition, at.offset, fate) for at, fate in driver.fate_of.items()),
+    )
+
+
+def _that_count(outputs: Sequence[Output], identity: Identity) -> Counter[Row]:
+    """Every row, or of those with one key and window the last, unless that is a deletion."""
+    if not identity.is_latest:
+        return Counter(_told(out, identity) for out in outputs)
+    latest = {(out.key, out.window): out for out in outputs}.values()
+    return Counter(_told(out, identity) for out in latest if out.value is not None)
+
+
+def _told(out: Output, identity: Identity) -> Row:
+    return row_of(out.key, out.window, out.timestamp_ms if identity.is_timed else 0, 0, out.value)
+
+
+def by_recompute(spark: SparkSession, drawn: Drawn, log: Log, identities: Sequence[Identity]) -> Truth:
+    """What the recompute says. Lookups see what had been read of the table; all of it, if the log has it first."""
+    tables_first = log == sorted(log, key=lambda one: one.topic not in TABLES)
+    looks_up = any(isinstance(node, StreamTableJoin) and node.grace_ms is None for node in drawn.topology.nodes())
+    latest = Limits(starts=[0], latest_ms=[NOW_MS + drawn.topology.max_future_ms])
+    done = recomputed(
+        spark,
+        drawn.topology,
+        frames(spark, [log], sorted(drawn.partitions)),
+        limits={topic: dict.fromkeys(range(many), latest) for topic, many in drawn.partitions.items()},
+        table_ends=table_ends([log]) if looks_up and not tables_first else None,
+        frontier_ms=END_MS,
+    )
+    try:
+        return Truth(
+            rows={
+                identity.written.topic.name: _rows_of(done.results[identity.written], identity)
+                for identity in identities
+            },
+            late=_bag(done.late, *LATE_SCHEMA),
+            rejected=_bag(done.rejected, "topic", "partition", "offset", "timestamp_ms", "reason"),
+            fates=_bag(done.fates, "topic", "partition", "offset", "fate"),
+        )
+    finally:
+        done.release()
+
+
+def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:
+    fields, found = identity.written.fields, Counter[Row]()
+    for row in frame.collect():
+        window = (row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in fields else None
+        value = None if row["is_null"] else {name: row[name] for name in fields if name != KEY}
+        if value is not None or not identity.is_latest:
+            at_ms = row["timestamp_ms"] if identity.is_timed else 0
+            found[row_of(row[identity.written.key], window, at_ms, 0, value)] += 1
+    return found
+
+
+def _bag(frame: DataFrame, *names: str) -> Counter[Row]:
+    return Counter(tuple(row) for row in frame.select(*names).collect())
