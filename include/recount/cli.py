@@ -23,6 +23,10 @@ _COMMANDS = {
     "demo": ("recount.local.demo:demo", "Run the whole chain on a generated order flow, and say what held."),
     "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
     "describe": ("recount.commands.describe:describe", "Print a topology."),
+    "estimate": (
+        "recount.spark.estimates.command:estimate",
+        "Estimate a topology's state and costs; show them measured.",
+    ),
     "conformance": ("recount.commands.conformance:conformance", "Run Kafka Streams' own cases."),
     "stream": ("recount.spark.commands:stream", "Run one stream in this process."),
     "audit": ("recount.audit.commands:audit", "Recompute an interval from the raw log and judge the output."),

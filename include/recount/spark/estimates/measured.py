@@ -1,0 +1,179 @@
+"""What a stream really keeps and costs, read from its Delta tables; the stream may run meanwhile, or have ended."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+from deltalake import DeltaTable
+
+from recount.core.ledger import BatchProof
+from recount.core.nodes import WINDOW_END
+from recount.core.topology import Topology
+from recount.spark.aggregation import AggregationComputation
+from recount.spark.batch import TopologyWork
+from recount.spark.delta_table import AppendOnlyTable
+from recount.spark.estimates.operators import OPEN_WINDOWS
+from recount.spark.graph_state import GraphState
+from recount.spark.operators.graph import Graph
+from recount.spark.plan import plan_of
+from recount.spark.stream_tables import Order, StreamTables, earlier
+
+_BATCHES = 200
+"""Of how many of the newest batches the medians are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """Rows of state and their bytes in memory."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSize:
+    """A Delta table as it lies on disk now: the files of its last version."""
+
+    rows: int
+    bytes: int
+    files: int
+
+    @property
+    def row_bytes(self) -> float | None:
+        """Bytes a row; None without rows."""
+        return self.bytes / self.rows if self.rows else None
+
+    @classmethod
+    def of(cls, table: AppendOnlyTable) -> TableSize:
+        """The size of ``table``."""
+        sizes = DeltaTable(table.path).get_add_actions().column("size_bytes").to_pylist()
+        rows = table.read().select(pl.len()).collect().item()
+        return cls(rows=rows, bytes=sum(sizes), files=len(sizes))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The newest batches of a stream, at most 200, and all that it remembers after them.
+
+    Medians over these batches: ``interval_ms`` from one to the next, ``records`` read, ``emitted`` rows, ``changed``
+    rows appended to the state table, ``append_ms`` that this took (None where the writer of the table did not say).
+    ``rates``: records a second of event time by topic. ``read_back_s``: how long it took just now to read the state
+    back, as a restart does: ``rows_read`` of the ``table``.
+    """
+
+    held: Mapping[str, Held]
+    table: TableSize
+    outputs: TableSize
+    batches: int
+    interval_ms: float | None
+    records: float
+    emitted: float
+    changed: float
+    append_ms: float | None
+    rates: Mapping[str, float]
+    read_back_s: float
+    rows_read: int
+
+    @property
+    def rows_read_per_s(self) -> float:
+        """How fast rows of the state table are read back on this machine; a small table is mostly opening its files."""
+        return self.rows_read / self.read_back_s
+
+
+def measured(topology: Topology, root: str) -> Measured | None:
+    """The figures of the stream ``topology`` below ``root``; None where it has never committed a batch."""
+    tables = TopologyWork(topology, root).tables
+    last = tables.history.last_before()
+    if last is None:
+        return None
+    begun_s = time.monotonic()
+    held = _held(topology, tables, last)
+    read_back_s = time.monotonic() - begun_s
+    commits = [
+        (proof, commit.get("operationMetrics") or {})
+        for commit in DeltaTable(tables.state.path).history(_BATCHES)
+        if (proof := BatchProof.from_json(commit.get("userMetadata")))
+    ]
+    proofs = [proof for proof, _ in commits]
+    return Measured(
+        held=held,
+        table=TableSize.of(tables.state),
+        outputs=_together(TableSize.of(table) for table in tables.outputs.values()),
+        batches=len(proofs),
+        interval_ms=_median([newer.batch_timestamp_ms - older.batch_timestamp_ms for newer, older in pairwise(proofs)]),
+        records=statistics.median(sum(part.records for part in proof.partitions) for proof in proofs),
+        emitted=statistics.median(sum(proof.emitted.values()) for proof in proofs),
+        changed=statistics.median(_rows_added(metrics) for _, metrics in commits),
+        append_ms=_median([metrics["execution_time_ms"] for _, metrics in commits if "execution_time_ms" in metrics]),
+        rates=_rates(proofs),
+        read_back_s=read_back_s,
+        rows_read=_read_back(topology, tables, last).select(pl.len()).collect().item(),
+    )
+
+
+def _held(topology: Topology, tables: StreamTables, last: BatchProof) -> dict[str, Held]:
+    """Everything that is remembered after the batch ``last``, by state, read as a restart reads it."""
+    plan = plan_of(topology)
+    if plan is not None:
+        rows = AggregationComputation(plan).open_windows(tables, _after(last), last.frontier_ms).rows
+        return {OPEN_WINDOWS: Held(rows=rows.height, bytes=int(rows.estimated_size()))}
+    graph = Graph(topology)
+    GraphState(graph.states).load(_read_back(topology, tables, last).collect())
+    return {
+        name: Held(rows=state.rows.height, bytes=int(state.rows.estimated_size()))
+        for name, state in graph.states.items()
+    }
+
+
+def _read_back(topology: Topology, tables: StreamTables, last: BatchProof) -> pl.LazyFrame:
+    """The rows of the state table that a restart after the batch ``last`` reads."""
+    plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))
+    if plan is None:
+        return rows.sort("generation", "batch", maintain_order=True)
+    return (
+        rows if last.frontier_ms is None else rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
+    )
+
+
+def _after(last: BatchProof) -> Order:
+    return last.generation, last.batch + 1
+
+
+def _together(sizes: Iterable[TableSize]) -> TableSize:
+    found = list(sizes)
+    return TableSize(
+        rows=sum(one.rows for one in found),
+        bytes=sum(one.bytes for one in found),
+        files=sum(one.files for one in found),
+    )
+
+
+def _rows_added(metrics: Mapping[str, Any]) -> int:
+    """Spark and delta-rs name it differently."""
+    return int(metrics.get("num_added_rows", metrics.get("numOutputRows", 0)))
+
+
+def _median(figures: Sequence[float]) -> float | None:
+    return statistics.median(figures) if figures else None
+
+
+def _rates(proofs: Sequence[BatchProof]) -> dict[str, float]:
+    """Records a second of event time: those of all batches but the oldest, over how far stream time came in them."""
+    oldest, newer = proofs[-1], proofs[:-1]
+    rates = {}
+    for topic in {part.topic for part in oldest.partitions}:
+        records = sum(part.records for proof in newer for part in proof.partitions if part.topic == topic)
+        passed_ms = _reached_ms(proofs[0], topic) - _reached_ms(oldest, topic)
+        if records and passed_ms > 0:
+            rates[topic] = records * 1_000 / passed_ms
+    return rates
+
+
+def _reached_ms(proof: BatchProof, topic: str) -> int:
+    return max((part.stream_time_ms or 0 for part in proof.partitions if part.topic == topic), default=0)

@@ -1,0 +1,140 @@
+"""The estimate of a topology: what each operator keeps, from the states that the engine itself declares for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from recount.core.changelogs import Suppress
+from recount.core.event_time import delay_above_ms, topics_of
+from recount.core.joins import StreamStreamJoin
+from recount.core.nodes import Node, Source, WindowedAggregate
+from recount.core.topology import Topology
+from recount.spark.estimates.amounts import SECONDS_A_DAY
+from recount.spark.estimates.inflow import Inflow
+from recount.spark.estimates.joined import join_cost
+from recount.spark.estimates.kept import Kept
+from recount.spark.estimates.rates import inputs_of, rates
+from recount.spark.estimates.row_bytes import TextWidths, list_bytes, row_bytes
+from recount.spark.estimates.states import CLOCK, kept_by
+from recount.spark.estimates.windowed import time_windows
+from recount.spark.estimates.workload import Workload, key_name
+from recount.spark.open_windows import REVISION
+from recount.spark.operators.graph import operators_of
+from recount.spark.operators.operator import Operator
+from recount.spark.partials import Partials
+from recount.spark.plan import AggregationPlan, plan_of
+
+OPEN_WINDOWS = "open windows"
+"""The one state of a topology that is computed the short way (docs/decisions/0008)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateEstimate:
+    """One state of an operator; ``name`` is what the stream's state table calls it."""
+
+    name: str
+    title: str
+    kept: Kept
+    row_bytes: float
+    value_bytes: float = 0.0
+
+    @property
+    def bytes(self) -> float:
+        """What the rows take in the driver's memory, beside what grows for ever."""
+        return self.kept.rows * self.row_bytes
+
+    @property
+    def bytes_a_day(self) -> float:
+        """By how much it grows, for good."""
+        per_s = self.kept.grows_per_s * self.row_bytes + self.kept.values_per_s * self.value_bytes
+        return per_s * SECONDS_A_DAY
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorEstimate:
+    """An operator, numbered as ``recount describe`` does; ``rows_per_s`` leave it, ``cost`` says what else it costs."""
+
+    number: int
+    title: str
+    rows_per_s: float
+    states: tuple[StateEstimate, ...] = ()
+    cost: str = ""
+
+
+def operator_estimates(topology: Topology, given: Workload) -> list[OperatorEstimate]:
+    """Every operator of ``topology``, inputs first; raises ``NotExpressible`` for one that the engine refuses."""
+    estimator = _Estimator(topology, given)
+    return [estimator.operator(number, node) for number, node in enumerate(topology.nodes(), start=1)]
+
+
+class _Estimator:
+    def __init__(self, topology: Topology, given: Workload) -> None:
+        self._topology = topology
+        self._given = given
+        self._leaving = rates(topology, given)
+        self._plan = plan_of(topology)
+        nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
+        self._places: dict[Node, int] = {node: place for place, node in enumerate(nodes)}
+        self._operators = {} if self._plan else operators_of(nodes)
+
+    def operator(self, number: int, node: Node) -> OperatorEstimate:
+        inputs = inputs_of(node, self._leaving, self._given)
+        return OperatorEstimate(
+            number=number,
+            title=str(node),
+            rows_per_s=self._leaving[node],
+            states=tuple(self._states(node)),
+            cost=join_cost(node, *inputs) if isinstance(node, StreamStreamJoin) else "",
+        )
+
+    def _states(self, node: Node) -> Iterator[StateEstimate]:
+        if self._plan and node is self._plan.aggregate:
+            yield self._open_windows(self._plan)
+        elif node in self._operators:
+            operator = self._operators[node]
+            inflow = self._inflow(node, settles=all(clock.settles for clock in operator.clocks.values()))
+            for title, schema in _schemas(operator):
+                name = f"{self._places[node]} {type(node).__name__} {title}"
+                yield self._state(node, name, title, schema, kept_by(node, title, inflow, self._given))
+
+    def _open_windows(self, plan: AggregationPlan) -> StateEstimate:
+        """The merged windows on the driver; a batch writes the partials of each task, which are never written again."""
+        node, inflow = plan.aggregate, self._inflow(plan.aggregate)
+        of_a_task = inflow.only.spread_over(inflow.partitions).keys_within(inflow.trigger_ms)
+        partials = of_a_task * inflow.partitions * plan.windows.size_ms / plan.windows.advance_ms
+        kept = replace(time_windows(plan.windows, inflow), changed=partials)
+        schema = {**Partials.of(node).schema, REVISION: pl.Int32()}
+        return self._state(node, OPEN_WINDOWS, OPEN_WINDOWS, schema, kept)
+
+    def _state(self, node: Node, name: str, title: str, schema: Mapping[str, pl.DataType], kept: Kept) -> StateEstimate:
+        widths = TextWidths.of(node, self._topology, self._given)
+        return StateEstimate(
+            name=name,
+            title=title,
+            kept=kept,
+            row_bytes=row_bytes(schema, widths, kept.records),
+            value_bytes=list_bytes(schema, widths),
+        )
+
+    def _inflow(self, node: Node, *, settles: bool = True) -> Inflow:
+        topics = [source.topic for source in self._topology.sources if source.topic.name in topics_of(node)]
+        partitions = sum(topic.partitions for topic in topics)
+        in_one_partition = isinstance(node, WindowedAggregate) and all(topic.key == key_name(node) for topic in topics)
+        above_ms = 0 if isinstance(node, Suppress) else delay_above_ms(node)
+        return Inflow(
+            inputs=inputs_of(node, self._leaving, self._given),
+            trigger_ms=self._given.trigger_ms,
+            behind_ms=above_ms + self._given.late_by_ms,
+            settles=settles,
+            partitions=1 if in_one_partition else partitions,
+            source_partitions=partitions,
+        )
+
+
+def _schemas(operator: Operator) -> Iterator[tuple[str, Mapping[str, pl.DataType]]]:
+    """The states of an operator by the names that the graph gives them, each with its columns."""
+    yield from ((name, rows.schema) for name, rows in operator.states.items())
+    yield from ((f"{CLOCK}{name}", clock.state.schema) for name, clock in operator.clocks.items())

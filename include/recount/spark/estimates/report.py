@@ -1,0 +1,66 @@
+"""Estimate and measurement of one stream, put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from recount.core.topology import Topology
+from recount.kafka.status import StreamStatus
+from recount.spark.estimates.batches import BatchEstimate, batch_estimate
+from recount.spark.estimates.benchmark import Benchmark
+from recount.spark.estimates.measured import Held, Measured
+from recount.spark.estimates.operators import OperatorEstimate, StateEstimate, operator_estimates
+from recount.spark.estimates.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What is expected of a stream, and what was measured of it: None where it has not run, or nothing was published.
+
+    ``status`` is the last word of its driver.
+    """
+
+    stream: str
+    given: Workload
+    operators: tuple[OperatorEstimate, ...]
+    batch: BatchEstimate
+    measured: Measured | None = None
+    status: StreamStatus | None = None
+    benchmark: Benchmark | None = None
+
+    @classmethod
+    def of(
+        cls,
+        topology: Topology,
+        given: Workload,
+        *,
+        measured: Measured | None = None,
+        status: StreamStatus | None = None,
+        benchmark: Benchmark | None = None,
+    ) -> Report:
+        """The estimate of ``topology``, beside what was measured."""
+        operators = operator_estimates(topology, given)
+        return cls(
+            stream=topology.name,
+            given=given,
+            operators=tuple(operators),
+            batch=batch_estimate(topology, given, operators),
+            measured=measured,
+            status=status,
+            benchmark=benchmark,
+        )
+
+    def held(self, state: StateEstimate) -> Held | None:
+        """What the stream really holds of ``state``."""
+        return None if self.measured is None else self.measured.held.get(state.name)
+
+    @property
+    def restart_s(self) -> float | None:
+        """How long a restart takes to read back what it needs: its rows over the rate at which they were read just now.
+
+        Source: recovery time = records to replay / replay rate, as of any changelog.
+        """
+        if self.measured is None or not self.measured.rows_read:
+            return None
+        rows = self.batch.restart_rows
+        return (self.measured.table.rows if rows is None else rows) / self.measured.rows_read_per_s

@@ -1,0 +1,156 @@
+"""State of windowed aggregations, by the kind of window; the formulas for what ``operators/windowed.py`` keeps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from recount.core.durations import readable
+from recount.core.nodes import WindowedAggregate
+from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.spark.estimates.amounts import counted
+from recount.spark.estimates.arrivals import Arrivals
+from recount.spark.estimates.inflow import Inflow
+from recount.spark.estimates.kept import Kept, behind, lasting, one_per_key, passing
+from recount.spark.operators.windowing import can_be_revised
+
+
+def merged_windows(node: WindowedAggregate, inflow: Inflow) -> Kept:
+    """One accumulator per key and window (state ``windows``)."""
+    rows = inflow.only
+    match node.windows:
+        case TimeWindows() as windows:
+            return time_windows(windows, inflow)
+        case GlobalWindow():
+            return replace(one_per_key(rows, inflow, "keys"), records=0.0, values_per_s=rows.per_s)
+        case SessionWindows() as windows:
+            return _sessions(windows, rows, inflow, "sessions")
+    raise AssertionError(node)
+
+
+def time_windows(windows: TimeWindows, inflow: Inflow) -> Kept:
+    """The windows open at once, each with the keys that speak in it.
+
+    A window that starts at s is kept until time has passed s + size + grace, so that at one moment those are there
+    that start in a stretch of size + grace: at most ceil((size + grace) / advance), and besides those that a batch
+    opens before it drops others. Size 5 min, grace 1 min: ceil(6 / 5) + 1 = 3 for each key.
+    """
+    rows, advance_ms = inflow.only, windows.advance_ms
+    keys, per_record = rows.keys_within(windows.size_ms), windows.size_ms / advance_ms
+    opened_per_s = keys * 1_000 / advance_ms
+    if not inflow.settles:
+        kept = lasting(opened_per_s, inflow, "windows")
+        return replace(kept, records=0.0, values_per_s=rows.per_s * per_record)
+    parts = " + ".join([readable(windows.size_ms), readable(windows.grace_ms), *behind(inflow)])
+    stretch_ms = windows.size_ms + windows.grace_ms + inflow.behind_ms
+    at_once, opened = math.ceil(stretch_ms / advance_ms), math.ceil(inflow.trigger_ms / advance_ms)
+    return Kept(
+        rows=keys * (at_once + opened),
+        changed=rows.keys_within(inflow.trigger_ms) * per_record + opened_per_s * inflow.trigger_ms / 1_000,
+        formula=f"{counted(keys)} keys x (ceil(({parts}) / {readable(advance_ms)}) + {opened} a batch opens)",
+        records=rows.within(windows.size_ms) / keys,
+    )
+
+
+def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow, what: str) -> Kept:
+    """A session begins with the record that comes after more than the gap; closed ones stay.
+
+    So records/s times the chance that a key is silent for the gap. A session changes its bounds, and with them its
+    place, with every record: it is written twice.
+    """
+    begun_per_s = sessions_per_s(windows, rows)
+    kept = lasting(begun_per_s, inflow, f"{what} begin", rows=rows.keys_within(windows.gap_ms))
+    return replace(
+        kept,
+        changed=2 * rows.keys_within(inflow.trigger_ms),
+        formula=f"{counted(kept.rows)} open, {kept.formula}: {counted(rows.per_s)} records/s x "
+        f"e^-({counted(rows.per_s)}/s x {readable(windows.gap_ms)} / {counted(rows.keys)} keys)",
+        records=0.0,
+        values_per_s=rows.per_s,
+    )
+
+
+def own_sessions(node: WindowedAggregate, inflow: Inflow) -> Kept:
+    """The bounds of each partition's own sessions, by which lateness is judged (state ``own``)."""
+    assert isinstance(node.windows, SessionWindows), node
+    kept = _sessions(node.windows, inflow.only.spread_over(inflow.partitions), inflow, "sessions")
+    partitions = inflow.partitions
+    return replace(
+        kept,
+        rows=kept.rows * partitions,
+        changed=kept.changed * partitions,
+        grows_per_s=kept.grows_per_s * partitions,
+        formula=kept.formula + (f"; in each of {partitions} partitions" if partitions > 1 else ""),
+    )
+
+
+def kept_records(node: WindowedAggregate, inflow: Inflow) -> Kept:
+    """Every single accepted record (state ``records``), where a window cannot be had by merging."""
+    rows = inflow.only
+    match node.windows:
+        case LastN(n=n) if not can_be_revised(node.input):
+            if math.isinf(rows.keys):
+                return lasting(rows.per_s, inflow, "records, of a new key each")
+            return Kept(
+                rows=n * rows.keys,
+                changed=2 * rows.within(inflow.trigger_ms),
+                formula=f"{n} records x {counted(rows.keys)} keys, kept for ever: grows with new keys",
+            )
+        case SlidingWindows() as windows if not can_be_revised(node.input):
+            return passing(rows.per_s, windows.difference_ms + windows.grace_ms, inflow, "records")
+    return lasting(rows.per_s, inflow, "records")
+
+
+def results(node: WindowedAggregate, inflow: Inflow) -> Kept:
+    """What is known of each result: its revision, and whether it is held back (state ``results``)."""
+    rows = inflow.only
+    dropped = inflow if not can_be_revised(node.input) else replace(inflow, settles=False)
+    match node.windows:
+        case TimeWindows() as windows:
+            return time_windows(windows, dropped)
+        case SlidingWindows() as windows:
+            return _sliding_results(windows, dropped)
+        case SessionWindows() as windows:
+            return _session_results(node, windows, inflow)
+    return one_per_key(rows, inflow, "keys")
+
+
+def _sliding_results(windows: SlidingWindows, inflow: Inflow) -> Kept:
+    """A record's own window ends with it; the one after it is there if the key speaks again within the difference."""
+    rows = inflow.only
+    own = passing(rows.per_s, windows.grace_ms, inflow, "windows that end with a record")
+    follow_per_s = rows.per_s * (1 - rows.silence(windows.difference_ms))
+    after = passing(follow_per_s, windows.difference_ms + windows.grace_ms, inflow, "windows that begin after one")
+    return Kept(
+        rows=own.rows + after.rows,
+        changed=own.changed + after.changed,
+        grows_per_s=own.grows_per_s + after.grows_per_s,
+        formula=f"{own.formula}, {after.formula}",
+    )
+
+
+def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: Inflow) -> Kept:
+    """A session that grows is another result. One that was emitted is known for ever; held back, until it is due."""
+    rows = inflow.only
+    if node.emission.kind == "each record":
+        return lasting(rows.per_s, inflow, "updates: each has bounds of its own")
+    grown_per_s = rows.keys_within(inflow.trigger_ms) * 1_000 / inflow.trigger_ms
+    if node.emission.kind == "each batch":
+        return lasting(grown_per_s, inflow, "updates: each has bounds of its own")
+    held = passing(grown_per_s, windows.gap_ms + windows.grace_ms, replace(inflow, settles=True), "bounds of sessions")
+    emitted = lasting(sessions_per_s(windows, rows), inflow, "sessions")
+    return Kept(
+        rows=held.rows,
+        changed=held.changed,
+        grows_per_s=emitted.grows_per_s,
+        formula=f"{held.formula}, {emitted.formula}",
+    )
+
+
+def sessions_per_s(windows: SessionWindows, rows: Arrivals) -> float:
+    """How many sessions begin a second: after a silence, or cut at the longest duration."""
+    silence = rows.silence(windows.gap_ms)
+    if windows.max_duration_ms is None:
+        return rows.per_s * silence
+    cut_per_s = rows.keys_within(windows.max_duration_ms) * 1_000 / windows.max_duration_ms
+    return rows.per_s * silence + cut_per_s * (1 - silence)
