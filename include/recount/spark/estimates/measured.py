@@ -26,6 +26,8 @@ from recount.spark.stream_tables import Order, StreamTables, earlier
 
 _BATCHES = 200
 """Of how many of the newest batches the medians are."""
+_ROWS_THAT_TELL = 10_000
+"""Reading fewer rows takes as long as opening their files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,11 @@ class Held:
 
     rows: int
     bytes: int
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> Held:
+        """The bytes of the Arrow buffers: ``estimated_size`` leaves out the 16 bytes that a text has in any case."""
+        return cls(rows=rows.height, bytes=rows.to_arrow(compat_level=pl.CompatLevel.newest()).nbytes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +88,9 @@ class Measured:
     rows_read: int
 
     @property
-    def rows_read_per_s(self) -> float:
-        """How fast rows of the state table are read back on this machine; a small table is mostly opening its files."""
-        return self.rows_read / self.read_back_s
+    def rows_read_per_s(self) -> float | None:
+        """How fast rows of the state table are read back on this machine; None where they are too few to tell."""
+        return self.rows_read / self.read_back_s if self.rows_read >= _ROWS_THAT_TELL else None
 
 
 def measured(topology: Topology, root: str) -> Measured | None:
@@ -122,13 +129,10 @@ def _held(topology: Topology, tables: StreamTables, last: BatchProof) -> dict[st
     plan = plan_of(topology)
     if plan is not None:
         rows = AggregationComputation(plan).open_windows(tables, _after(last), last.frontier_ms).rows
-        return {OPEN_WINDOWS: Held(rows=rows.height, bytes=int(rows.estimated_size()))}
+        return {OPEN_WINDOWS: Held.of(rows)}
     graph = Graph(topology)
     GraphState(graph.states).load(_read_back(topology, tables, last).collect())
-    return {
-        name: Held(rows=state.rows.height, bytes=int(state.rows.estimated_size()))
-        for name, state in graph.states.items()
-    }
+    return {name: Held.of(state.rows) for name, state in graph.states.items()}
 
 
 def _read_back(topology: Topology, tables: StreamTables, last: BatchProof) -> pl.LazyFrame:

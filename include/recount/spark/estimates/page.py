@@ -140,10 +140,12 @@ def _state_table(report: Report) -> tuple[str, str]:
 def _restart(report: Report) -> tuple[str, str]:
     rows, found, seconds = report.batch.restart_rows, report.measured, report.restart_s
     what = "the whole state table" if rows is None else f"{counted(rows)} rows of open windows"
-    if found is None or seconds is None:
+    if found is None:
         return f"{what}, time {NOT_MEASURED}", NOT_MEASURED
-    rate = f"{found.rows_read_per_s:,.0f} rows/s"
-    return f"{what}: {seconds:.2f} s at {rate}", f"{found.read_back_s:.2f} s just now, without Spark's own start"
+    took = f"{found.rows_read:,} rows in {found.read_back_s:.2f} s just now, without Spark's own start"
+    if seconds is None or found.rows_read_per_s is None:
+        return f"{what}, time {NOT_MEASURED}: too few rows", took
+    return f"{what}: {seconds:.2f} s at {found.rows_read_per_s:,.0f} rows/s", took
 
 
 def _published(report: Report) -> Iterator[Line]:

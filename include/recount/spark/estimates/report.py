@@ -60,7 +60,8 @@ class Report:
 
         Source: recovery time = records to replay / replay rate, as of any changelog.
         """
-        if self.measured is None or not self.measured.rows_read:
+        per_s = None if self.measured is None else self.measured.rows_read_per_s
+        if self.measured is None or per_s is None:
             return None
         rows = self.batch.restart_rows
-        return (self.measured.table.rows if rows is None else rows) / self.measured.rows_read_per_s
+        return (self.measured.table.rows if rows is None else rows) / per_s

@@ -9,7 +9,7 @@ from typing import cast
 import polars as pl
 
 from recount.core.event_time import topics_of
-from recount.core.nodes import Node
+from recount.core.nodes import WINDOW_START, Node
 from recount.core.topology import Topology
 from recount.spark.estimates.workload import Workload
 from recount.spark.operators.rows import ORDER, TOPIC
@@ -18,6 +18,8 @@ _VIEW, _INLINE = 16, 12
 _BIT = 0.125
 _PLACE_DIGITS = 30
 """A place in ``order``: a topic, a separator, 10 digits of partition and 19 of offset."""
+_WINDOW_DIGITS = 39
+"""The place of a window's result: a separator, 19 digits of start and of end, the key."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +35,11 @@ class TextWidths:
         """The widths at ``node``; a record's bytes are shared out among its fields, names and punctuation included."""
         topics = topics_of(node)
         fields = min(len(source.topic.value.fields) for source in topology.sources if source.topic.value)
+        field, of_windows = given.record_bytes / fields, any(WINDOW_START in above.fields for above in node.inputs)
         return cls(
             topic=max(map(len, topics)),
-            order=sum(len(topic) + _PLACE_DIGITS for topic in topics),
-            field=given.record_bytes / fields,
+            order=_WINDOW_DIGITS + field if of_windows else sum(len(topic) + _PLACE_DIGITS for topic in topics),
+            field=field,
         )
 
     def of_column(self, name: str) -> float:

@@ -1,0 +1,130 @@
+"""What the engine really holds after a steady flow, state by state, beside the estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.unit.spark.estimates.steady_flow import Flow, clicks, held_by_the_engine, topology_of, views
+
+from recount.core.aggregates import average, count
+from recount.core.expressions import col
+from recount.core.flow import RecordStream, Table, WindowedTable
+from recount.core.processing import KeyState
+from recount.core.schema import LONG
+from recount.core.topology import stream, table
+from recount.core.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+from recount.spark.estimates.operators import StateEstimate, operator_estimates
+from recount.spark.estimates.workload import Workload, workload
+
+LEAST, MOST = 0.9, 2.0
+"""An estimate is at least 0.9 times what is held, and at most twice: windows are counted as all open and all full."""
+MANY = 20
+"""Of fewer rows the buffers are larger than what is in them; and what a processor remembers of its keys is its own."""
+FLOW = Flow(per_s=40, keys=50, seconds=40)
+IDS = Flow(per_s=40, keys=None, seconds=40)
+QUIET = Flow(per_s=20, keys=200, seconds=60)
+BATCH_S = 2
+
+
+@dataclass(frozen=True)
+class Case:
+    """A steady flow through an operator."""
+
+    rule: str
+    made: RecordStream | Table
+    flow: Flow = FLOW
+    options: Sequence[str] = ()
+
+
+def windowed(windows: Windows) -> WindowedTable:
+    """The mean of clicks per user: an average, so that the engine goes its general way."""
+    return stream(clicks).windowed_by(windows).aggregate(clicks=count(), mean=average("cost"))
+
+
+def counted(windows: Windows) -> RecordStream:
+    """The final results."""
+    return windowed(windows).emit_final()
+
+
+def joined(kind: str = "join") -> RecordStream:
+    """Clicks with views within 10 s."""
+    return getattr(stream(clicks), kind)(stream(views), before="5 s", after="5 s", grace="5 s")  # type: ignore[no-any-return]
+
+
+def remember(_row: Mapping[str, Any], state: KeyState) -> Iterable[Mapping[str, Any]]:
+    """A processor that only remembers."""
+    state.remembered["seen"] = True
+    return ()
+
+
+def users(*, versioned: bool = False) -> Table:
+    """A table of views."""
+    return table(views, versioned=versioned)
+
+
+CASES = [
+    Case("tumbling windows are held until their grace has passed", counted(tumbling("10 s", grace="15 s"))),
+    Case("hopping windows overlap", counted(hopping("20 s", advance="5 s", grace="5 s"))),
+    Case("a key that is silent in a window has none", counted(tumbling("5 s", grace="15 s")), QUIET),
+    Case("keys that never come twice have a window each", counted(tumbling("5 s", grace="15 s")), IDS),
+    Case("sliding windows keep the records that define them", counted(sliding("5 s", grace="10 s"))),
+    Case("sliding windows of quiet keys have none after them", counted(sliding("5 s", grace="10 s")), QUIET),
+    Case("sessions of quiet keys are kept for ever", counted(session("5 s", grace="5 s")), QUIET),
+    Case("sessions that never end are one for each key", counted(session("20 s", grace="5 s"))),
+    Case(
+        "every bounds of a session that was emitted are known", windowed(session("5 s", grace="5 s")).emit_each_batch()
+    ),
+    Case("a session that is cut keeps its records", counted(session("5 s", grace="0 s", max_duration="20 s")), QUIET),
+    Case("the last n records of each key are held", windowed(last_n(3)).emit_each_batch()),
+    Case("a global window is one row for each key", windowed(all_time()).emit_each_record()),
+    Case("a global window of ids grows with the records", windowed(all_time()).emit_each_record(), IDS),
+    Case("each side of a join is held for before, after and grace", joined()),
+    Case("a left join holds the same", joined("left_join")),
+    Case("a looked-up table has a row for each key", stream(clicks).left_join_table(users())),
+    Case("a versioned table keeps every version", stream(clicks).left_join_table(users(versioned=True))),
+    Case("records wait for a table with a grace", stream(clicks).join_table(users(versioned=True), grace="10 s")),
+    Case("two tables joined have a row for each key", table(clicks).join(users())),
+    Case("a filtered table remembers the keys that pass", users().filter(col("length") > 0)),
+    Case("grouped rows know their group", users().group_by(seen=col("seen")).aggregate(n=count()), options=["seen=1"]),
+    Case("updates are held for their limit", users().emit_after("10 s")),
+    Case("at most so many updates are held", users().emit_after("10 s", max_rows=20)),
+    Case("updates of windows are held each", windowed(tumbling("5 s", grace="0 s")).emit_after("10 s")),
+    Case("winners are held for two horizons", stream(clicks).deduplicate("user", horizon="10 s"), options=["user=50"]),
+    Case(
+        "first by event time: the undecided wait",
+        stream(clicks).deduplicate("page", horizon="10 s"),
+        options=["page=1"],
+    ),
+    Case("ids that come once win each", stream(clicks).deduplicate("user", horizon="10 s"), IDS),
+    Case(
+        "a processor remembers each key",
+        stream(clicks).process(remember, n=LONG),
+    ),
+]
+
+
+def estimated(case: Case) -> list[StateEstimate]:
+    """All states, under the flow of the case."""
+    topology = topology_of(case.made)
+    keys = "unique" if case.flow.keys is None else str(case.flow.keys)
+    given: Workload = workload(
+        topology, rate=[str(case.flow.per_s)], keys=[keys, *case.options], record_bytes=60, trigger=f"{BATCH_S} s"
+    )
+    return [state for operator in operator_estimates(topology, given) for state in operator.states]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.rule for case in CASES])
+def test_what_is_held_is_as_estimated(case: Case) -> None:
+    held = held_by_the_engine(topology_of(case.made), case.flow, BATCH_S)
+    estimates = estimated(case)
+    assert {state.name for state in estimates} == held.keys(), "an estimate for every state that there is"
+    for state in estimates:
+        found = held[state.name]
+        rows = state.kept.rows + state.kept.grows_per_s * case.flow.seconds
+        assert LEAST * found.rows <= rows <= MOST * (found.rows + 1), f"{state.name}: {state.kept.formula}"
+        if found.rows >= MANY and state.title != "keys":
+            row_bytes = found.bytes / found.rows
+            assert LEAST * row_bytes <= state.row_bytes <= MOST * row_bytes, f"{state.name}: bytes of a row"
