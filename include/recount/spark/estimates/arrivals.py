@@ -35,6 +35,13 @@ class Arrivals:
             return self.within(ms)
         return self.keys * -math.expm1(-self.within(ms) / self.keys)
 
+    def firsts_per_s(self, ms: float) -> float:
+        """How many rows a second are the first of their key since a first more than ``ms`` ago.
+
+        A key has one in ``ms`` and the time to its next row (Ross, 7.3: renewals). 100 rows/s of 100 keys, 1 s: 50.
+        """
+        return self.per_s / (1 + self.within(ms) / self.keys)
+
     def spread_over(self, partitions: int) -> Arrivals:
         """What one of ``partitions`` has of them, where a key's rows lie in all of them alike."""
         return Arrivals(per_s=self.per_s / partitions, keys=self.keys)

@@ -12,7 +12,6 @@ from recount.core.topology import Topology
 from recount.core.windows import SessionWindows, SlidingWindows, TimeWindows
 from recount.spark.estimates.arrivals import Arrivals
 from recount.spark.estimates.joined import pairs_per_s
-from recount.spark.estimates.remembering import winners_per_s
 from recount.spark.estimates.windowed import sessions_per_s
 from recount.spark.estimates.workload import Workload, key_name
 
@@ -46,10 +45,8 @@ def _leaving(node: Node, leaving: Mapping[Node, float], given: Workload) -> floa
             return inputs[0].per_s
         case TableAggregate():
             return 2 * inputs[0].per_s
-        case Suppress(limit_ms=limit_ms) if limit_ms:
-            return min(inputs[0].per_s, inputs[0].keys_within(limit_ms) * 1_000 / limit_ms)
-        case Deduplicate():
-            return winners_per_s(node, inputs[0])
+        case Suppress(limit_ms=pause_ms) | Deduplicate(horizon_ms=pause_ms):
+            return inputs[0].firsts_per_s(pause_ms)
     return sum(above.per_s for above in inputs)
 
 

@@ -71,7 +71,10 @@ def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow, what: str
 
 
 def own_sessions(node: WindowedAggregate, inflow: Inflow) -> Kept:
-    """The bounds of each partition's own sessions, by which lateness is judged (state ``own``)."""
+    """The bounds of each partition's own sessions, by which lateness is judged (state ``own``).
+
+    Of a key that speaks a batch writes all of them again: more than estimated here, as keys grow old.
+    """
     assert isinstance(node.windows, SessionWindows), node
     kept = _sessions(node.windows, inflow.only.spread_over(inflow.partitions), inflow, "sessions")
     partitions = inflow.partitions
@@ -116,21 +119,28 @@ def results(node: WindowedAggregate, inflow: Inflow) -> Kept:
 
 
 def _sliding_results(windows: SlidingWindows, inflow: Inflow) -> Kept:
-    """A record's own window ends with it; the one after it is there if the key speaks again within the difference."""
+    """A record's own window ends with it; the one after it is there if the key speaks again within the difference.
+
+    A batch changes, of each key that speaks in it, those windows after the records of the last difference.
+    """
     rows = inflow.only
     own = passing(rows.per_s, windows.grace_ms, inflow, "windows that end with a record")
     follow_per_s = rows.per_s * (1 - rows.silence(windows.difference_ms))
     after = passing(follow_per_s, windows.difference_ms + windows.grace_ms, inflow, "windows that begin after one")
+    reached = rows.keys_within(inflow.trigger_ms) * rows.within(windows.difference_ms) / rows.keys
     return Kept(
         rows=own.rows + after.rows,
-        changed=own.changed + after.changed,
+        changed=own.changed + after.changed + reached,
         grows_per_s=own.grows_per_s + after.grows_per_s,
         formula=f"{own.formula}, {after.formula}",
     )
 
 
 def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: Inflow) -> Kept:
-    """A session that grows is another result. One that was emitted is known for ever; held back, until it is due."""
+    """A session that grows is another result: one is withdrawn, one comes.
+
+    What was emitted is known for ever; what is held back, until it is due.
+    """
     rows = inflow.only
     if node.emission.kind == "each record":
         return lasting(rows.per_s, inflow, "updates: each has bounds of its own")
@@ -139,9 +149,10 @@ def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: I
         return lasting(grown_per_s, inflow, "updates: each has bounds of its own")
     held = passing(grown_per_s, windows.gap_ms + windows.grace_ms, replace(inflow, settles=True), "bounds of sessions")
     emitted = lasting(sessions_per_s(windows, rows), inflow, "sessions")
+    withdrawn = rows.keys_within(inflow.trigger_ms) * (1 - rows.silence(windows.gap_ms))
     return Kept(
         rows=held.rows,
-        changed=held.changed,
+        changed=held.changed + withdrawn,
         grows_per_s=emitted.grows_per_s,
         formula=f"{held.formula}, {emitted.formula}",
     )

@@ -51,10 +51,9 @@ def topology_of(made: RecordStream | Table) -> Topology:
     return Topology(name="steady", sinks=[made.to(out)])
 
 
-def held_by_the_engine(topology: Topology, flow: Flow, batch_s: int) -> Mapping[str, Held]:
-    """What the engine holds of each state after ``flow``, read back from what it wrote in batches of ``batch_s``."""
-    engine = processed(topology, flow, batch_s)
-    graph = Graph(topology)
+def held_by(engine: TopologyEngine) -> Mapping[str, Held]:
+    """What the engine holds of each state, read back from what it wrote."""
+    graph = Graph(engine.topology)
     GraphState(graph.states).load(engine.state)
     return {name: Held.of(state.rows) for name, state in graph.states.items()}
 

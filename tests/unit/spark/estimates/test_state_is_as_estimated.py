@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.unit.spark.estimates.steady_flow import Flow, clicks, held_by_the_engine, topology_of, views
+from tests.unit.spark.estimates.steady_flow import Flow, clicks, held_by, processed, topology_of, views
 
 from recount.core.aggregates import average, count
 from recount.core.expressions import col
@@ -21,6 +22,8 @@ from recount.spark.estimates.workload import Workload, workload
 
 LEAST, MOST = 0.9, 2.0
 """An estimate is at least 0.9 times what is held, and at most twice: windows are counted as all open and all full."""
+LEAST_WRITTEN = 0.75
+"""A batch can write somewhat more than estimated: of sessions also what has not changed."""
 MANY = 20
 """Of fewer rows the buffers are larger than what is in them; and what a processor remembers of its keys is its own."""
 FLOW = Flow(per_s=40, keys=50, seconds=40)
@@ -118,8 +121,8 @@ def estimated(case: Case) -> list[StateEstimate]:
 
 @pytest.mark.parametrize("case", CASES, ids=[case.rule for case in CASES])
 def test_what_is_held_is_as_estimated(case: Case) -> None:
-    held = held_by_the_engine(topology_of(case.made), case.flow, BATCH_S)
-    estimates = estimated(case)
+    engine = processed(topology_of(case.made), case.flow, BATCH_S)
+    held, estimates = held_by(engine), estimated(case)
     assert {state.name for state in estimates} == held.keys(), "an estimate for every state that there is"
     for state in estimates:
         found = held[state.name]
@@ -128,3 +131,6 @@ def test_what_is_held_is_as_estimated(case: Case) -> None:
         if found.rows >= MANY and state.title != "keys":
             row_bytes = found.bytes / found.rows
             assert LEAST * row_bytes <= state.row_bytes <= MOST * row_bytes, f"{state.name}: bytes of a row"
+    written = statistics.mean(computed.state.height for computed in engine.computed[len(engine.computed) // 2 :])
+    changed = sum(state.kept.changed for state in estimates)
+    assert LEAST_WRITTEN * written <= changed <= MOST * written, "rows that a batch appends to the state table"
