@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from recount.core.joins import StreamStreamJoin, StreamTableJoin
+from recount.core.changelogs import Suppress, TableAggregate
+from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, Process
 
@@ -39,11 +40,38 @@ def judges_above(node: Node) -> Iterator[tuple[Node, int]]:
             yield from ((judge, delay_ms + further_ms) for judge, further_ms in judges_above(above))
 
 
+def records_from(node: Node) -> tuple[Node, ...]:
+    """The inputs whose records leave an operator again, each at its own place in the log; all others are derived."""
+    if isinstance(node, WindowedAggregate | StreamStreamJoin | TableTableJoin | TableAggregate):
+        return ()
+    return (node.left,) if isinstance(node, StreamTableJoin) else node.inputs
+
+
+def refusing_above(node: Node) -> Iterator[Node]:
+    """On each path on which records come to an operator the nearest above that refuses those without a key."""
+    for above in node.inputs:
+        yield from _refusing(above)
+
+
+def _refusing(node: Node) -> Iterator[Node]:
+    if isinstance(node, Deduplicate | Process):
+        yield node
+    else:
+        for above in records_from(node):
+            yield from _refusing(above)
+
+
+def holds_back(node: Node) -> bool:
+    """Whether an operator lets records go only when time has passed: others of their partition may overtake them."""
+    if isinstance(node, StreamTableJoin):
+        return node.grace_ms is not None
+    return isinstance(node, Suppress) or (isinstance(node, Deduplicate) and not node.partitioned)
+
+
 def is_held_back(node: Node) -> bool:
-    """Whether an operator above lets records go only when time has passed."""
-    return any(
-        (isinstance(above, Deduplicate) and not above.partitioned)
-        or (isinstance(above, StreamTableJoin) and above.grace_ms is not None)
-        or is_held_back(above)
-        for above in waits_for(node)
-    )
+    """Whether records come to an operator that one above has held back."""
+    return any(map(_comes_late, node.inputs))
+
+
+def _comes_late(node: Node) -> bool:
+    return holds_back(node) or any(map(_comes_late, records_from(node)))

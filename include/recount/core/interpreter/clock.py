@@ -17,10 +17,14 @@ from recount.core.interpreter.record import Entry, Partition
 
 
 class Above(NamedTuple):
-    """The clock of an operator further up, and how far behind its frontier its results can be here."""
+    """The clock of an operator further up, and how far behind its frontier its results can be here.
+
+    ``hands_on``: its records come here themselves, so that those it refuses do not.
+    """
 
     clock: Clock
     delay_ms: int
+    hands_on: bool = True
 
 
 class Clock:
@@ -30,7 +34,8 @@ class Clock:
     time of an operator that needs the key, while it advances those of the others. ``partitions`` says of a topic how
     many it has; the frontier waits for each of them. No clock runs ahead of those ``above``, the nearest operators
     further up that judge time: what they refused does not advance it, and its frontier waits for theirs. Below an
-    operator that ``holds_back`` records all of them advance it: whether one has a key shows only later.
+    operator that ``holds_back`` records all of them advance it as they are read: whether one has a key shows only
+    later. A record that was held back is not asked about here: it knows by which stream time it is judged.
     """
 
     def __init__(
@@ -51,6 +56,7 @@ class Clock:
         self._at: dict[Entry, int] = {}
         self._idle: set[Partition | str] = set()
         self._refused: Entry | None = None
+        self._accepted: Entry | None = None
         self.arriving: Entry | None = None
 
     def observe_arriving(self) -> None:
@@ -60,13 +66,17 @@ class Clock:
 
     def refuse(self, entry: Entry | None) -> None:
         """The record that entered there has no key: it shall not advance the stream time."""
-        if not self._holds_back:
-            self._refused = entry
+        self._refused = entry
+
+    def accept(self, entry: Entry | None) -> None:
+        """A row of the record that entered there has a key: it counts, whatever becomes of its other rows."""
+        self._accepted = entry
 
     def observe(self, entry: Entry) -> None:
         """Advance the stream time of the record's partition, once per record, unless it was refused, here or above."""
-        refused = entry == self._refused or any(one.clock.passed_over(entry) for one in self._above)
-        if self.passed_over(entry) and not refused:
+        refused = entry == self._refused or any(one.clock.passed_over(entry) for one in self._above if one.hands_on)
+        accepted = self._holds_back or entry == self._accepted
+        if self.passed_over(entry) and (accepted or not refused):
             self._take(entry)
 
     def passed_over(self, entry: Entry) -> bool:
@@ -123,7 +133,7 @@ class Clock:
         if not awake or any(source not in self._stream_times for source in awake):
             return None
         reached_ms = [min(self._stream_times[source] for source in awake) - self._delay_ms]
-        for clock, delay_ms in self._above:
+        for clock, delay_ms, _ in self._above:
             if clock._awake():
                 if clock.frontier_ms is None:
                     return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
-from recount.core.event_time import delay_above_ms, is_held_back, judges_above, topics_of
+from recount.core.event_time import delay_above_ms, is_held_back, judges_above, refusing_above, topics_of
 from recount.core.interpreter.clock import Above, Clock
 from recount.core.interpreter.joins import (
     StreamStreamJoinOperator,
@@ -91,11 +91,15 @@ class Graph:
                     self._send(reader, operator.receive(record, port))
 
     def _clock(self, node: Node) -> Clock:
-        if isinstance(node, Suppress):
-            # It measures from the first update that it holds, whatever stands above it.
-            clock = Clock(topics_of(node), 0, self._partitions)
+        if isinstance(node, Suppress | StreamTableJoin):
+            # They judge nobody: all records count, and Suppress measures from the first update that it holds.
+            clock = Clock(topics_of(node), 0, self._partitions, holds_back=True)
         else:
-            above = [Above(self.operators[judge].clock, delay_ms) for judge, delay_ms in judges_above(node)]
+            refusing = set(refusing_above(node))
+            above = [
+                Above(self.operators[judge].clock, delay_ms, judge in refusing)
+                for judge, delay_ms in judges_above(node)
+            ]
             clock = Clock(
                 topics_of(node), delay_above_ms(node), self._partitions, above=above, holds_back=is_held_back(node)
             )

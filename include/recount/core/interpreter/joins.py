@@ -83,14 +83,13 @@ class StreamStreamJoinOperator(Operator):
 
     def _is_late(self, record: Record, key: Any, port: int) -> bool:
         """Later than any partner would be waited for, by the stream time of the record's own partition."""
-        if record.entry is None:
+        entry, stream_time_ms = record.entry, self.stream_time_ms(record)
+        if entry is None or stream_time_ms is None:
             return False
-        stream_time_ms = self.clock.stream_time_ms(record.entry)
         bound_ms = self.node.after_ms if port == LEFT else self.node.before_ms
         margin_ms = stream_time_ms - record.timestamp_ms - bound_ms - self.node.grace_ms - 1
         if margin_ms < 0:
             return False
-        entry = record.entry
         self.journal.late.append(
             LateRecord(
                 topic=entry.topic,
@@ -119,7 +118,8 @@ class StreamStreamJoinOperator(Operator):
 class StreamTableJoinOperator(Operator):
     """Looks each record up in the table; with a grace, only when the table has come far enough in time.
 
-    The record stays the log's own: its place and stream time go on with it.
+    The record stays the log's own, and keeps its place. Whether one had to wait depends on how far the table was read:
+    with a grace all count as held back, and are judged further down by the stream time that they found here.
     """
 
     node: StreamTableJoin
@@ -139,11 +139,14 @@ class StreamTableJoinOperator(Operator):
             return ()
         if record.is_null:
             return self.drop(record, "null value")
-        if self.node.grace_ms is not None and not self._table_is_past(record, self.node.grace_ms):
-            self._waiting.append(record)
-            self.journal.note(record.entry, "waiting")
-            return ()
-        return self._looked_up(record)
+        if self.node.grace_ms is None:
+            return self._looked_up(record)
+        held = self.held_back(record)
+        if self._table_is_past(held, self.node.grace_ms):
+            return self._looked_up(held)
+        self._waiting.append(held)
+        self.journal.note(held.entry, "waiting")
+        return ()
 
     def on_time(self) -> Iterator[Record]:
         """The records that the table has reached, by time."""

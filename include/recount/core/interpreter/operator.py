@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recount.core.interpreter.clock import Clock
 from recount.core.interpreter.journal import Fate, Journal
-from recount.core.interpreter.record import Entry, Record
+from recount.core.interpreter.record import Record
 
 
 @dataclass(kw_only=True)
@@ -36,6 +36,15 @@ class Operator:
         self.journal.note(record.entry, fate)
         return ()
 
-    def stream_time_ms(self, entry: Entry | None) -> int | None:
-        """The stream time by which a record is judged; None for a derived record, which is never late."""
-        return None if entry is None else self.clock.stream_time_ms(entry)
+    def stream_time_ms(self, record: Record) -> int | None:
+        """The stream time by which a record is judged: its own if it was held back, else that of the clock here.
+
+        None for a derived record, which is never late.
+        """
+        if record.entry is None or record.stream_time_ms is not None:
+            return record.stream_time_ms
+        return self.clock.stream_time_ms(record.entry)
+
+    def held_back(self, record: Record) -> Record:
+        """The record as it goes on from an operator that holds records back: judged by what that has seen."""
+        return replace(record, stream_time_ms=self.stream_time_ms(record))

@@ -67,10 +67,6 @@ def _is_late(windows: ClosingWindows, end_ms: int, stream_time_ms: int | None) -
     return stream_time_ms is not None and windows.is_closed(end_ms, stream_time_ms)
 
 
-def _source(record: Record) -> Partition | None:
-    return record.entry.source if record.entry else None
-
-
 class TimePanes:
     """Tumbling and hopping: the windows of a record follow from its time alone."""
 
@@ -103,14 +99,14 @@ class SlidingPanes:
 
     A record that is late for a window neither falls into it nor defines it; one that is late even for the newest window
     that could hold it, [ts, ts + difference], is late altogether. The ledger names its own left window, and those which
-    records of its own partition had defined.
+    records of its own partition had defined; of a record that was held back the left window alone.
     """
 
     def __init__(self, windows: SlidingWindows) -> None:
         self._windows = windows
         self._accepted: list[Judged] = []
         self._known: set[Window] = set()
-        self._known_of: dict[Partition | None, set[Window]] = {}
+        self._known_of: dict[Partition, set[Window]] = {}
 
     def add(self, record: Record, stream_time_ms: int | None) -> Placement:
         """Every window that the record changed or brought into being, by start."""
@@ -120,13 +116,21 @@ class SlidingPanes:
         self._accepted.append((record, stream_time_ms))
         before, near = self._known, self._defined_near(ts, self._accepted)
         self._known = before | near
-        source = _source(record)
-        own = self._known_of.setdefault(source, set())
-        own |= self._defined_near(ts, [one for one in self._accepted if _source(one[0]) == source])
+        own = self._defined_by_its_partition(record)
         holding = {window for window in self._known | own if window[0] <= ts <= window[1]}
         late = {window for window in holding | {left} if self._is_late(window, stream_time_ms)}
         changed = (holding & self._known - late) | (near - before)
         return Placement(changed=sorted(changed), late=sorted(late & (own | {left})))
+
+    def _defined_by_its_partition(self, record: Record) -> set[Window]:
+        """The windows that records of the partition have defined so far, this one included."""
+        if record.source is None:
+            return set()
+        own = self._known_of.setdefault(record.source, set())
+        own |= self._defined_near(
+            record.timestamp_ms, [one for one in self._accepted if one[0].source == record.source]
+        )
+        return own
 
     def _defined_near(self, timestamp_ms: int, accepted: Sequence[Judged]) -> set[Window]:
         """The windows that ``accepted`` records around ``timestamp_ms`` define, are on time for, and are in."""
@@ -160,17 +164,18 @@ class SessionPanes:
 
     gap 5:   0──3──7        14──16        one session [0, 7], another [14, 16]; a record at 10 makes them [0, 16]
 
-    Lateness goes by the session that the record would be in among the accepted records of its own partition.
+    Lateness goes by the session that the record would be in among the accepted records of its own partition; a record
+    that was held back, and comes in another order than that of the log, is judged by itself.
     """
 
     def __init__(self, windows: SessionWindows) -> None:
         self._windows = windows
         self._accepted: list[Record] = []
-        self._of_partition: dict[Partition | None, list[Record]] = {}
+        self._of_partition: dict[Partition, list[Record]] = {}
 
     def add(self, record: Record, stream_time_ms: int | None) -> Placement:
         """A session that takes others in withdraws them; Kafka Streams' rule: unless it is just the record's moment."""
-        own = self._of_partition.setdefault(_source(record), [])
+        own = [] if record.source is None else self._of_partition.setdefault(record.source, [])
         own_window = self._window_with(record, [*own, record])
         if _is_late(self._windows, own_window[1], stream_time_ms):
             return Placement(late=[own_window])

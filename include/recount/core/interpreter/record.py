@@ -33,14 +33,17 @@ class Record:
     ``row`` has every field of the operator it left, the key included. ``is_null``: the value is null (in a table: the
     key was deleted); then all fields but the key, and a window's bounds, mean nothing. ``order`` sorts records as the
     log does, by (topic, partition, offset). ``entry`` is where it entered; None for a derived record (a join's
-    result, a window's), which is never late, because what made it was on time. ``revision`` counts the results of one
-    key and window. ``superseded``: a change of a versioned table that is older than the key's latest one.
+    result, a window's), which is never late, because what made it was on time. ``stream_time_ms`` is by what it is
+    judged further down, where an operator has held it back; None for any other, which the clock of the judging operator
+    judges. ``revision`` counts the results of one key and window. ``superseded``: a change of a versioned table that is
+    older than the key's latest one.
     """
 
     row: Row
     timestamp_ms: int
     order: tuple[Any, ...]
     entry: Entry | None
+    stream_time_ms: int | None = None
     is_null: bool = False
     revision: int = 0
     superseded: bool = False
@@ -48,3 +51,12 @@ class Record:
     def with_row(self, row: Row) -> Record:
         """The same record with other fields."""
         return replace(self, row=row)
+
+    @property
+    def source(self) -> Partition | None:
+        """The partition among whose records it is judged.
+
+        None for a record that is judged by itself: a derived one, and one that was held back, because others of its
+        partition may have overtaken it.
+        """
+        return None if self.entry is None or self.stream_time_ms is not None else self.entry.source

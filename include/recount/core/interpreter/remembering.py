@@ -27,7 +27,7 @@ class SuppressOperator(Operator):
         row = record.row
         about = (row[self.node.key], row.get(WINDOW_START), row.get(WINDOW_END))
         first_ms, _ = self._held.get(about, (record.timestamp_ms, record))
-        self._held[about] = (first_ms, record)
+        self._held[about] = (first_ms, self.held_back(record))
         self.clock.observe_arriving()
         yield from self.on_time()
         while self.node.max_rows is not None and len(self._held) > self.node.max_rows:
@@ -62,7 +62,7 @@ class DeduplicateOperator(Operator):
             return self.drop(record, "late")
         if self.node.partitioned:
             return self._judged(identity, record)
-        self._waiting.append((identity, record))
+        self._waiting.append((identity, self.held_back(record)))
         self.journal.note(record.entry, "waiting")
         return ()
 
@@ -86,10 +86,9 @@ class DeduplicateOperator(Operator):
         return (record,)
 
     def _is_late(self, record: Record, identity: Any) -> bool:
-        entry = record.entry
-        if entry is None:
+        entry, stream_time_ms = record.entry, self.stream_time_ms(record)
+        if entry is None or stream_time_ms is None:
             return False
-        stream_time_ms = self.clock.stream_time_ms(entry)
         margin_ms = stream_time_ms - record.timestamp_ms - self.node.horizon_ms - 1
         if margin_ms >= 0:
             self.journal.late.append(
@@ -124,6 +123,7 @@ class ProcessOperator(Operator):
             self.drop(record, "null key" if key is None else "null value")
             return
         state = self._states.setdefault(key, KeyState(key=key))
+        self.clock.accept(record.entry)
         reached_ms = self.clock.reached_ms(record.entry)
         while reached_ms is not None and (at_ms := min(state.timers_ms, default=reached_ms + 1)) <= reached_ms:
             yield from self._fire(at_ms, state)

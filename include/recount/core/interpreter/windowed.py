@@ -40,7 +40,7 @@ class WindowedOperator(Operator):
         return self._place(key, record)
 
     def _place(self, key: Any, record: Record) -> list[Record]:
-        stream_time_ms = self.stream_time_ms(record.entry)
+        stream_time_ms = self.stream_time_ms(record)
         placement = self._panes.setdefault(key, panes_of(self.node.windows)).add(record, stream_time_ms)
         if record.entry is not None and stream_time_ms is not None:
             self._journal_late(record.entry, key, placement, stream_time_ms)
