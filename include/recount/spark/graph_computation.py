@@ -129,6 +129,7 @@ def _rows(source: Source, good: pl.DataFrame) -> pl.DataFrame:
         (~pl.col(HAS_VALUE)).alias(IS_NULL),
         pl.lit(0, pl.Int32).alias(REVISION),
         pl.lit(False).alias(SUPERSEDED),
+        pl.lit(None, pl.Int64).alias(STREAM_TIME),
     )
     return keyed.select(list(rows_schema(source.fields)))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import polars as pl
 
 from recount.spark.operators.keyed_rows import KeyedRows
-from recount.spark.operators.rows import ENTRY, OFFSET, PARTITION, STREAM_TIME, TIMESTAMP, TOPIC
+from recount.spark.operators.rows import ENTRY, JUDGED, OFFSET, PARTITION, STREAM_TIME, TIMESTAMP, TOPIC
 
 Partition = tuple[str, int]
 
@@ -33,19 +33,43 @@ _FRONTIER: Partition = ("", -1)
 class Batch:
     """One micro-batch: every good record that was ``read`` (``READ_SCHEMA``, each partition in offset order).
 
-    ``known`` are all partitions that there are; ``awake`` those that hold the frontier back, for they are not idle.
+    The stream time in ``read`` is over all good records. ``known`` are all partitions that there are; ``awake`` those
+    that hold the frontier back, for they are not idle.
     """
 
     read: pl.DataFrame
     known: Set[Partition]
     awake: Set[Partition]
 
+    def held_back(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """``rows`` of this batch as they go on from an operator that holds rows back and judges nobody."""
+        return held_back(with_judged(rows, self.read))
+
+
+def with_judged(rows: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """``rows`` with the column ``JUDGED``: the row's own stream time, else that of its entry in ``times``.
+
+    It is null if the row is derived: that is never late.
+    """
+    found = times.select(*ENTRY, pl.col(STREAM_TIME).alias(JUDGED))
+    known = rows.join(found, on=ENTRY, how="left", maintain_order="left")
+    return known.with_columns(pl.coalesce(STREAM_TIME, JUDGED).alias(JUDGED))
+
+
+def held_back(judged: pl.DataFrame) -> pl.DataFrame:
+    """Rows as they go on from an operator that holds rows back: further down they are judged as they were here."""
+    return judged.with_columns(pl.col(JUDGED).alias(STREAM_TIME)).drop(JUDGED)
+
 
 class Above(NamedTuple):
-    """The clock of an operator further up, and how far behind its frontier its results can be here."""
+    """The clock of an operator further up, and how far behind its frontier its results can be here.
+
+    ``hands_on``: its rows come here themselves, so that those it refuses do not.
+    """
 
     clock: Clock
     delay_ms: int
+    hands_on: bool = True
 
 
 @dataclass
@@ -54,8 +78,8 @@ class Clock:
 
     ``delay_ms`` is how far behind the frontier the operators above let their results go. No clock runs ahead of those
     ``above``, the nearest operators further up that judge time: what they refused does not advance it, and its frontier
-    waits for theirs. Below an operator that ``holds_back`` records all of them advance it: whether one has a key shows
-    only later. Unless time ``settles``, rows can come from above however old they are.
+    waits for theirs. Below an operator that ``holds_back`` records all of them advance it as they are read: whether one
+    has a key shows only later. Unless time ``settles``, rows can come from above however old they are.
 
     Call ``advance`` once a batch, inputs first, before ``judged`` and ``frontier_ms`` are asked.
     """
@@ -99,15 +123,15 @@ class Clock:
         A record of which one row has a key (``keyed``) counts in any case. Both have the columns of ``ENTRY``.
         """
         read = batch.read.filter(pl.col(TOPIC).is_in(self.topics))
-        known = [clock._passed_over for clock, _ in self.above]
-        without = pl.concat(
-            [one.select(ENTRY) for one in (*known, *([] if self.holds_back else [refused]))] or [_NO_ENTRIES]
-        )
-        self._passed_over = (
-            read.select(ENTRY)
-            .join(without, on=ENTRY, how="semi", maintain_order="left")
-            .join(keyed.select(ENTRY), on=ENTRY, how="anti", maintain_order="left")
-        )
+        if not self.holds_back:
+            without = pl.concat(
+                [refused.select(ENTRY), *(one.clock._passed_over for one in self.above if one.hands_on)]
+            )
+            self._passed_over = (
+                read.select(ENTRY)
+                .join(without, on=ENTRY, how="semi", maintain_order="left")
+                .join(keyed.select(ENTRY), on=ENTRY, how="anti", maintain_order="left")
+            )
         marked = self._passed_over.with_columns(pl.lit(True).alias("__passed_over"))
         carried = self.state.rows.rename({STREAM_TIME: "__carried"})
         timed = read.join(marked, on=ENTRY, how="left", maintain_order="left").join(
@@ -122,27 +146,30 @@ class Clock:
         self.state.put(last.filter(pl.col(STREAM_TIME).is_not_null()))
         self._advance_frontier(batch)
 
-    def judged(self, rows: pl.DataFrame) -> pl.Series:
-        """The stream time by which each of ``rows`` is judged: of its own partition at its own offset, null if derived.
+    @property
+    def times(self) -> pl.DataFrame:
+        """The batch's records of the topics (``READ_SCHEMA``), each with the stream time at its own offset."""
+        return self._at
 
-        A row that entered in an earlier batch (an operator above held it back) is judged as it stood then.
+    def judged(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """``rows`` with the stream time by which each is judged in ``JUDGED``: of its own partition at its own offset.
+
+        One that was held back brings it along; a derived row, which is never late, has none.
         """
-        known = self._at.select(*ENTRY, pl.col(STREAM_TIME).alias("__judged"))
-        joined = rows.select(*ENTRY, STREAM_TIME).join(known, on=ENTRY, how="left", maintain_order="left")
-        return joined.select(pl.coalesce("__judged", STREAM_TIME).alias(STREAM_TIME)).to_series()
+        return with_judged(rows, self._at)
 
     def _advance_frontier(self, batch: Batch) -> None:
         times = {(topic, partition): ms for topic, partition, ms in self.state.rows.iter_rows()}
         self.before_ms = times.get(_FRONTIER)
         self._frontier_ms = self.before_ms
         self._is_awake = any(topic in self.topics for topic, _ in batch.awake)
-        awake = [(clock.frontier_ms, delay_ms) for clock, delay_ms in self.above if clock._is_awake]
+        awake = [(one.clock.frontier_ms, one.delay_ms) for one in self.above if one.clock._is_awake]
         reached = _least([self._slowest(batch.awake, times), *_delayed(awake)])
         if reached is not None:
             self._frontier_ms = reached if self.before_ms is None else max(reached, self.before_ms)
             topic, partition = _FRONTIER
             self.state.put(pl.DataFrame([(topic, partition, self._frontier_ms)], self.state.schema, orient="row"))
-        settled = [(clock.settled_ms, delay_ms) for clock, delay_ms in self.above]
+        settled = [(one.clock.settled_ms, one.delay_ms) for one in self.above]
         self._settled_ms = _least([self._slowest(batch.known, times), *_delayed(settled)]) if self.settles else None
 
     def _slowest(self, partitions: Iterable[Partition], times: Mapping[Partition, int]) -> int | None:

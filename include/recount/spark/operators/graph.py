@@ -9,7 +9,14 @@ from itertools import chain
 import polars as pl
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
-from recount.core.event_time import delay_above_ms, is_held_back, judges_above, topics_of, waits_for
+from recount.core.event_time import (
+    delay_above_ms,
+    is_held_back,
+    judges_above,
+    refusing_above,
+    topics_of,
+    waits_for,
+)
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, Process
@@ -137,7 +144,10 @@ def _clock(node: Node, operators: Mapping[Node, Operator]) -> Clock:
     if isinstance(node, Suppress):
         # It measures from the first update that it holds, whatever stands above it.
         return Clock(topics_of(node))
-    above = [Above(operators[judge].clocks["clock"], delay_ms) for judge, delay_ms in judges_above(node)]
+    refusing = set(refusing_above(node))
+    above = [
+        Above(operators[judge].clocks["clock"], delay_ms, judge in refusing) for judge, delay_ms in judges_above(node)
+    ]
     settles = not any(_comes_any_time(one) for one in waits_for(node))
     return Clock(topics_of(node), delay_above_ms(node), above, holds_back=is_held_back(node), settles=settles)
 

@@ -18,6 +18,7 @@ from recount.spark.operators.placed import Placed
 from recount.spark.operators.placing import NUMBER, Placing, Step, to_placed
 from recount.spark.operators.rows import (
     IS_NULL,
+    JUDGED,
     META,
     OFFSET,
     ORDER,
@@ -34,7 +35,7 @@ from recount.spark.polars_expressions import field_column
 COUNTED = "counted"
 """Whether the record's fate is known to be this; of a sliding window's it can become so later."""
 _STEP, _REPLACING = "__step", "__replacing"
-_PLACE = (NUMBER, TOPIC, PARTITION, OFFSET, TIMESTAMP, STREAM_TIME, ORDER, REVISION)
+_PLACE = (NUMBER, TOPIC, PARTITION, OFFSET, TIMESTAMP, STREAM_TIME, JUDGED, ORDER, REVISION)
 REPLACES = pl.col(OFFSET).is_null() & (pl.col(REVISION) > 0) & pl.col(ORDER).str.starts_with("\x00")
 """A window's result in a higher revision stands in place of the one before; the update of a table is its own record."""
 
@@ -56,7 +57,7 @@ class KeptRecords:
         self._key = field_column(self.node.key)
         self._forgets = isinstance(self.node.windows, LastN) and not can_be_revised(self.node.input)
         key = rows_schema(self.node.input.fields)[self._key]
-        place = {**META, NUMBER: pl.Int64()}
+        place = {**META, JUDGED: META[STREAM_TIME], NUMBER: pl.Int64()}
         schema = {self._key: key, **{name: place[name] for name in _PLACE}, COUNTED: pl.Boolean()}
         self._records = KeyedRows({**schema, **self.accumulators.schema}, [NUMBER])
         self.states = {"records": self._records}

@@ -27,7 +27,8 @@ class StreamTableJoinOperator:
     A batch's changes of the table are applied before its records look anything up. Of a versioned table every version
     is kept for good: a record is never late for a table, so that any of them can still be asked for. Only of versions
     with one time the latest alone is kept. With a grace the result is the join as of the record's time, wherever
-    batches are cut, as long as no change of the table comes later than the grace.
+    batches are cut, as long as no change of the table comes later than the grace; and all records count as held back,
+    because whether one had to wait does depend on batches.
     """
 
     node: StreamTableJoin
@@ -72,7 +73,7 @@ class StreamTableJoinOperator:
         clock.advance(batch)
         reached_ms = None if clock.frontier_ms is None else clock.frontier_ms - (self.node.grace_ms or 0)
         is_due = pl.lit(False) if reached_ms is None else pl.col(TIMESTAMP) <= reached_ms
-        held, arrived = self._waiting.rows, numbered(new, self._waiting)
+        held, arrived = self._waiting.rows, numbered(batch.held_back(new), self._waiting)
         due = pl.concat([held, arrived]).filter(is_due).sort(TIMESTAMP, ORDER, ARRIVED)
         self._waiting.remove(held.filter(is_due))
         self._waiting.put(arrived.filter(~is_due))

@@ -21,11 +21,12 @@ from recount.core.windows import SessionWindows
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import OFFSET, ORDER, PARTITION, STREAM_TIME, TIMESTAMP, TOPIC, rows_schema
+from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, STREAM_TIME, TIMESTAMP, TOPIC, rows_schema
 from recount.spark.operators.windowing import BOUNDS, LATEST, is_late, ledger, result_schema
 from recount.spark.polars_expressions import field_column
 
 _SESSION, _ROW, _NEW = "__session", "__row", "__new"
+_WAS_HELD = pl.col(STREAM_TIME).is_not_null()
 
 
 @dataclass
@@ -87,16 +88,26 @@ class MergedSessions:
         return self._sessions.of(wanted, self._by)
 
     def _accepted(self, moments: pl.DataFrame, output: Output) -> pl.DataFrame:
-        """The rows that are on time for the session that they would be in among those of their own partition."""
+        """The rows that are on time for the session that they would be in among those of their own partition.
+
+        Rows that were held back, and so come in another order than the log's, are judged each by itself.
+        """
         numbered = moments.with_row_index(_ROW)
         # A row cannot be late unless it is late as a session of its own: only partitions with such rows are looked at
         doubtful = numbered.filter(is_late(self.windows))
-        late = self._late(numbered.join(doubtful, on=self._own_by, how="semi", maintain_order="left"))
+        in_order = numbered.filter(~_WAS_HELD)
+        late = pl.concat(
+            [
+                self._late(in_order.join(doubtful, on=self._own_by, how="semi", maintain_order="left")),
+                doubtful.filter(_WAS_HELD),
+            ],
+            how="diagonal",
+        )
         accepted = numbered.join(late, on=_ROW, how="anti", maintain_order="left")
         output.ledger(ledger(late, self._key, self.windows))
         output.note(late, "late")
         output.note(accepted, "counted")
-        entered = accepted.filter(pl.col(OFFSET).is_not_null())
+        entered = accepted.filter(pl.col(OFFSET).is_not_null() & ~_WAS_HELD)
         columns = list(self._own.schema)
         before = self._own.of(entered, self._own_by)
         marked = self._marked(pl.concat([before, entered.select(columns)]), self._own_by)
@@ -110,7 +121,7 @@ class MergedSessions:
         for *group, start_ms, end_ms in self._own.of(rows, self._own_by).sort(BOUNDS).iter_rows():
             sessions.setdefault(tuple(group), []).append((start_ms, end_ms))
         found = []
-        for row, at_ms, judged_ms, *group in rows.select(_ROW, TIMESTAMP, STREAM_TIME, *self._own_by).iter_rows():
+        for row, at_ms, judged_ms, *group in rows.select(_ROW, TIMESTAMP, JUDGED, *self._own_by).iter_rows():
             own = sessions.setdefault(tuple(group), [])
             first, last = _reached(own, at_ms, self.windows.gap_ms)
             joined = own[first:last]

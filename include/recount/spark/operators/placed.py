@@ -16,7 +16,11 @@ Source = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A record as panes see it; ``number`` counts up as records arrive. Sorted by time, log order, arrival."""
+    """A record as panes see it; ``number`` counts up as records arrive. Sorted by time, log order, arrival.
+
+    ``source`` is the partition among whose records it is judged. None: by itself, for it is derived, or was held back,
+    so that others of its partition may have overtaken it.
+    """
 
     timestamp_ms: int
     order: str

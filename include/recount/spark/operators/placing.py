@@ -9,7 +9,7 @@ from typing import Any
 from recount.core.windows import SlidingWindows, Windows
 from recount.spark.operators.panes import Pane, pane_of
 from recount.spark.operators.placed import Placed, Placement, Window
-from recount.spark.operators.rows import OFFSET, ORDER, PARTITION, REVISION, STREAM_TIME, TIMESTAMP, TOPIC
+from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, REVISION, STREAM_TIME, TIMESTAMP, TOPIC
 
 NUMBER = "number"
 """The column that numbers kept records as they arrive."""
@@ -84,13 +84,13 @@ class Placing:
 
 def to_placed(row: Mapping[str, Any]) -> Placed:
     """A row as panes see it."""
-    derived = row[OFFSET] is None
+    alone = row[OFFSET] is None or row[STREAM_TIME] is not None
     return Placed(
         timestamp_ms=row[TIMESTAMP],
         order=row[ORDER],
         number=row[NUMBER],
-        source=None if derived else (row[TOPIC], row[PARTITION]),
-        judged_ms=None if derived else row[STREAM_TIME],
+        source=None if alone else (row[TOPIC], row[PARTITION]),
+        judged_ms=row[JUDGED],
         revision=row[REVISION],
     )
 

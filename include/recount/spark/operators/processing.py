@@ -13,7 +13,7 @@ from recount.core.changelogs import TableFilter, ToTable
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Node, Source, Stateless
 from recount.core.processing import Deduplicate, Process, Row
-from recount.spark.operators.clock import READ_SCHEMA, Batch, Clock
+from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.key_states import KeptState, KeyStates
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
@@ -80,8 +80,7 @@ class ProcessOperator:
         rows = current(inputs[0])
         keyless, keyed = rows.filter(pl.col(self._key).is_null()), rows.filter(pl.col(self._key).is_not_null())
         taken = keyed.filter(~pl.col(IS_NULL))
-        timed = taken.join(self._times_before(batch, keyless), on=ENTRY, how="left")
-        timed = timed.with_columns(self.clock.judged(timed).alias(STREAM_TIME))
+        timed = taken.join(self._times_before(batch, keyless, taken), on=ENTRY, how="left")
         made = Made()
         self._replay(timed.sort(ORDER, maintain_order=True), made)
         self._fire_reached(made)
@@ -92,13 +91,12 @@ class ProcessOperator:
         output.note(taken, "counted")
         return output
 
-    def _times_before(self, batch: Batch, without_key: pl.DataFrame) -> pl.DataFrame:
+    def _times_before(self, batch: Batch, without_key: pl.DataFrame, taken: pl.DataFrame) -> pl.DataFrame:
         """The stream time of each record's partition just before the record; null at the beginning."""
         source = [TOPIC, PARTITION]
         carried = self.clock.state.rows.rename({STREAM_TIME: "__carried"})
-        self.clock.advance(batch, without_key)
-        read = batch.read.filter(pl.col(TOPIC).is_in(self.clock.topics)).select(list(READ_SCHEMA))
-        known = read.with_columns(self.clock.judged(read)).join(carried, on=source, how="left", maintain_order="left")
+        self.clock.advance(batch, without_key, taken)
+        known = self.clock.times.join(carried, on=source, how="left", maintain_order="left")
         before = pl.coalesce(pl.col(STREAM_TIME).shift().over(source), "__carried")
         return known.select(*ENTRY, before.alias(_BEFORE))
 

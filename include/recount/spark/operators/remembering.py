@@ -13,7 +13,7 @@ from recount.core.expression_types import type_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.processing import Deduplicate
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
-from recount.spark.operators.clock import Batch, Clock
+from recount.spark.operators.clock import Batch, Clock, held_back
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
@@ -46,7 +46,7 @@ class SuppressOperator:
     def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
         """Hold the new updates, then let go what is due, and the oldest of what is too much."""
         self.clock.advance(batch)
-        rows = current(inputs[0])
+        rows = batch.held_back(current(inputs[0]))
         known = self._held.of(rows, self._about).select(*self._about, pl.col(_FIRST).alias("__known_ms"))
         first = pl.coalesce("__known_ms", pl.col(TIMESTAMP).first().over(self._about))
         self._held.put(
@@ -100,7 +100,7 @@ class DeduplicateOperator:
         output = Output(no_rows(self.node.fields))
         output.note(nameless, "null_key")
         taken = on_time(named, self.clock, bound_ms=self.node.horizon_ms, key=pl.col(_ID), output=output)
-        judged = self._judged(taken if self.node.partitioned else self._decided(taken, output), output)
+        judged = self._judged(taken if self.node.partitioned else self._decided(held_back(taken), output), output)
         output.rows = judged.select(list(rows_schema(self.node.fields)))
         self._forget()
         return output

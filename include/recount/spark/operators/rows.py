@@ -4,8 +4,9 @@ A field ``name`` lies in ``field_column(name)``; beside the fields a row has the
 
 * ``topic``, ``partition``, ``offset``: where the record entered; null in a *derived* row (a join's result, a window's),
   which is never late, because what made it was on time;
-* ``timestamp_ms``: event time; ``stream_time_ms``: the largest event time in its partition up to its own offset, over
-  all good records; null in a derived row;
+* ``timestamp_ms``: event time;
+* ``stream_time_ms``: by which stream time the row is judged further down, where an operator has held it back; null in
+  any other, which the clock of the judging operator judges;
 * ``order``: a text that sorts as the log does, see ``LOG_ORDER``;
 * ``is_null``: the value is null (of a table: the key was deleted); all fields but the key, and a window's bounds, are
   null then;
@@ -28,6 +29,8 @@ TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
 TIMESTAMP, STREAM_TIME, ORDER = "timestamp_ms", "stream_time_ms", "order"
 IS_NULL, REVISION, SUPERSEDED = "is_null", "revision", "superseded"
 ENTRY = (TOPIC, PARTITION, OFFSET)
+JUDGED = "judged_ms"
+"""The column in which an operator notes by which stream time it judges each row; it does not leave with them."""
 
 META: dict[str, pl.DataType] = {
     TOPIC: pl.String(),

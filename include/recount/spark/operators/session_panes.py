@@ -13,7 +13,7 @@ class SessionPane:
 
     gap 5:   0──3──7        14──16        one session [0, 7], another [14, 16]; a record at 10 makes them [0, 16]
 
-    A record is judged by the session that it would be in among the accepted records of its own partition.
+    A record is judged by the session that it would be in among the accepted records of its ``source``.
     """
 
     def __init__(self, windows: SessionWindows, accepted: Iterable[Placed]) -> None:
@@ -27,7 +27,7 @@ class SessionPane:
     def add(self, record: Placed) -> Placement:
         """A session that takes others in withdraws them; not where it is just the record's own moment."""
         moment = (record.timestamp_ms, record.timestamp_ms)
-        own = self._own.setdefault(record.source, ByTime(()))
+        own = self._own.setdefault(record.source, ByTime(())) if record.source else ByTime(())
         would_be, _ = self._around(own, record)
         if record.is_late(self._windows, would_be[1]):
             return Placement(accepted=False, late=[would_be])

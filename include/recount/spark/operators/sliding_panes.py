@@ -22,7 +22,7 @@ class SlidingPane:
         self._accepted = ByTime(accepted)
 
     def add(self, record: Placed) -> Placement:
-        """The ledger names, of the windows missed, the record's own and those that its own partition had defined."""
+        """The ledger names, of the windows missed, the record's own and those that its ``source`` had defined."""
         at_ms, left = record.timestamp_ms, self._windows.left_of(record.timestamp_ms)
         if record.is_late(self._windows, at_ms + self._windows.difference_ms):
             return Placement(accepted=False, late=[left])
@@ -30,7 +30,7 @@ class SlidingPane:
         self._accepted.add(record)
         near = self._near(at_ms)
         known = self._defined(near)
-        own = self._defined([one for one in near if one.source == record.source]) | {left}
+        own = self._defined([one for one in near if record.source and one.source == record.source]) | {left}
         holding = {window for window in known | {left} if window[0] <= at_ms <= window[1]}
         late = {window for window in holding if record.is_late(self._windows, window[1])}
         return Placement(changed=sorted((holding & known - late) | (known - before)), late=sorted(late & own))

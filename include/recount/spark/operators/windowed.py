@@ -85,7 +85,7 @@ class WindowedOperator:
             output.note(keyed.filter(empty), "null_value")
             keyed = keyed.filter(~empty)
         self.clock.advance(batch, keyless, keyed)
-        return keyed.with_columns(self.clock.judged(keyed).alias(STREAM_TIME))
+        return self.clock.judged(keyed)
 
     def _leaving(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The results that leave with this batch; without a time where one is withdrawn."""

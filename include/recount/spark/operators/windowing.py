@@ -20,7 +20,7 @@ from recount.core.windows import ClosingWindows
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import STREAM_TIME, TIMESTAMP
+from recount.spark.operators.rows import JUDGED, STREAM_TIME, TIMESTAMP
 from recount.spark.stage import LATE_SCHEMA
 
 BOUNDS = (WINDOW_START, WINDOW_END)
@@ -32,7 +32,7 @@ LATEST = {TIMESTAMP: pl.col(TIMESTAMP).max()}
 class Windowing(Protocol):
     """The windows of all keys, and what is in them.
 
-    Rows given have a key and in ``stream_time_ms`` the stream time by which they are judged. A row of a result has the
+    Rows given have a key and in ``judged_ms`` the stream time by which they are judged. A row of a result has the
     columns of the key, of ``BOUNDS``, ``order`` (of the row that caused it), ``timestamp_ms`` and the accumulators.
     """
 
@@ -72,12 +72,16 @@ def is_late(windows: ClosingWindows) -> pl.Expr:
 
 def margin_ms(windows: ClosingWindows) -> pl.Expr:
     """How far the stream time had passed the window's closing."""
-    return pl.col(STREAM_TIME) - pl.col(WINDOW_END) - windows.closes_ms(0)
+    return pl.col(JUDGED) - pl.col(WINDOW_END) - windows.closes_ms(0)
 
 
 def ledger(late: pl.DataFrame, key: str, windows: ClosingWindows) -> pl.DataFrame:
     """``late`` rows, each with the window that it missed in ``BOUNDS``, as the late ledger has them."""
-    named = late.with_columns(pl.col(key).cast(pl.String).alias("key"), margin_ms(windows).alias("margin_ms"))
+    named = late.with_columns(
+        pl.col(key).cast(pl.String).alias("key"),
+        pl.col(JUDGED).alias(STREAM_TIME),
+        margin_ms(windows).alias("margin_ms"),
+    )
     return named.select(list(LATE_SCHEMA))
 
 

@@ -33,6 +33,7 @@ from recount.spark.operators.rows import (
     ORDER,
     PARTITION,
     REVISION,
+    STREAM_TIME,
     TIMESTAMP,
     TOPIC,
     rows_schema,
@@ -197,7 +198,7 @@ def _source_rows(node: Source, events: Sequence[Event], read: pl.DataFrame) -> p
     assert node.topic.value is not None
     columns = {field_column(name): [(e.value or {}).get(name) for e in taken] for name in node.topic.value.fields}
     columns |= {field_column(node.key): [e.key for e in taken], IS_NULL: [e.value is None for e in taken]}
-    known = {name: pl.lit(value) for name, value in {REVISION: 0, "superseded": False}.items()}
+    known = {name: pl.lit(value) for name, value in {REVISION: 0, "superseded": False, STREAM_TIME: None}.items()}
     rows = mine.with_columns(pl.Series(name, values, schema[name]) for name, values in columns.items())
     return rows.with_columns(LOG_ORDER.alias(ORDER), **known).select(
         pl.col(name).cast(kind) for name, kind in schema.items()

@@ -165,6 +165,7 @@ class Engine:
         known = {(EVENTS.name, partition) for partition in range(PARTITIONS)}
         awake = {(topic, partition) for topic, partition in known if partition not in quiet}
         batch = Batch(read=rows.select(list(READ_SCHEMA)), known=known, awake=awake)
+        rows = rows.with_columns(pl.lit(None, pl.Int64).alias(STREAM_TIME))
         for node, operator in zip(self._nodes, self._operators, strict=True):
             output = operator.process(batch, [rows])
             assert dict(output.rows.schema) == rows_schema(node.fields)
