@@ -127,6 +127,10 @@ def rung(at_ms: int, state: KeyState) -> Any:
 users, cities = partial(table, USERS), partial(table, CITIES)
 halves = {"before": "5 ms", "after": "3 ms", "grace": "4 ms"}
 sides = stream(EVENTS).select("n"), stream(OTHERS)
+firsts = by_who().deduplicate("who", horizon="9 ms")
+own_versions = by_who().to_table(versioned=True).select(m=col("n"))
+# of what they find nothing is kept: a change of the table may come after the grace
+waiting = by_who().left_join_table(own_versions, grace="5 ms").select("n", "who")
 CASES = [
     Case(name="tumbling", flow=windowed(tumbling("10 ms", grace="5 ms"), **ALL)),
     Case(name="hopping", flow=windowed(hopping("10 ms", advance="4 ms", grace="0 ms"))),
@@ -244,6 +248,41 @@ CASES = [
         flow=cogroup(events=stream(EVENTS).select("n"), others=stream(OTHERS).select("what"))
         .windowed_by(session("4 ms", grace="3 ms"))
         .aggregate(n=total("n").only(col("merged_from") == "events"), all=count())
+        .emit_final(),
+    ),
+    Case(
+        name="first by event time, then sessions",
+        flow=firsts.windowed_by(session("4 ms", grace="0 ms")).aggregate(n=count(), text=TEXT).emit_final(),
+    ),
+    Case(
+        name="first by event time, merged with all of its topic",
+        flow=firsts.merge(by_who().filter(col("n") > 4))
+        .windowed_by(tumbling("10 ms", grace="1 ms"))
+        .aggregate(n=count(), text=TEXT)
+        .emit_final(),
+    ),
+    Case(
+        name="first by event time, as a cogroup with all of its topic",
+        flow=cogroup(firsts=firsts, events=by_who().filter(col("vip")))
+        .windowed_by(sliding("6 ms", grace="1 ms"))
+        .aggregate(n=count(), text=TEXT)
+        .emit_final(),
+    ),
+    Case(
+        name="first by event time, joined with all of its topic",
+        flow=firsts.select("n").left_join(by_who().filter(col("vip")).select(m=col("n")), **halves),
+        streams=True,
+    ),
+    Case(
+        name="waiting for a table of the own topic, then sessions",
+        flow=waiting.windowed_by(session("4 ms", grace="0 ms")).aggregate(n=count(), text=TEXT).emit_final(),
+    ),
+    Case(
+        name="waiting for a table of the own topic, then first by event time, merged with all of its topic",
+        flow=waiting.deduplicate("who", horizon="9 ms")
+        .merge(by_who().select("n", "who"))
+        .windowed_by(session("4 ms", grace="3 ms", max_duration="9 ms"))
+        .aggregate(n=count(), text=TEXT)
         .emit_final(),
     ),
 ]

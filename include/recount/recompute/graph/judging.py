@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from recount.recompute.graph.rows import OFFSET, PARTITION, PLACE, TIME, TOPIC
+from recount.recompute.graph.rows import CARRIED, OFFSET, PARTITION, PLACE, TIME, TOPIC
 
 STREAM_TIME = "__stream_time_ms"
 
@@ -45,7 +45,16 @@ def stream_times(entries: DataFrame, without: DataFrame, *, before: bool = False
 
 
 def judged(frame: DataFrame, times: DataFrame | None) -> DataFrame:
-    """``frame`` with ``STREAM_TIME``: null for a derived row and, with ``times`` None, for all: nothing is late."""
+    """``frame`` with ``STREAM_TIME``: what a row carries, else that of ``times`` at its place.
+
+    It is null for a derived row and, with ``times`` None, for all: nothing is late.
+    """
     if times is None:
         return frame.withColumn(STREAM_TIME, F.lit(None).cast("long"))
-    return frame.join(times, list(PLACE), "left")
+    timed = frame.join(times, list(PLACE), "left")
+    return timed.withColumn(STREAM_TIME, F.coalesce(CARRIED, STREAM_TIME))
+
+
+def held_back(timed: DataFrame) -> DataFrame:
+    """Judged rows as they go on from an operator that holds rows back: they are judged alike further down."""
+    return timed.withColumn(CARRIED, F.col(STREAM_TIME)).drop(STREAM_TIME)

@@ -12,8 +12,9 @@ Order = tuple[Any, ...]
 class Judged(NamedTuple):
     """A record: its event time, its place in the order of the log, and by what it is judged.
 
-    ``source`` is its topic and partition, ``stream_time_ms`` that partition's at its offset. None, for a derived
-    record: it is never late.
+    ``source`` is the topic and partition among whose records it is judged; None if by itself, for it is derived, or was
+    held back and comes in another order than the log's. ``stream_time_ms`` is that by which it is judged; None for a
+    derived record: it is never late.
     """
 
     timestamp_ms: int
@@ -36,8 +37,8 @@ class Placed(NamedTuple):
 
 
 def by_source(records: list[Judged]) -> list[list[int]]:
-    """The records' numbers, one list for each source partition, each in the order of the log."""
-    sources: dict[tuple[str, int] | None, list[int]] = {}
+    """The records' numbers, one list for each ``source``, in the order of the log; without one, each by itself."""
+    sources: dict[object, list[int]] = {}
     for index in sorted(range(len(records)), key=lambda number: records[number].order):
-        sources.setdefault(records[index].source, []).append(index)
+        sources.setdefault(records[index].source or index, []).append(index)
     return list(sources.values())

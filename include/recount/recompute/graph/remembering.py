@@ -16,7 +16,7 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.judging import STREAM_TIME
 from recount.recompute.graph.processing import Made, Turn, processed
-from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows
+from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows
 from recount.recompute.graph.stateless import row_schema, within
 from recount.recompute.graph.windows import order_of
 
@@ -64,7 +64,7 @@ def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:
         return within(rows[made.turn], made.number)
     steps = ("", made.timestamp_ms, made.timestamp_ms), (str(key), -1, 0), ("", made.number, 0)
     order = [dict(zip(("topic", "partition", "offset"), step, strict=True)) for step in steps]
-    nowhere = {TOPIC: None, PARTITION: None, OFFSET: None}
+    nowhere = {TOPIC: None, PARTITION: None, OFFSET: None, CARRIED: None}
     return {**nowhere, TIME: made.timestamp_ms, ORDER: order, IS_NULL: False, SUPERSEDED: False}
 
 

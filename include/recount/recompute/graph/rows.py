@@ -15,9 +15,9 @@ from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
 
 TOPIC, PARTITION, OFFSET, TIME = "__topic", "__partition", "__offset", "__timestamp_ms"
-ORDER, SUPERSEDED = "__order", "__superseded"
+ORDER, SUPERSEDED, CARRIED = "__order", "__superseded", "__carried_ms"
 PLACE = (TOPIC, PARTITION, OFFSET)
-META = (*PLACE, TIME, ORDER, IS_NULL, SUPERSEDED)
+META = (*PLACE, TIME, CARRIED, ORDER, IS_NULL, SUPERSEDED)
 
 Holds = Literal["records", "changes", "latest"]
 
@@ -27,8 +27,9 @@ class Rows:
     """The rows that leave ``node``: its fields as columns, and ``META``.
 
     ``PLACE`` is where a row entered from the log, null for a derived row, which is never late. ``ORDER`` sorts rows as
-    the log does and tells any two rows of one operator apart. ``SUPERSEDED`` marks a change of a versioned table that
-    is older than the key's latest.
+    the log does and tells any two rows of one operator apart. ``CARRIED`` is the stream time by which a row is judged
+    further down, where an operator has held it back; null in any other. ``SUPERSEDED`` marks a change of a versioned
+    table that is older than the key's latest.
 
     ``holds`` says what the rows are: ``records`` of a stream; all ``changes`` of a table, in an order that the log
     determines; or only the ``latest`` of each key and window, because the updates before it depend on the batches.
@@ -95,7 +96,7 @@ def origin() -> Column:
 
 def derived(frame: DataFrame, time: Column, order: Column, is_null: Column | None = None) -> DataFrame:
     """``frame`` with the ``META`` of rows that no longer lie in the log themselves."""
-    nowhere = {TOPIC: "string", PARTITION: "int", OFFSET: "long"}
+    nowhere = {TOPIC: "string", PARTITION: "int", OFFSET: "long", CARRIED: "long"}
     return frame.withColumns(
         {
             **{name: F.lit(None).cast(kind) for name, kind in nowhere.items()},

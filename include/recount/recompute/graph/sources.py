@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from recount.core.nodes import KEY, Source
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, DecodePass, Limits
-from recount.recompute.graph.rows import ORDER, PLACE, SUPERSEDED, TIME, TOPIC, at_place, shaped
+from recount.recompute.graph.rows import CARRIED, ORDER, PLACE, SUPERSEDED, TIME, TOPIC, at_place, shaped
 
 _FIELD = "field."
 
@@ -50,4 +50,5 @@ def records(log: DataFrame, source: Source) -> DataFrame:
     names = WholeTopic(source=source, needs_record_key=False).columns_read
     fields = [named(_FIELD + name).alias(name) for name in names if name != source.key]
     named_anew = good.select(*fields, named(KEY).alias(source.key), *PLACE, TIME, IS_NULL)
-    return shaped(named_anew.withColumns({ORDER: at_place(), SUPERSEDED: F.lit(False)}), source.fields)
+    new = {CARRIED: F.lit(None).cast("long"), ORDER: at_place(), SUPERSEDED: F.lit(False)}
+    return shaped(named_anew.withColumns(new), source.fields)

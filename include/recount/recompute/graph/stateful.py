@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress
-from recount.core.event_time import delay_above_ms, is_held_back, judges_above, topics_of
+from recount.core.event_time import delay_above_ms, is_held_back, judges_above, refusing_above, topics_of
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Node, WindowedAggregate
 from recount.core.processing import Deduplicate, Process
@@ -19,7 +19,7 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph import joins, lookups, remembering, windows
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, reached_ms
 from recount.recompute.graph.journal import Journal
-from recount.recompute.graph.judging import STREAM_TIME, judged, refused, stream_times
+from recount.recompute.graph.judging import STREAM_TIME, held_back, judged, refused, stream_times
 from recount.recompute.graph.ordering import require_ordered
 from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
 
@@ -97,7 +97,8 @@ class Stateful:
         self.journal.note(frame.where(F.col(IS_NULL)), F.lit("null value"))
         valued = frame.where(~F.col(IS_NULL))
         if node.grace_ms is not None:
-            valued = valued.where(F.col(TIME) + node.grace_ms <= self._frontier_ms(node.right))
+            due = valued.where(F.col(TIME) + node.grace_ms <= self._frontier_ms(node.right))
+            valued = held_back(judged(due, self._times(node.left, self._nowhere(node.left))))
         keyed = lookups.keyed_for_lookup(node, valued)
         found = self._keep(lookups.looked_up(node, keyed, table, self.table_ends, self.session))
         by, row = joins.of(joins.LEFT, lookups.BY), joins.of(joins.RIGHT, TIME)
@@ -121,14 +122,15 @@ class Stateful:
         wins = F.col(remembering.WINS)
         self.journal.note(decided, F.when(wins, "counted").otherwise("deduplicated"))
         if not node.partitioned:
-            decided = decided.where(F.col(TIME) + node.horizon_ms < self._frontier_ms(node))
+            due = decided.where(F.col(TIME) + node.horizon_ms < self._frontier_ms(node))
+            decided = held_back(due)
         return above.with_frame(node, shaped(decided.where(wins), node.fields), "records")
 
     def processed(self, node: Process, above: Rows) -> Rows:
         """Each key's records in their order, with timers; at last those that the frontier has reached."""
         require_ordered(node.input, node)
         frame, has_key = above.current, named(node.key).isNotNull()
-        without = self._without(node, [(frame, ~has_key, has_key)])
+        without = self._without(node, [(frame, ~has_key, remembering.takes(node))])
         entries, delay_ms = self._entries(node), delay_above_ms(node)
         timed = judged(frame.where(remembering.takes(node)), stream_times(entries, without, before=True))
         reached = timed.withColumn(STREAM_TIME, F.col(STREAM_TIME) - delay_ms)
@@ -165,7 +167,7 @@ class Stateful:
 
     def _without(self, node: Node, judging: Sequence[tuple[DataFrame, Column, Column]]) -> DataFrame:
         """The places of records that do not advance the stream time of ``node``: refused by it, or further up."""
-        above = [self.passed_over[judge] for judge, _ in judges_above(node)]
+        above = [self.passed_over[judge] for judge in refusing_above(node)]
         found = self._nowhere(node) if is_held_back(node) else self._keep(refused(judging, above))
         self.passed_over[node] = found
         return found

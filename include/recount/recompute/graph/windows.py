@@ -19,6 +19,7 @@ from recount.recompute.graph.judging import STREAM_TIME
 from recount.recompute.graph.ordering import is_ordered
 from recount.recompute.graph.placing import Judged, Placed
 from recount.recompute.graph.rows import (
+    CARRIED,
     OFFSET,
     ORDER,
     PARTITION,
@@ -120,10 +121,12 @@ def _by_key(key: str, frame: DataFrame, place: Callable[[list[Judged]], list[Pla
 
 def judged_records(table: pa.Table) -> list[Judged]:
     """The records of ``table`` as a placing wants them."""
-    columns = (TIME, ORDER, TOPIC, PARTITION, OFFSET, STREAM_TIME)
+    columns = (TIME, ORDER, TOPIC, PARTITION, OFFSET, CARRIED, STREAM_TIME)
     return [
-        Judged(at_ms, order_of(order), None if offset is None else (topic, partition), stream_time_ms)
-        for at_ms, order, topic, partition, offset, stream_time_ms in zip(
+        Judged(
+            at_ms, order_of(order), (topic, partition) if offset is not None and carried is None else None, reached_ms
+        )
+        for at_ms, order, topic, partition, offset, carried, reached_ms in zip(
             *(table.column(name).to_pylist() for name in columns), strict=True
         )
     ]
