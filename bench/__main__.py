@@ -35,6 +35,7 @@ class Part(StrEnum):
     THROUGHPUT = "throughput"
     LATENCY = "latency"
     RECOVERY = "recovery"
+    AUDIT = "audit"
 
 
 def main(

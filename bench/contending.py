@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -20,18 +20,8 @@ RunJob = Callable[[SparkSession, Settings, Arguments, str], Path]
 
 def contend(run: RunJob) -> None:
     """The program: warm up, say so, run the job to the end of its topic and say when it began and ended."""
-    arguments = dict(pair.split("=", 1) for pair in sys.argv[1:])
-    state = arguments["state"]
-    settings = Settings(
-        profile="embedded",
-        bootstrap_servers=arguments["bootstrap"],
-        data=f"{state}/tables",
-        checkpoints=f"{state}/checkpoints",
-        reports=f"{state}/reports",
-        logs=f"{state}/logs",
-        run=f"{state}/run",
-        jars=arguments["jars"],
-    )
+    arguments = parsed(sys.argv[1:])
+    settings = settings_of(arguments)
     session = spark_session(settings, "benchmark")
     try:
         if "follow" in arguments:
@@ -44,6 +34,26 @@ def contend(run: RunJob) -> None:
         say("measured", first_ms=first_ms, last_ms=last_ms)
     finally:
         session.stop()
+
+
+def parsed(pairs: Sequence[str]) -> Arguments:
+    """The ``name=value`` pairs of a command line."""
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+def settings_of(arguments: Arguments) -> Settings:
+    """Everything below the run's own folder."""
+    state = arguments["state"]
+    return Settings(
+        profile="embedded",
+        bootstrap_servers=arguments["bootstrap"],
+        data=f"{state}/tables",
+        checkpoints=f"{state}/checkpoints",
+        reports=f"{state}/reports",
+        logs=f"{state}/logs",
+        run=f"{state}/run",
+        jars=arguments["jars"],
+    )
 
 
 def say(event: str, **details: int) -> None:

@@ -32,6 +32,7 @@ class Plan:
     scenarios: Sequence[Scenario]
     latency_s: float
     recovery_keys: Sequence[int]
+    audit_repeats: int
     latency_per_second: int = 20_000
     latency_warm_up_s: float = 30.0
 
@@ -67,6 +68,7 @@ def quick(repeats: int) -> Plan:
         ],
         latency_s=30,
         recovery_keys=[10_000],
+        audit_repeats=1,
     )
 
 
@@ -83,4 +85,5 @@ def full(repeats: int) -> Plan:
         + [Scenario(job=REVENUE_BY_REGION, flow=LAGGING, contenders=[*_FAIR, PEER_SHORT_GRACE], repeats=1)],
         latency_s=60,
         recovery_keys=[10_000, 1_000_000],
+        audit_repeats=repeats,
     )

@@ -70,6 +70,17 @@ class Recovery:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AuditCost:
+    """The nightly audit of a whole topic, or the plain batch query it is compared with; ``cpu_s`` of its processes."""
+
+    what: str
+    records: int
+    seconds: float
+    cpu_s: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Results:
     """One run of the benchmark, on which machine and how; ``failures`` says what was not measured."""
 
@@ -78,6 +89,7 @@ class Results:
     throughput: list[Throughput] = field(default_factory=list)
     latency: list[Latency] = field(default_factory=list)
     recovery: list[Recovery] = field(default_factory=list)
+    audit: list[AuditCost] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def write(self, path: Path) -> None:
@@ -94,6 +106,7 @@ class Results:
             throughput=[Throughput(**row) for row in document["throughput"]],
             latency=[Latency(**row) for row in document["latency"]],
             recovery=[Recovery(**row) for row in document["recovery"]],
+            audit=[AuditCost(**row) for row in document.get("audit", ())],
             failures=document["failures"],
         )
 

@@ -131,7 +131,11 @@ class Run:
 
     def started(self, topic: str, **pairs: object) -> Program:
         """The contender's program, started on ``topic``."""
-        given = {
+        return self.program(self.contender.command(self.bench.project, self.given(topic, **pairs)))
+
+    def given(self, topic: str, **pairs: object) -> dict[str, object]:
+        """The arguments of a program that reads ``topic``."""
+        return {
             "bootstrap": self.bench.cluster.connection.bootstrap_servers,
             "job": self.job.name,
             "topic": topic,
@@ -141,21 +145,23 @@ class Run:
             "max-offsets": self.bench.max_offsets,
             **pairs,
         }
-        log = self.bench.folder / f"{self.application}.log"
-        return Program(self.contender.command(self.bench.project, given), self.bench.project, log)
+
+    def program(self, command: list[str]) -> Program:
+        """``command``, started, with its log beside those of the other runs."""
+        return Program(command, self.bench.project, self.bench.folder / f"{self.application}.log")
+
+    def warm_up(self, flow: Flow) -> dict[str, object]:
+        """The arguments of a warm-up on ``flow``, whose names are those of the run apart."""
+        return {
+            "warm-up-topic": flow.topic,
+            "warm-up-records": flow.records,
+            "warm-up-output": f"warm-up-{self.output}",
+            "warm-up-application": f"{self.application}-warm-up",
+        }
 
     def throughput(self, flow: Flow, warm_up: Flow) -> Throughput:
         """Run to the end of ``flow`` after a warm-up in the same process."""
-        program = self.started(
-            flow.topic,
-            records=flow.records,
-            **{
-                "warm-up-topic": warm_up.topic,
-                "warm-up-records": warm_up.records,
-                "warm-up-output": f"warm-up-{self.output}",
-                "warm-up-application": f"{self.application}-warm-up",
-            },
-        )
+        program = self.started(flow.topic, records=flow.records, **self.warm_up(warm_up))
         cluster = self.bench.cluster
         try:
             with ProcessTree(program.pid) as tree, ProcessTree(cluster.pid) as broker:

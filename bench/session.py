@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 import psutil
 
+from bench.auditing import WHAT, measure_audit
+from bench.contenders import RECOUNT
 from bench.flow import Flow
 from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION
 from bench.latency import measure_latency
@@ -87,6 +89,22 @@ class Session:
                     self.results.recovery.append(measured)
                     self._tell(f"{what}: {measured.seconds:.1f} s")
                 self._bench.cluster.remove(flow.topic)
+
+    def audit(self) -> None:
+        """The plain query on what a stream has read, and the audit: of a new stream each time, or it would go on."""
+        flow = Flow(topic="audited-orders", records=self._plan.records)
+        warm_up = Flow(topic=f"warm-up-{flow.topic}", records=self._plan.warm_up_records, seed=1)
+        self._produce([warm_up, flow])
+        for repeat in range(self._plan.audit_repeats):
+            what = f"audit, {repeat + 1} of {self._plan.audit_repeats}"
+            with self._attempt(what), self._bench.prepared(RECOUNT, REVENUE_BY_REGION) as run:
+                run.throughput(flow, warm_up)
+                for each in WHAT:
+                    measured = measure_audit(run, each, flow, warm_up)
+                    self.results.audit.append(measured)
+                    self._tell(f"{what}: {each}: {measured.seconds:.1f} s")
+        for topic in (flow.topic, warm_up.topic):
+            self._bench.cluster.remove(topic)
 
     @contextmanager
     def _attempt(self, what: str) -> Iterator[None]:

@@ -16,7 +16,7 @@ from bench.jobs import GRACE
 from recount.core.settings import Settings
 
 _ORDER = "order_id STRING, user_id STRING, region STRING, amount DOUBLE, status STRING"
-_FETCH = {
+FETCH = {
     "kafka.isolation.level": "read_committed",
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.max.poll.records": "10000",
@@ -27,18 +27,22 @@ _FETCH = {
 
 def orders(session: SparkSession, arguments: Arguments, topic: str) -> DataFrame:
     """The decoded orders with their watermark."""
-    return (
+    records = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", arguments["bootstrap"])
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", arguments["max-offsets"])
-        .options(**_FETCH)
+        .options(**FETCH)
         .load()
-        .select("timestamp", F.from_json(F.col("value").cast("string"), _ORDER).alias("order"))
-        .select("timestamp", "order.*")
-        .withWatermark("timestamp", GRACE.replace("s", "seconds"))
     )
+    return decoded(records).withWatermark("timestamp", GRACE.replace("s", "seconds"))
+
+
+def decoded(records: DataFrame) -> DataFrame:
+    """The fields of Kafka's ``records``, and their time."""
+    order = F.from_json(F.col("value").cast("string"), _ORDER).alias("order")
+    return records.select("timestamp", order).select("timestamp", "order.*")
 
 
 def revenue_by_region(records: DataFrame) -> DataFrame:

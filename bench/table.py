@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
 
+from bench.auditing import AUDIT, WHAT
 from bench.contenders import RECOUNT
 from bench.jobs import JOBS
 from bench.plan import LAGGING
@@ -47,6 +49,8 @@ def tables(results: Results) -> Iterator[Rows]:
         yield _latency(results)
     if results.recovery:
         yield _recovery(results)
+    if results.audit:
+        yield _audit(results)
 
 
 def _throughput(job: str, flow: str, contenders: Sequence[Summary]) -> Rows:
@@ -112,6 +116,25 @@ def _recovery(results: Results) -> Rows:
     ]
     head = ["contender", "keys", "s", "Recount is"]
     return Rows(name="recovery", title="from the restart after kill -9 to the first new result", head=head, body=body)
+
+
+def _audit(results: Results) -> Rows:
+    seconds = {what: statistics.median(each.seconds for each in results.audit if each.what == what) for what in WHAT}
+    body = []
+    for what in WHAT:
+        runs = [each for each in results.audit if each.what == what]
+        body.append(
+            [
+                WHAT[what],
+                f"{seconds[what]:.1f}",
+                f"{min(each.seconds for each in runs):.1f} to {max(each.seconds for each in runs):.1f}",
+                _ratio(seconds[AUDIT], seconds[what]),
+                f"{statistics.median(each.cpu_s * 1e6 / each.records for each in runs):.1f}",
+                f"{statistics.median(each.peak_memory_bytes for each in runs) / _MIB:,.0f}",
+            ]
+        )
+    head = ["", "s", "spread", "the audit is", "CPU s per million", "peak MiB"]
+    return Rows(name="audit", title=f"the audit of {results.audit[0].records:,} records", head=head, body=body)
 
 
 def _ratio(ours: float | None, theirs: float) -> str:

@@ -1,0 +1,40 @@
+"""The cost of the audit: that of a stream's whole topic, beside a plain batch aggregation of the same records."""
+
+from __future__ import annotations
+
+import sys
+
+from bench.flow import Flow
+from bench.process_tree import ProcessTree
+from bench.results import AuditCost
+from bench.running import Run
+from recount.core.errors import Terminal
+
+AUDIT, AGGREGATION = "audit", "aggregation"
+WHAT = {AUDIT: "Recount's audit, both verdicts, with its certificate", AGGREGATION: "plain Spark batch aggregation"}
+"""What ``bench.audit_job`` can measure."""
+
+
+def measure_audit(run: Run, what: str, flow: Flow, warm_up: Flow) -> AuditCost:
+    """``what`` in a process of its own, after a warm-up; the stream of ``run`` must have processed both flows."""
+    pairs = run.given(flow.topic, records=flow.records, jars=run.bench.project.spark_jars, **run.warm_up(warm_up))
+    command = [sys.executable, "-m", "bench.audit_job", what, *(f"{name}={value}" for name, value in pairs.items())]
+    program = run.program(command)
+    try:
+        with ProcessTree(program.pid) as tree:
+            program.wait_for("measuring")
+            before_s = tree.cpu_s
+            measured = program.wait_for("measured")
+            cpu_s, peak_bytes = tree.cpu_s - before_s, tree.peak_bytes
+        program.finish()
+    finally:
+        program.kill()
+    if measured["violations"]:
+        raise Terminal("the audit found violations", given=measured["violations"], remedy="see the log of the run")
+    return AuditCost(
+        what=what,
+        records=flow.records,
+        seconds=measured["milliseconds"] / 1_000,
+        cpu_s=cpu_s,
+        peak_memory_bytes=peak_bytes,
+    )
