@@ -48,7 +48,7 @@ def time_windows(windows: TimeWindows, inflow: Inflow) -> Kept:
         rows=keys * (at_once + opened),
         changed=rows.keys_within(inflow.trigger_ms) * per_record + opened_per_s * inflow.trigger_ms / 1_000,
         formula=f"{counted(keys)} keys x (ceil(({parts}) / {readable(advance_ms)}) + {opened} a batch opens)",
-        records=rows.within(windows.size_ms) / keys,
+        records=rows.within(windows.size_ms) / keys if keys else 0.0,
     )
 
 
