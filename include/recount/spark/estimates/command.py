@@ -15,7 +15,7 @@ from recount.core.errors import RecountError, Terminal
 from recount.core.registry import DEFAULT_MODULES, declared
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
-from recount.kafka.status import StatusBoard, StreamStatus
+from recount.kafka.status import StatusBoard, StreamStatus, UnreadableStatus
 from recount.spark.estimates.benchmark import RESULTS, Benchmark
 from recount.spark.estimates.document import document
 from recount.spark.estimates.measured import measured
@@ -31,7 +31,7 @@ def estimate(
     rate: Annotated[list[str], typer.Option(help=f"Records a second of a source topic; {_OF_ONE}.")] = [],  # noqa: B006
     keys: Annotated[list[str], typer.Option(help=f"How many different keys, or 'unique'; {_OF_ONE}.")] = [],  # noqa: B006
     record_bytes: Annotated[float, typer.Option(help="Bytes of a record's value.")] = 100.0,
-    trigger: Annotated[str, typer.Option(help="Time from one batch to the next.")] = "1 s",
+    trigger: Annotated[str, typer.Option(help="Time that a batch spans; longer while a stream catches up.")] = "1 s",
     late_by: Annotated[str, typer.Option(help="How far the slowest partition is behind the fastest.")] = "0 s",
     stream: Annotated[str | None, typer.Option(help="The stream to measure. Default: of the same name.")] = None,
     data: Annotated[str | None, typer.Option(help="Root of its Delta tables. Default: RECOUNT_DATA.")] = None,
@@ -72,11 +72,14 @@ def _never_ran(name: str, root: str | None) -> Terminal:
 
 
 def _status(settings: Settings, name: str) -> StreamStatus | None:
-    """The driver's last word; None where the broker is not there: a stream that has ended is measured without it."""
+    """The driver's last word; where it cannot be had that is said, and the tables are measured without it."""
     board = StatusBoard(Connection(bootstrap_servers=settings.bootstrap_servers))
     try:
         return board.of(name)
-    except RecountError:
+    except UnreadableStatus:
+        raise
+    except RecountError as error:
+        typer.echo(f"no status of the driver: {error}", err=True)
         return None
     finally:
         board.close()

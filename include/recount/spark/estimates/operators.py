@@ -12,6 +12,7 @@ from recount.core.event_time import delay_above_ms, topics_of
 from recount.core.joins import StreamStreamJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
 from recount.core.topology import Topology
+from recount.spark.columns import REVISION
 from recount.spark.estimates.amounts import SECONDS_A_DAY
 from recount.spark.estimates.inflow import Inflow
 from recount.spark.estimates.joined import join_cost
@@ -19,9 +20,8 @@ from recount.spark.estimates.kept import Kept
 from recount.spark.estimates.rates import inputs_of, rates
 from recount.spark.estimates.row_bytes import TextWidths, list_bytes, row_bytes
 from recount.spark.estimates.states import CLOCK, kept_by
-from recount.spark.estimates.windowed import time_windows
+from recount.spark.estimates.windowed import changed_windows, time_windows
 from recount.spark.estimates.workload import Workload, key_name
-from recount.spark.open_windows import REVISION
 from recount.spark.operators.graph import operators_of
 from recount.spark.operators.operator import Operator
 from recount.spark.partials import Partials
@@ -103,9 +103,8 @@ class _Estimator:
     def _open_windows(self, plan: AggregationPlan) -> StateEstimate:
         """The merged windows on the driver; a batch writes the partials of each task, which are never written again."""
         node, inflow = plan.aggregate, self._inflow(plan.aggregate)
-        of_a_task = inflow.only.spread_over(inflow.partitions).keys_within(inflow.trigger_ms)
-        partials = of_a_task * inflow.partitions * plan.windows.size_ms / plan.windows.advance_ms
-        kept = replace(time_windows(plan.windows, inflow), changed=partials)
+        of_a_task = changed_windows(plan.windows, inflow.only.spread_over(inflow.partitions), inflow.trigger_ms)
+        kept = replace(time_windows(plan.windows, inflow), changed=of_a_task * inflow.partitions)
         schema = {**Partials.of(node).schema, REVISION: pl.Int32()}
         return self._state(node, OPEN_WINDOWS, OPEN_WINDOWS, schema, kept)
 

@@ -39,11 +39,16 @@ def _table(title: str, lines: Iterator[Line]) -> Table:
 
 
 def _workload(given: Workload) -> str:
-    rates = [f"{counted(given.rate)} records/s a topic", *(f"{name} {counted(n)}/s" for name, n in given.rates.items())]
-    keys = [f"{counted(given.keys)} keys", *(f"{name} {counted(n)} keys" for name, n in given.keys_by_name.items())]
-    late = f"the slowest partition {readable(given.late_by_ms)} behind"
-    size, trigger = f"{sized(given.record_bytes)} a record", f"a batch every {readable(given.trigger_ms)}"
-    return f"assumed: {', '.join([*rates, *keys, size, trigger, late])}"
+    parts = [
+        *(f"{topic} {counted(rate)} records/s" for topic, rate in given.rates.items()),
+        f"each {'other ' if given.rates else ''}topic {counted(given.rate)} records/s",
+        *(f"{name} {counted(keys)} keys" for name, keys in given.keys_by_name.items()),
+        f"each {'other ' if given.keys_by_name else ''}operator {counted(given.keys)} keys",
+        f"{sized(given.record_bytes)} a record",
+        f"a batch every {readable(given.trigger_ms)}",
+    ]
+    late = [f"the slowest partition {readable(given.late_by_ms)} behind"] if given.late_by_ms else []
+    return f"assumed: {', '.join([*parts, *late])}"
 
 
 def _measured(report: Report) -> str:
@@ -115,8 +120,8 @@ def _append(report: Report) -> tuple[str, str]:
     if found is None or found.table.row_bytes is None:
         return f"{expected}, bytes {NOT_MEASURED}", NOT_MEASURED
     expected += f" x {_on_disk(found.table.row_bytes)} = {sized(report.batch.changed * found.table.row_bytes)}"
-    took = f"in {NOT_MEASURED}" if found.append_ms is None else f"in {found.append_ms:,.0f} ms"
-    return expected, f"{found.changed:,.0f} rows, {took}"
+    took = f", time {NOT_MEASURED}" if found.append_ms is None else f" in {found.append_ms:,.0f} ms"
+    return expected, f"{found.changed:,.0f} rows{took}"
 
 
 def _commit(report: Report) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from recount.core.topology import Topology
 from recount.core.windows import SessionWindows, SlidingWindows, TimeWindows
 from recount.spark.estimates.arrivals import Arrivals
 from recount.spark.estimates.joined import pairs_per_s
-from recount.spark.estimates.windowed import sessions_per_s
+from recount.spark.estimates.windowed import changed_windows, sessions_per_s
 from recount.spark.estimates.workload import Workload, key_name
 
 
@@ -54,7 +54,7 @@ def _results_per_s(node: WindowedAggregate, rows: Arrivals, trigger_ms: int) -> 
     if node.emission.kind == "each record":
         return rows.per_s * _windows_of_a_record(node, rows)
     if node.emission.kind == "each batch":
-        return rows.keys_within(trigger_ms) * _windows_of_a_record(node, rows) * 1_000 / trigger_ms
+        return _changed_in(node, rows, trigger_ms) * 1_000 / trigger_ms
     match node.windows:
         case TimeWindows() as windows:
             return rows.keys_within(windows.size_ms) * 1_000 / windows.advance_ms
@@ -63,6 +63,13 @@ def _results_per_s(node: WindowedAggregate, rows: Arrivals, trigger_ms: int) -> 
         case SessionWindows() as windows:
             return sessions_per_s(windows, rows)
     raise AssertionError("refused at declaration")
+
+
+def _changed_in(node: WindowedAggregate, rows: Arrivals, span_ms: int) -> float:
+    """How many windows of all keys the rows of ``span_ms`` change."""
+    if isinstance(node.windows, TimeWindows):
+        return changed_windows(node.windows, rows, span_ms)
+    return rows.keys_within(span_ms) * _windows_of_a_record(node, rows)
 
 
 def _windows_of_a_record(node: WindowedAggregate, rows: Arrivals) -> float:

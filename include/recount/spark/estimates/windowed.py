@@ -46,10 +46,19 @@ def time_windows(windows: TimeWindows, inflow: Inflow) -> Kept:
     at_once, opened = math.ceil(stretch_ms / advance_ms), math.ceil(inflow.trigger_ms / advance_ms)
     return Kept(
         rows=keys * (at_once + opened),
-        changed=rows.keys_within(inflow.trigger_ms) * per_record + opened_per_s * inflow.trigger_ms / 1_000,
+        changed=changed_windows(windows, rows, inflow.trigger_ms) + opened_per_s * inflow.trigger_ms / 1_000,
         formula=f"{counted(keys)} keys x (ceil(({parts}) / {readable(advance_ms)}) + {opened} a batch opens)",
         records=rows.within(windows.size_ms) / keys if keys else 0.0,
     )
+
+
+def changed_windows(windows: TimeWindows, rows: Arrivals, span_ms: int) -> float:
+    """How many windows of all keys the rows of ``span_ms`` fall into.
+
+    A span meets the windows that start in it or less than their size before it: 5-minute windows, an hour: 13.
+    """
+    keys = rows.keys_within(min(span_ms, windows.size_ms))
+    return keys * (windows.size_ms + span_ms) / windows.advance_ms
 
 
 def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow, what: str) -> Kept:

@@ -26,8 +26,9 @@ class Workload:
 
     ``rate`` records a second of event time come to each source topic, unless ``rates`` names another figure for it;
     ``keys`` different keys each operator meets, unless ``keys_by_name`` has another figure for its key. A record's
-    value has ``record_bytes``. A batch starts every ``trigger_ms``. ``late_by_ms``: how far the slowest partition's
-    stream time lies behind the fastest one's; state that waits for the slowest is kept so much longer.
+    value has ``record_bytes``. A batch spans ``trigger_ms`` of event time: the time from one to the next, and more
+    while a stream catches up. ``late_by_ms``: how far the slowest partition's stream time lies behind the fastest
+    one's; state that waits for the slowest is kept so much longer.
     """
 
     rate: float = 1_000.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ from recount.spark.estimates.command import estimate
 from recount.spark.stream_tables import BatchRows
 
 NAME = "revenue-by-region"
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
 
 
 def typed(*arguments: str) -> Result:
     app = typer.Typer()
     app.command()(estimate)
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "160"})
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
 
 
 def printed(*arguments: str) -> dict[str, Any]:
@@ -59,9 +61,9 @@ def ran(tmp_path: Path) -> Path:
 
 
 def test_the_estimate_is_printed_with_its_formula_and_what_nobody_measured() -> None:
-    shown = typed(NAME, "--keys", "region=7", "--benchmark", "docs/performance/results.json").output
+    shown = typed(NAME, "--keys", "region=7", "--benchmark", str(ROOT / "docs" / "performance" / "results.json")).output
     assert "21 rows" in shown
-    assert "7 keys x (ceil((5 min + 1 min) / 5 min) + 1 a batch opens)" in shown
+    assert "= 7 keys x (ceil((5 min + 1 min) / 5 min)" in shown
     assert "measured: nothing, the stream has not run" in shown
     assert "not measured" in shown
 
@@ -102,3 +104,11 @@ def test_bad_input_is_named_with_what_was_expected_and_what_to_do(arguments: tup
     assert isinstance(refused, RecountError)
     assert expected in refused.expected
     assert refused.remedy
+
+
+def test_the_example_in_the_documentation_is_what_is_printed() -> None:
+    page = (ROOT / "docs" / "estimates.md").read_text()
+    [example] = re.findall(r"```\n(stream revenue-by-region\n.*?)```", page, re.DOTALL)
+    shown = typed(NAME, "--keys", "region=7").output
+    printed_lines = [line.rstrip() for line in shown.partition("\na batch ")[0].splitlines()]
+    assert printed_lines == example.splitlines()
