@@ -7,9 +7,10 @@ from pyspark.sql import DataFrame
 
 from recount.core.nodes import WINDOW_END
 from recount.spark.checkpoint import BatchRange
+from recount.spark.columns import REVISION
 from recount.spark.computation import Computed, Written
 from recount.spark.intake import INPUT_COLUMNS
-from recount.spark.open_windows import NOT_EMITTED, REVISION, OpenWindows
+from recount.spark.open_windows import NOT_EMITTED, OpenWindows
 from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import AggregationPlan

@@ -26,10 +26,9 @@ from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
 from recount.spark.aggregation import AggregationComputation
 from recount.spark.checkpoint import BatchRange
-from recount.spark.computation import IS_NULL, ORIGIN, Computation, Computed, Written
+from recount.spark.columns import IS_NULL, ORIGIN, REVISION, TIMESTAMP
+from recount.spark.computation import Computation, Computed, Written
 from recount.spark.graph_computation import GraphComputation
-from recount.spark.open_windows import REVISION
-from recount.spark.partials import TIMESTAMP
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of
 from recount.spark.stream_tables import BatchRows, StreamTables

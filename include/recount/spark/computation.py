@@ -16,7 +16,6 @@ from recount.spark.partition_clock import PartitionClock
 from recount.spark.stream_tables import Order, Schema, StreamTables
 
 Written = Sink | Through
-IS_NULL, ORIGIN = "is_null", "origin"
 
 
 @dataclass(frozen=True, kw_only=True)

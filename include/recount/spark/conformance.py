@@ -28,9 +28,8 @@ from recount.core.output import encode_key, encode_value
 from recount.core.topology import Topology
 from recount.spark.batch import computation_of
 from recount.spark.checkpoint import BatchRange, Partition
-from recount.spark.computation import IS_NULL, Computed, Written
-from recount.spark.open_windows import REVISION
-from recount.spark.partials import TIMESTAMP
+from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.spark.computation import Computed, Written
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.stream_tables import BatchRows, StreamTables
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from recount.core.nodes import Source
 from recount.core.schema import RecordSchema
+from recount.spark.columns import TIMESTAMP
 from recount.spark.intake import PLACE, REJECTED_SCHEMA, Intake
-from recount.spark.partials import TIMESTAMP
 from recount.spark.polars_expressions import field_column, polars_type
 from recount.spark.stage import ARROW_OUTPUT, partition_of, to_ipc
 

@@ -12,16 +12,15 @@ from recount.core.nodes import Source
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
-from recount.spark.computation import IS_NULL, ORIGIN, Computed, Written
+from recount.spark.columns import IS_NULL, ORIGIN, REVISION, STREAM_TIME, TIMESTAMP
+from recount.spark.computation import Computed, Written
 from recount.spark.decode_stage import HAS_VALUE, RECORD_KEY, REJECTED, DecodeStage
 from recount.spark.graph_state import STATE_SCHEMA, GraphState
 from recount.spark.intake import INPUT_COLUMNS
-from recount.spark.open_windows import REVISION
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import Graph, Made
 from recount.spark.operators.operator import FATE, FATES
-from recount.spark.operators.rows import LOG_ORDER, ORDER, STREAM_TIME, SUPERSEDED, origin, rows_schema
-from recount.spark.partials import TIMESTAMP
+from recount.spark.operators.rows import LOG_ORDER, ORDER, SUPERSEDED, origin, rows_schema
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.polars_expressions import field_column, polars_type
 from recount.spark.stage import OUTPUT_SCHEMA, from_ipc, map_function

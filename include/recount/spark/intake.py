@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from recount.codec.decoder import ValueDecoder
 from recount.core.nodes import Source
-from recount.spark.partials import TIMESTAMP
+from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
 
 INPUT_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")

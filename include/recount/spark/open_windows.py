@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import polars as pl
 
 from recount.core.nodes import WINDOW_END, WindowedAggregate
+from recount.spark.columns import REVISION
 from recount.spark.partials import Partials
 
-REVISION = "revision"
 NOT_EMITTED = -1
 
 Reload = Callable[[pl.DataFrame], pl.DataFrame]

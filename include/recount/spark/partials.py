@@ -10,9 +10,9 @@ import polars as pl
 from recount.core.aggregates import Aggregate
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.schema import FieldType
+from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
-TIMESTAMP = "timestamp_ms"
 """The largest event time of the records behind a partial."""
 
 

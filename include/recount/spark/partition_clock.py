@@ -9,7 +9,7 @@ import polars as pl
 
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.spark.checkpoint import BatchRange, Partition
-from recount.spark.stage import STREAM_TIME
+from recount.spark.columns import STREAM_TIME
 
 _NO_COUNT = ("topic", "partition", STREAM_TIME)
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.intake import PLACE, REJECTED_SCHEMA, Intake
-from recount.spark.partials import TIMESTAMP, Partials
+from recount.spark.partials import Partials
 from recount.spark.plan import AggregationPlan
 from recount.spark.polars_expressions import compiled, field_column
 
@@ -28,7 +29,6 @@ ArrowPass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """What one task does with the Arrow batches of its partition."""
 ARROW_OUTPUT = pa.schema([("name", pa.string()), ("ipc", pa.binary())])
 
-STREAM_TIME = "stream_time_ms"
 LATE_SCHEMA: dict[str, pl.DataType] = {
     **PLACE,
     TIMESTAMP: pl.Int64(),

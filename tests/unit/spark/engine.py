@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
+from recount.spark.columns import REVISION
 from recount.spark.intake import INPUT_COLUMNS
-from recount.spark.open_windows import REVISION, OpenWindows
+from recount.spark.open_windows import OpenWindows
 from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of

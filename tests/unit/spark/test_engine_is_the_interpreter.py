@@ -22,8 +22,7 @@ from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, dec
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import TimeWindows, hopping, tumbling
-from recount.spark.open_windows import REVISION
-from recount.spark.partials import TIMESTAMP
+from recount.spark.columns import REVISION, TIMESTAMP
 
 PARTITIONS = 3
 IDLE_AFTER_MS = 60_000

@@ -18,10 +18,8 @@ from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Sink
 from recount.core.stateless import Through
-from recount.spark.computation import IS_NULL
-from recount.spark.open_windows import REVISION
+from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
 from recount.spark.operators.operator import FATES
-from recount.spark.partials import TIMESTAMP
 from recount.spark.stage import LATE_SCHEMA
 
 Row = tuple[Any, ...]

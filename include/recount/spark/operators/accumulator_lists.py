@@ -9,8 +9,9 @@ from typing import Any
 
 import polars as pl
 
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulator_kinds import ORDINAL, VALUE, Given
-from recount.spark.operators.rows import ORDER, TIMESTAMP
+from recount.spark.operators.rows import ORDER
 
 SKETCH_SIZE = 1_024
 _HASH_DIGITS, _HASH_RANGE = 15, 16**15

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import polars as pl
 
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.keyed_rows import KeyedRows
-from recount.spark.operators.rows import ENTRY, JUDGED, OFFSET, PARTITION, STREAM_TIME, TIMESTAMP, TOPIC
+from recount.spark.operators.rows import ENTRY, JUDGED, OFFSET, PARTITION, TOPIC
 
 Partition = tuple[str, int]
 
@@ -51,9 +52,9 @@ def with_judged(rows: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
 
     It is null if the row is derived: that is never late.
     """
-    found = times.select(*ENTRY, pl.col(STREAM_TIME).alias(JUDGED))
-    known = rows.join(found, on=ENTRY, how="left", maintain_order="left")
-    return known.with_columns(pl.coalesce(STREAM_TIME, JUDGED).alias(JUDGED))
+    seen = times.select(*ENTRY, pl.col(STREAM_TIME).alias(JUDGED))
+    found = rows.select(*ENTRY, STREAM_TIME).join(seen, on=ENTRY, how="left", maintain_order="left")
+    return rows.with_columns(found.select(pl.coalesce(STREAM_TIME, JUDGED).alias(JUDGED)).to_series())
 
 
 def held_back(judged: pl.DataFrame) -> pl.DataFrame:

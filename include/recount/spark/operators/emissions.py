@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.spark.columns import REVISION, TIMESTAMP
 from recount.spark.operators.keyed_rows import KeyedRows
-from recount.spark.operators.rows import META, ORDER, REVISION, TIMESTAMP
+from recount.spark.operators.rows import META, ORDER
 from recount.spark.operators.windowing import BOUNDS
 
 HELD = "held"

@@ -7,9 +7,9 @@ from functools import partial, reduce
 from typing import Any
 
 from recount.core.aggregates import Fold
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulator_kinds import VALUE
 from recount.spark.operators.accumulator_lists import Values
-from recount.spark.operators.rows import TIMESTAMP
 
 
 @dataclass(frozen=True)

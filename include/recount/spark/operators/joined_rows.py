@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import polars as pl
 
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.spark.operators.rows import IS_NULL, META, ORDER, REVISION, SUPERSEDED, TIMESTAMP
+from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.spark.operators.rows import META, ORDER, SUPERSEDED
 from recount.spark.polars_expressions import field_column, polars_type
 
 RIGHT = "right "

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from recount.core.joins import StreamStreamJoin
+from recount.spark.columns import IS_NULL, TIMESTAMP
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, prefixed
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import ENTRY, IS_NULL, ORDER, TIMESTAMP, no_rows, rows_schema
+from recount.spark.operators.rows import ENTRY, ORDER, no_rows, rows_schema
 from recount.spark.polars_expressions import field_column
 
 ANSWERED = "answered"

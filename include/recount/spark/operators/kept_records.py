@@ -10,25 +10,14 @@ import polars as pl
 
 from recount.core.nodes import WindowedAggregate
 from recount.core.windows import GlobalWindow, LastN, SlidingWindows
+from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
 from recount.spark.operators.panes import UNBOUNDED, Pane, pane_of
 from recount.spark.operators.placed import Placed
 from recount.spark.operators.placing import NUMBER, Placing, Step, to_placed
-from recount.spark.operators.rows import (
-    IS_NULL,
-    JUDGED,
-    META,
-    OFFSET,
-    ORDER,
-    PARTITION,
-    REVISION,
-    STREAM_TIME,
-    TIMESTAMP,
-    TOPIC,
-    rows_schema,
-)
+from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
 from recount.spark.operators.windowing import BOUNDS, LATEST, can_be_revised, ledger
 from recount.spark.polars_expressions import field_column
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import polars as pl
 
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import Clock
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import JUDGED, STREAM_TIME, SUPERSEDED, TIMESTAMP
+from recount.spark.operators.rows import JUDGED, SUPERSEDED
 
 
 def current(rows: pl.DataFrame) -> pl.DataFrame:

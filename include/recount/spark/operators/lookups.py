@@ -9,12 +9,13 @@ import polars as pl
 
 from recount.core.changelogs import is_versioned
 from recount.core.joins import StreamTableJoin
+from recount.spark.columns import IS_NULL, TIMESTAMP
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, prefixed
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import IS_NULL, ORDER, TIMESTAMP, rows_schema
+from recount.spark.operators.rows import ORDER, rows_schema
 from recount.spark.polars_expressions import compiled, field_column
 
 _BY, _FOUND, _PLACE = "__by", "__found", "__place"

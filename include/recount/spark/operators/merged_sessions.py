@@ -18,10 +18,11 @@ import polars as pl
 
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.windows import SessionWindows
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, STREAM_TIME, TIMESTAMP, TOPIC, rows_schema
+from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
 from recount.spark.operators.windowing import BOUNDS, LATEST, is_late, ledger, result_schema
 from recount.spark.polars_expressions import field_column
 

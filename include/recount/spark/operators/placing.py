@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recount.core.windows import SlidingWindows, Windows
+from recount.spark.columns import REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.operators.panes import Pane, pane_of
 from recount.spark.operators.placed import Placed, Placement, Window
-from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, REVISION, STREAM_TIME, TIMESTAMP, TOPIC
+from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, TOPIC
 
 NUMBER = "number"
 """The column that numbers kept records as they arrive."""

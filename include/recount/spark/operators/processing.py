@@ -13,26 +13,14 @@ from recount.core.changelogs import TableFilter, ToTable
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Node, Source, Stateless
 from recount.core.processing import Deduplicate, Process, Row
+from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.key_states import KeptState, KeyStates
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
-from recount.spark.operators.rows import (
-    ENTRY,
-    IS_NULL,
-    META,
-    ORDER,
-    PARTITION,
-    REVISION,
-    STREAM_TIME,
-    SUPERSEDED,
-    TIMESTAMP,
-    TOPIC,
-    rows_schema,
-    window_order,
-)
+from recount.spark.operators.rows import ENTRY, META, ORDER, PARTITION, SUPERSEDED, TOPIC, rows_schema, window_order
 from recount.spark.plan import NotExpressible
 from recount.spark.polars_expressions import field_column
 

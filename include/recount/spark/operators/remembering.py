@@ -12,12 +12,13 @@ from recount.core.changelogs import Suppress
 from recount.core.expression_types import type_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.processing import Deduplicate
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock, held_back
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import META, ORDER, TIMESTAMP, no_rows, rows_schema
+from recount.spark.operators.rows import META, ORDER, no_rows, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 _FIRST = "first_ms"

@@ -23,11 +23,11 @@ from collections.abc import Mapping
 import polars as pl
 
 from recount.core.schema import FieldType
+from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.polars_expressions import field_column, polars_type
 
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
-TIMESTAMP, STREAM_TIME, ORDER = "timestamp_ms", "stream_time_ms", "order"
-IS_NULL, REVISION, SUPERSEDED = "is_null", "revision", "superseded"
+ORDER, SUPERSEDED = "order", "superseded"
 ENTRY = (TOPIC, PARTITION, OFFSET)
 JUDGED = "judged_ms"
 """The column in which an operator notes by which stream time it judges each row; it does not leave with them."""

@@ -11,12 +11,13 @@ from recount.core.expressions import Expression
 from recount.core.nodes import Filter, SelectKey, Sink, Stateless, WithFields
 from recount.core.schema import FieldType
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select, Through
+from recount.spark.columns import IS_NULL
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
-from recount.spark.operators.rows import IS_NULL, META, ORDER, rows_schema
+from recount.spark.operators.rows import META, ORDER, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from recount.core.aggregates import Aggregate
 from recount.core.changelogs import TableAggregate
+from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import derived
@@ -17,7 +18,7 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of
-from recount.spark.operators.rows import IS_NULL, META, ORDER, REVISION, TIMESTAMP, rows_schema
+from recount.spark.operators.rows import META, ORDER, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 _ROW, _GROUP, _OLD_GROUP, _CHANGE = "row", "group", "__old_group", "__change"

@@ -9,11 +9,12 @@ import polars as pl
 
 from recount.core.changelogs import is_versioned
 from recount.core.joins import TableTableJoin
+from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, prefixed
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import IS_NULL, META, ORDER, REVISION, SUPERSEDED, TIMESTAMP, rows_schema
+from recount.spark.operators.rows import META, ORDER, SUPERSEDED, rows_schema
 from recount.spark.operators.tables import with_latest
 from recount.spark.polars_expressions import field_column, polars_type
 

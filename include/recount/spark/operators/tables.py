@@ -9,11 +9,12 @@ import polars as pl
 
 from recount.core.changelogs import TableFilter, ToTable
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import IS_NULL, META, ORDER, REVISION, SUPERSEDED, TIMESTAMP, rows_schema
+from recount.spark.operators.rows import META, ORDER, SUPERSEDED, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 _HAPPENED, _PLACE, _IS_NEW = "__happened", "__place", "__new"

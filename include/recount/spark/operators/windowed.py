@@ -9,6 +9,7 @@ import polars as pl
 
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
+from recount.spark.columns import IS_NULL, STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.emissions import Emissions
@@ -17,17 +18,7 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.merged_sessions import MergedSessions
 from recount.spark.operators.merged_windows import MergedWindows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import (
-    ENTRY,
-    IS_NULL,
-    ORDER,
-    STREAM_TIME,
-    SUPERSEDED,
-    TIMESTAMP,
-    no_rows,
-    rows_schema,
-    window_order,
-)
+from recount.spark.operators.rows import ENTRY, ORDER, SUPERSEDED, no_rows, rows_schema, window_order
 from recount.spark.operators.windowing import BOUNDS, Windowing, can_be_revised
 from recount.spark.polars_expressions import field_column
 

@@ -17,10 +17,11 @@ from recount.core.changelogs import TableAggregate
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node, Source, WindowedAggregate
 from recount.core.windows import ClosingWindows
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import JUDGED, STREAM_TIME, TIMESTAMP
+from recount.spark.operators.rows import JUDGED
 from recount.spark.stage import LATE_SCHEMA
 
 BOUNDS = (WINDOW_START, WINDOW_END)

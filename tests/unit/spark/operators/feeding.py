@@ -21,23 +21,12 @@ from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.stateless import Foreach, Through
 from recount.core.topics import Topic
 from recount.core.topology import Topology
+from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import operators_of
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows
 from recount.spark.operators.operator import FATES, Operator
-from recount.spark.operators.rows import (
-    ENTRY,
-    IS_NULL,
-    LOG_ORDER,
-    OFFSET,
-    ORDER,
-    PARTITION,
-    REVISION,
-    STREAM_TIME,
-    TIMESTAMP,
-    TOPIC,
-    rows_schema,
-)
+from recount.spark.operators.rows import ENTRY, LOG_ORDER, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
 from recount.spark.polars_expressions import field_column
 
 PARTITIONS = 2

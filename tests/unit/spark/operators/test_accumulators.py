@@ -30,8 +30,9 @@ from recount.core.expressions import coalesce, col
 from recount.core.interpreter.aggregating import results
 from recount.core.interpreter.record import Record
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, decimal
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
-from recount.spark.operators.rows import ORDER, TIMESTAMP
+from recount.spark.operators.rows import ORDER
 from recount.spark.polars_expressions import field_column, polars_type
 
 EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "30"))

@@ -15,23 +15,11 @@ from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, EmissionKind, Wind
 from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology
+from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import operators_of
 from recount.spark.operators.operator import FATES, Output
-from recount.spark.operators.rows import (
-    IS_NULL,
-    LOG_ORDER,
-    META,
-    OFFSET,
-    ORDER,
-    PARTITION,
-    REVISION,
-    STREAM_TIME,
-    SUPERSEDED,
-    TIMESTAMP,
-    TOPIC,
-    rows_schema,
-)
+from recount.spark.operators.rows import LOG_ORDER, META, OFFSET, ORDER, PARTITION, SUPERSEDED, TOPIC, rows_schema
 from recount.spark.polars_expressions import field_column
 from recount.spark.stage import LATE_SCHEMA
 
