@@ -13,8 +13,8 @@ class Inflow:
 
     ``behind_ms``: how far the time by which state is dropped lies behind the newest row, because operators above hold
     rows back and a partition may be behind. Nothing is dropped but at the end of a batch, every ``trigger_ms``, and
-    nothing ever where time never ``settles``: where rows can come from above however old they are. ``partitions``: over
-    how many source partitions one key's records are spread.
+    nothing ever where time never ``settles``: where rows can come from above however old they are, or revise others.
+    ``partitions``: over how many of the ``source_partitions`` one key's records are spread.
     """
 
     inputs: tuple[Arrivals, ...]

@@ -46,7 +46,7 @@ def passing(per_s: float, span_ms: int, inflow: Inflow, what: str) -> Kept:
 
 def lasting(per_s: float, inflow: Inflow, what: str, rows: float = 0.0) -> Kept:
     """Rows that come and stay for ever, beside ``rows`` that are there anyway."""
-    why = "" if inflow.settles else ": rows can come from above however old they are"
+    why = "" if inflow.settles else ": what comes from above can be old, or be revised"
     return Kept(
         rows=rows,
         changed=per_s * inflow.trigger_ms / 1_000,

@@ -32,7 +32,7 @@ def page(report: Report) -> RenderableType:
 
 
 def _table(title: str, lines: Iterator[Line]) -> Table:
-    table = Table(title, "estimate", "measured", box=None, padding=(0, 2, 0, 0), title_justify="left")
+    table = Table(title, "estimate", "measured", box=None, padding=(0, 2, 0, 0))
     for line in lines:
         table.add_row(*line)
     return table

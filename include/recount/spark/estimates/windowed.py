@@ -24,7 +24,7 @@ def merged_windows(node: WindowedAggregate, inflow: Inflow) -> Kept:
         case GlobalWindow():
             return replace(one_per_key(rows, inflow, "keys"), records=0.0, values_per_s=rows.per_s)
         case SessionWindows() as windows:
-            return _sessions(windows, rows, inflow, "sessions")
+            return _sessions(windows, rows, inflow)
     raise AssertionError(node)
 
 
@@ -61,14 +61,14 @@ def changed_windows(windows: TimeWindows, rows: Arrivals, span_ms: int) -> float
     return keys * (windows.size_ms + span_ms) / windows.advance_ms
 
 
-def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow, what: str) -> Kept:
+def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow) -> Kept:
     """A session begins with the record that comes after more than the gap; closed ones stay.
 
     So records/s times the chance that a key is silent for the gap. A session changes its bounds, and with them its
     place, with every record: it is written twice.
     """
     begun_per_s = sessions_per_s(windows, rows)
-    kept = lasting(begun_per_s, inflow, f"{what} begin", rows=rows.keys_within(windows.gap_ms))
+    kept = lasting(begun_per_s, inflow, "sessions begun", rows=rows.keys_within(windows.gap_ms))
     return replace(
         kept,
         changed=2 * rows.keys_within(inflow.trigger_ms),
@@ -85,7 +85,7 @@ def own_sessions(node: WindowedAggregate, inflow: Inflow) -> Kept:
     Of a key that speaks a batch writes all of them again: more than estimated here, as keys grow old.
     """
     assert isinstance(node.windows, SessionWindows), node
-    kept = _sessions(node.windows, inflow.only.spread_over(inflow.partitions), inflow, "sessions")
+    kept = _sessions(node.windows, inflow.only.spread_over(inflow.partitions), inflow)
     partitions = inflow.partitions
     return replace(
         kept,

@@ -31,11 +31,15 @@ TEXT = "text of 20 characters"
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """``per_s`` records a second to each topic for ``seconds``, of ``keys`` keys; None: each has one of its own."""
+    """``per_s`` records a second to each topic for ``seconds``, of ``keys`` keys; None: each has one of its own.
+
+    The records of partition 1 come ``late_by_s`` later than those of partition 0; the last of them have not come yet.
+    """
 
     per_s: int
     keys: int | None
     seconds: int
+    late_by_s: int = 0
 
     def records(self, topics: int) -> Iterator[tuple[int, int, int, str]]:
         """Time in ms, which topic, partition and key of each record, by time; a key lives in one partition."""
@@ -62,7 +66,13 @@ def processed(topology: Topology, flow: Flow, batch_s: int) -> TopologyEngine:
     """The engine after ``flow``, cut into batches of ``batch_s``."""
     names = [source.topic.name for source in topology.sources]
     engine = TopologyEngine(topology, dict.fromkeys(names, PARTITIONS))
-    for _, batch in groupby(flow.records(len(names)), key=lambda record: record[0] // (batch_s * 1_000)):
+
+    def comes_in_batch(record: tuple[int, int, int, str]) -> int:
+        at_ms, _, partition, _ = record
+        return (at_ms + partition * flow.late_by_s * 1_000) // (batch_s * 1_000)
+
+    come = [record for record in flow.records(len(names)) if comes_in_batch(record) < flow.seconds // batch_s]
+    for _, batch in groupby(sorted(come, key=comes_in_batch), key=comes_in_batch):
         log: dict[str, list[LogRecord]] = {name: [] for name in names}
         for at_ms, topic, partition, key in batch:
             value = json.dumps(_value(names[topic], key)).encode()
