@@ -26,7 +26,7 @@ from recount.recompute.decoding import Limits
 from recount.recompute.graph.recomputed import recomputed
 from recount.spark.stage import LATE_SCHEMA
 
-HOURS, RECORDS, HOUR_MS = 8, 24, 1_000
+HOURS, RECORDS, HOUR_MS = 20, 24, 1_000
 """A log has so many hours of so many records; an hour is longer than anything in a topology waits."""
 SPAN_MS = 60
 NOW_MS, END_MS = 1_000_000, 1_000_000

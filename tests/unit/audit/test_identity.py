@@ -8,7 +8,7 @@ from recount.audit.topologies.identity import identity_of
 from recount.core.aggregates import count
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, WindowedTable
-from recount.core.schema import STRING, RecordSchema
+from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import stream, table
 from recount.core.windows import session
@@ -16,6 +16,7 @@ from recount.recompute.flow import NotRecomputable
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
 USERS = Topic(name="users", key="user", value=RecordSchema.of(name=STRING))
+SCORES = Topic(name="scores", key="user", value=RecordSchema.of(score=LONG))
 OUT = Topic(name="out", key="user")
 
 
@@ -25,6 +26,10 @@ def visits() -> WindowedTable:
 
 def users() -> Table:
     return table(USERS)
+
+
+def scores() -> Table:
+    return table(SCORES)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,11 @@ def users() -> Table:
         (visits().emit_final().select_key(clicks=col("clicks")), False, True, False, False),
         (visits().emit_final().select(n=col("clicks")), False, False, False, False),
         (visits().emit_each_batch(), True, True, False, True),
-        (users(), True, False, False, False),
+        (users(), True, False, False, True),
+        (table(USERS, versioned=True), True, False, False, False),
+        (users().outer_join(scores()), True, False, False, True),
+        (users().outer_join(scores().filter(col("score") > 1)), True, False, False, False),
+        (users().group_by(name=col("name")).aggregate(users=count()), True, False, False, False),
         (users().to_stream().filter(col("name") == "a"), False, False, True, False),
         (stream(CLICKS).aggregate(clicks=count()), True, False, False, True),
     ],

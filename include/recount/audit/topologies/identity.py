@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable, is_versioned
 from recount.core.joins import StreamTableJoin, TableTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, Sink, Source, WindowedAggregate, WithFields
 from recount.core.schema import FieldType
@@ -57,7 +57,7 @@ def identity_of(written: Written) -> Identity:
         has_bounds=has_bounds,
         has_origin=not is_latest and _is_made_of_records(written.input),
         is_dense=is_latest
-        and isinstance(made_by, WindowedAggregate)
+        and _leaves_every_update(made_by)
         and not any(isinstance(node, Filter | TableFilter | Suppress) for node in path),
         is_timed=not any(isinstance(node, TableTableJoin) for node in above),
         suppression=suppression,
@@ -106,6 +106,13 @@ def _computed(node: WithFields | Select) -> set[str]:
     if isinstance(node, WithFields):
         return set(node.added)
     return {name for name, tree in node.chosen.items() if str(tree) != name}
+
+
+def _leaves_every_update(made_by: Node) -> bool:
+    """Whether each revision leaves: not where some are history only, nor where a batch lets the last one go."""
+    if isinstance(made_by, TableTableJoin):
+        return not any(isinstance(node, TableFilter) or is_versioned(node) for node in above_of(made_by))
+    return isinstance(made_by, WindowedAggregate) or (isinstance(made_by, ToTable) and not made_by.versioned)
 
 
 def _never_goes_back(made_by: Node) -> bool:

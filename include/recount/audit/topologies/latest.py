@@ -10,10 +10,11 @@ from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION
 from recount.audit.fidelity import ALTERED, COMPLETE, DUPLICATED, EXPECTED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, SIDE
 from recount.audit.topologies.identity import Identity
-from recount.audit.topologies.sameness import same_entry_or_none
+from recount.audit.topologies.sameness import same_entry, same_entry_or_none
 from recount.recompute.graph.frontiers import NONE_DUE
 
 MAX_EVIDENCE = 20
+_DIFFER = "places_differ"
 
 
 def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int, kept_since_ms: int) -> DataFrame:
@@ -23,7 +24,7 @@ def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int, kep
     ``held_after_ms``, may have any value or none: of it only copies and gaps are judged. A record from before
     ``kept_since_ms`` may have left the topic by retention.
     """
-    lined_up = _lined_up(claims, kept_since_ms)
+    lined_up = _lined_up(claims, identity, kept_since_ms)
     held = F.coalesce(F.col(f"{EXPECTED}_raw")[AT_MS] > F.lit(held_after_ms), F.lit(False))
     for side in (EXPECTED, COMPLETE):
         raw = F.col(f"{side}_raw")
@@ -41,7 +42,7 @@ def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int, kep
     return _with_other_place(lined_up.where(known | written).withColumns(verdicts), held, compacted)
 
 
-def _lined_up(claims: DataFrame, kept_since_ms: int) -> DataFrame:
+def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int) -> DataFrame:
     """First per revision: one that only batches after the cut have written is none of ours; then per identity."""
     per_revision = claims.groupBy(*IDENTITY, REVISION).agg(
         *(F.max(F.when(F.col(SIDE) == side, F.col(ENTRY))).alias(side) for side in (EXPECTED, COMPLETE)),
@@ -50,11 +51,17 @@ def _lined_up(claims: DataFrame, kept_since_ms: int) -> DataFrame:
     mine = per_revision.where(~((F.col(f"{LATER}_copies") > 0) & (F.col(f"{DELTA}_copies") == 0)))
     on_kafka, in_delta = (F.col(f"{place}_copies") > 0 for place in (KAFKA, DELTA))
     may_be_gone = F.col(f"{DELTA}_entry")[AT_MS] < F.lit(kept_since_ms)
+    differ = ~same_entry(F.col(f"{KAFKA}_entry"), F.col(f"{DELTA}_entry"), identity)
     mine = mine.withColumns(
-        {f"{KAFKA}_lacks": in_delta & ~on_kafka & ~may_be_gone, f"{DELTA}_lacks": on_kafka & ~in_delta}
+        {
+            f"{KAFKA}_lacks": in_delta & ~on_kafka & ~may_be_gone,
+            f"{DELTA}_lacks": on_kafka & ~in_delta,
+            _DIFFER: on_kafka & in_delta & differ,
+        }
     )
     return mine.groupBy(*IDENTITY).agg(
         *(F.max(side).alias(f"{side}_raw") for side in (EXPECTED, COMPLETE)),
+        F.coalesce(F.bool_or(_DIFFER), F.lit(False)).alias(_DIFFER),
         *(column for place in PLACES for column in _summary_of(place)),
     )
 
@@ -105,7 +112,8 @@ def _verdict(place: str, identity: Identity, held: Column, *, is_dense: bool) ->
 def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataFrame:
     """A revision that only one place has: both are written by one batch.
 
-    The last one is lost, or extra, on Kafka; one before it is lost where it lacks, unless compaction took it.
+    The last one is lost, or extra, on Kafka; one before it is lost where it lacks, unless compaction took it, and
+    altered, on Kafka, where the places contradict each other.
     """
     kafka, delta = (F.coalesce(f"{place}_highest", F.lit(NO_REVISION)) for place in PLACES)
     both = (F.col(f"{KAFKA}_verdict") == MATCH) & (F.col(f"{DELTA}_verdict") == MATCH)
@@ -116,6 +124,7 @@ def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataF
         {
             f"{KAFKA}_verdict": F.when(judgable & (kafka > delta), EXTRA)
             .when(judgable & kafka_lacks, LOST)
+            .when(judgable & F.col(_DIFFER), ALTERED)
             .otherwise(F.col(f"{KAFKA}_verdict")),
             f"{DELTA}_verdict": F.when(judgable & delta_lacks, LOST).otherwise(F.col(f"{DELTA}_verdict")),
             **{f"{place}_entry": F.col(f"{place}_last") for place in PLACES},

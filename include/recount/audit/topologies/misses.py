@@ -45,7 +45,7 @@ def grace_misses(judged: DataFrame, late_ledger: DataFrame, topology: Topology) 
     )
     found = reduce(DataFrame.union, _explanations(missed, late, topology)).distinct()
     named = found.groupBy("row").agg(
-        F.count("*").alias("n"),
+        F.count_distinct("late.topic", "late.partition", "late.offset").alias("n"),
         F.slice(F.array_sort(F.collect_set("late")), 1, MAX_LATE_NAMED).alias("late"),
     )
     told = {tuple(one.row): (one.n, tuple(at.place for at in one.late)) for one in named.collect()}
