@@ -12,7 +12,8 @@ from tests.unit.spark.random_windows import aggregated, windowed_final, windowed
 
 from recount.core.expressions import coalesce, col
 from recount.core.flow import RecordStream, Table, cogroup
-from recount.core.nodes import KEY
+from recount.core.joins import StreamTableJoin
+from recount.core.nodes import KEY, Node
 from recount.core.processing import KeyState
 from recount.core.schema import LONG, STRING
 from recount.core.topics import Topic
@@ -109,7 +110,10 @@ def joined(build: Builder, flow: Flow) -> Flow:
 
 def looked_up(build: Builder, flow: Flow) -> Flow:
     """In a table of any kind; every record is there before the table's time passes with a grace that is long enough."""
-    kind = build.one_of("table", "versions", "versions with grace", "made", "short grace")
+    waiting = ("versions with grace", "short grace")
+    kind = (
+        build.one_of(*waiting) if waits_shortly(flow.rows.node) else build.one_of("table", "versions", "made", *waiting)
+    )
     if kind == "short grace":
         return waiting_shortly(build, flow)
     assert isinstance(flow.rows, RecordStream)
@@ -139,6 +143,12 @@ def looked_up(build: Builder, flow: Flow) -> Flow:
         any_order=flow.any_order and waits,
         has_bounds=flow.has_bounds,
     )
+
+
+def waits_shortly(node: Node) -> bool:
+    """Whether rows can leave in the midst of a batch's changes of tables: what these have then is not determined."""
+    short = isinstance(node, StreamTableJoin) and node.grace_ms is not None and node.grace_ms < ENOUGH_MS
+    return short or any(map(waits_shortly, node.inputs))
 
 
 def waiting_shortly(build: Builder, flow: Flow) -> Flow:

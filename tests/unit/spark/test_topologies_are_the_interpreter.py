@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,9 +11,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, note, reject, settings
 from hypothesis import strategies as st
+from tests.unit.spark.by_hand import EXACT, LATEST, LEFT, assert_law, drawn_by_hand, left, right
 from tests.unit.spark.engine import LogRecord
 from tests.unit.spark.random_flows import TOPICS, Comparable
-from tests.unit.spark.random_topologies import Drawn, drawn_topologies
+from tests.unit.spark.random_topologies import drawn_topologies
 from tests.unit.spark.random_topology_logs import Cut, Event, closing, logs
 from tests.unit.spark.topology_engine import TopologyEngine
 from tests.unit.spark.topology_runs import assert_agree, by_engine, by_interpreter, comparable, row_of
@@ -22,15 +22,12 @@ from tests.unit.spark.topology_runs import assert_agree, by_engine, by_interpret
 from recount.core.aggregates import count
 from recount.core.describe import describe
 from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table, cogroup, stream
+from recount.core.flow import stream
 from recount.core.nodes import KEY
 from recount.core.processing import KeyState
-from recount.core.schema import LONG
-from recount.core.topics import Topic
-from recount.core.topology import Topology
-from recount.core.windows import Windows, hopping, session, sliding, tumbling
+from recount.core.schema import LONG, STRING
+from recount.core.windows import hopping, sliding, tumbling
 from recount.spark.plan import NotExpressible
-from recount.spark.stage import LATE_SCHEMA
 
 BLOCK = 10
 """From here on Hypothesis varies what it has drawn: for other topologies it has to begin again."""
@@ -64,29 +61,6 @@ def test_most_drawn_topologies_are_taken_by_the_engine() -> None:
     if not refused:
         pytest.skip("the law has not run")
     assert refused[True] * 3 < refused.total()
-
-
-def drawn_by_hand(flow: RecordStream | Table, sink: Comparable, partitions: Mapping[str, int]) -> Drawn:
-    """A topology that ends in ``flow``, as if it had been drawn."""
-    topology = Topology(name="drawn", sinks=[flow.to(Topic(name="out", key="id"))], idle_after="60 s")
-    return Drawn(topology=topology, partitions=partitions, sinks={"out": sink}, any_order=False, idles=False)
-
-
-def left(
-    at: int, word: str | None = "a", *, key: bytes | None = b"a", partition: int = 0, n: int = 1, flag: bool = True
-) -> Event:
-    """A record of the topic `left`."""
-    value = json.dumps({"ln": n, "lw": word, "lb": flag}).encode()
-    return Event("left", LogRecord(partition=partition, timestamp_ms=at, key=key, value=value))
-
-
-EXACT = Comparable(exactness="rows", with_times=True, has_bounds=True)
-
-
-LATEST = Comparable(exactness="latest", with_times=True, has_bounds=True)
-
-
-LEFT = stream(TOPICS["left"])
 
 
 PER_WORD = LEFT.select_key(word=col("lw")).windowed_by(tumbling("10 ms", grace="5 ms")).aggregate(n=count())
@@ -139,21 +113,9 @@ def test_a_row_that_was_deleted_and_one_that_is_missing_are_seen_as_the_same() -
     assert comparable([there, gone], EXACT, idles=False) != comparable([], EXACT, idles=False)
 
 
-def assert_law(drawn: Drawn, *cuts: Cut) -> None:
-    """Engine and interpreter agree on this log."""
-    log = [*cuts, closing(drawn.partitions)]
-    assert_agree(drawn, by_engine(drawn, log), by_interpreter(drawn, log))
-
-
 def test_a_topology_that_remembers_nothing_runs_and_restarts() -> None:
     drawn = drawn_by_hand(LEFT.filter(col("ln") > 0), EXACT, {"left": 1})
     assert_law(drawn, Cut([left(1)]), Cut([left(2)], restarts=True))
-
-
-def right(at: int, word: str | None = "a", *, partition: int = 0) -> Event:
-    """A record of the topic `right`, whose time is a field."""
-    value = json.dumps({"rn": 1, "rw": word, "rat": at}).encode()
-    return Event("right", LogRecord(partition=partition, key=b"r", value=value))
 
 
 def test_a_null_key_above_a_join_lets_nobody_alone_who_is_met_later() -> None:
@@ -235,68 +197,20 @@ def test_a_sliding_window_that_a_revision_took_the_record_of_is_gone(at: list[in
     assert {window for key, window, *_, value in alone.rows["out"] if key == "a" and value} == {(22, 28)}
 
 
-KEYED = LEFT.select_key(key=col(KEY))
-FIRST = KEYED.deduplicate("lw", horizon="3 ms")
-FLAGGED = KEYED.filter(col("lb"))
-OWN_VERSIONS = KEYED.to_table(versioned=True).select(rn=col("ln"))
-WAITING = KEYED.left_join_table(OWN_VERSIONS, grace="20 ms").select("ln", "lw")
-TENS, NEAR = tumbling("10 ms", grace="0 s"), {"before": "2 ms", "after": "2 ms", "grace": "0 s"}
-OWN_TOPIC_AGAIN = {
-    "merge": FIRST.merge(FLAGGED).windowed_by(TENS).aggregate(n=count()).emit_final(),
-    "cogroup": cogroup(one=FIRST, other=FLAGGED)
-    .windowed_by(session("3 ms", grace="0 s"))
-    .aggregate(n=count())
-    .emit_final(),
-    "join": FIRST.join(FLAGGED.select(rn=col("ln")), **NEAR),
-    "join, the other way round": FLAGGED.left_join(FIRST.select(rn=col("ln")), **NEAR),
-    "table of the own topic": WAITING.windowed_by(TENS).aggregate(n=count()).emit_final(),
-    "both": WAITING.merge(FIRST).windowed_by(sliding("6 ms", grace="0 s")).aggregate(n=count()).emit_final(),
-    "held twice": FIRST.merge(FLAGGED).deduplicate("ln", horizon="9 ms"),
-}
-"""A stream that is held back, and meets its own topic again."""
+@pytest.mark.parametrize("words", [(None, "b"), ("b", None)])
+@pytest.mark.parametrize("at", [[], [1], [2]])
+def test_one_row_with_a_key_is_enough_for_a_record_to_count_for_a_processor(
+    words: Sequence[str], at: list[int]
+) -> None:
+    def remind(_: Mapping[str, object], state: KeyState) -> list[dict[str, object]]:
+        state.schedule(state.timestamp_ms + 7)
+        return [{"at": state.timestamp_ms}]
 
-
-@pytest.mark.parametrize("at", [[], [2], [3], [1, 2, 3, 4]])
-@pytest.mark.parametrize("name", OWN_TOPIC_AGAIN)
-def test_a_row_that_was_held_back_is_judged_alike_wherever_the_log_is_cut(name: str, at: list[int]) -> None:
-    flow = OWN_TOPIC_AGAIN[name]
-    drawn = drawn_by_hand(flow, replace(EXACT, has_bounds=flow.node.fields.keys() >= {"window_start"}), {"left": 2})
-    # 60 has no id: it makes nobody late for the deduplication, but for those whom it meets on the other path
-    log = [left(60, None), left(5, n=2), left(9, "b", partition=1), left(6, n=3, flag=False), left(80), left(70, "c")]
-    bounds = [0, *at, len(log)]
-    assert_law(replace(drawn, any_order=True), *(Cut(log[start:end], restarts=True) for start, end in pairwise(bounds)))
-
-
-def test_whoever_was_not_held_back_is_judged_by_all_records_where_held_back_ones_arrive() -> None:
-    drawn = drawn_by_hand(OWN_TOPIC_AGAIN["merge"], EXACT, {"left": 1})
-    told = by_engine(drawn, [Cut([left(60, None, flag=False), left(5)]), closing(drawn.partitions)])
-    assert [(window, cells[-1]) for key, window, *_, cells in told.rows["out"] if key == "a"] == [
-        ((0, 10), ("n", "int", 1))
-    ]
-    stream_time, margin = list(LATE_SCHEMA).index("stream_time_ms"), list(LATE_SCHEMA).index("margin_ms")
-    assert [(row[stream_time], row[margin]) for row in told.late] == [(60, 50)]
-
-
-@pytest.mark.parametrize("windows", [session("4 ms", grace="0 s"), sliding("4 ms", grace="0 s")], ids=str)
-@pytest.mark.parametrize("is_table_ahead", [True, False])
-def test_who_overtook_a_row_that_was_held_back_does_not_show(windows: Windows, is_table_ahead: bool) -> None:
-    #  left    5 ── 9 ── 13 ── 17 ── 7    in the order of the log 7 is in a session that lasts to 17; alone it is late
-    versions = stream(TOPICS["versions"]).to_table(versioned=True).select("vn")
-    waiting = LEFT.left_join_table(versions, grace="0 s").select("ln")
-    flow = waiting.windowed_by(windows).aggregate(n=count()).emit_final()
-    drawn = drawn_by_hand(flow, EXACT, {"left": 1, "versions": 1})
-    table = Event("versions", LogRecord(timestamp_ms=90, key=b"x", value=b'{"vn": 1}'))
-    log = [left(at) for at in (5, 9, 13, 17, 7)]
-    cuts = [Cut([table]), *(Cut([one]) for one in log)] if is_table_ahead else [Cut(log), Cut([table])]
-    assert_law(drawn, *cuts)
-    assert len(by_engine(drawn, [*cuts, closing(drawn.partitions)]).late) == 1
-
-
-@pytest.mark.parametrize("at", [[], [1], [2], [1, 2]])
-def test_an_update_that_was_held_back_is_judged_as_it_was_read_wherever_the_log_is_cut(at: list[int]) -> None:
-    held = LEFT.to_table().emit_after("20 ms").to_stream()
-    drawn = drawn_by_hand(held.windowed_by(TENS).aggregate(n=count()).emit_final(), EXACT, {"left": 1})
-    log = [left(50, key=b"x"), left(1, key=b"y"), left(60, key=b"z")]
+    both = LEFT.flat_map(lambda row: [{"w": word} for word in (words if row["lw"] == "both" else ("a",))], w=STRING)
+    reminded = both.select_key(key=col("w")).process(remind, on_timer=lambda at_ms, _: [{"at": -at_ms}], at=LONG)
+    drawn = drawn_by_hand(reminded, replace(EXACT, has_bounds=False), {"left": 1})
+    log = [left(1), left(60, "both"), left(2)]
     cuts = [Cut(log[start:end], restarts=True) for start, end in pairwise([0, *at, len(log)])]
-    assert_law(replace(drawn, any_order=True), *cuts)
-    assert [row[2] for row in by_engine(drawn, [*cuts, closing(drawn.partitions)]).late] == [1]
+    assert_law(drawn, *cuts)
+    told = [(key, at_ms) for key, _, at_ms, *_ in by_engine(drawn, cuts).rows["out"]]
+    assert sorted(told) == [("a", 1), ("a", 2), ("a", 8), ("a", 9), ("b", 60)]
