@@ -43,6 +43,16 @@ def test_a_record_of_which_only_some_rows_have_no_key_does_advance_it() -> None:
     assert clock.stream_time_ms(entry(1, 10)) == 90
 
 
+def test_a_record_that_was_accepted_advances_it_only_once_it_has_passed() -> None:
+    clock = Clock({"t"})
+    clock.arriving = entry(0, 90)
+    clock.accept(entry(0, 90))
+    clock.refuse(entry(0, 90))
+    assert clock.reached_ms(entry(0, 90)) is None
+    clock.observe(entry(0, 90))
+    assert clock.stream_time_ms(entry(1, 10)) == 90
+
+
 def test_the_frontier_is_the_smallest_stream_time_less_the_delay() -> None:
     clock = Clock({"t"}, delay_ms=3)
     clock.observe(entry(0, 50))
@@ -93,6 +103,15 @@ def test_what_the_operator_above_refused_does_not_advance_the_clocks_below_it() 
     assert below.stream_time_ms(entry(0, 90)) == 90, "it came on another path"
 
 
+def test_what_an_operator_refused_whose_records_do_not_come_here_does_advance_it() -> None:
+    above = Clock({"t"})
+    below = Clock({"t"}, above=[Above(above, 0, hands_on=False)])
+    above.refuse(entry(0, 90))
+    for clock in (above, below):
+        clock.observe(entry(0, 90))
+    assert below.stream_time_ms(entry(1, 10)) == 90
+
+
 def test_the_frontier_waits_for_those_of_the_operators_above() -> None:
     above = Clock({"t"})
     below = Clock({"t", "other"}, delay_ms=3, above=[Above(above, 3)])
@@ -105,8 +124,10 @@ def test_the_frontier_waits_for_those_of_the_operators_above() -> None:
     assert below.frontier_ms == 77
 
 
-def test_below_an_operator_that_holds_records_back_a_record_without_a_key_counts() -> None:
-    clock = Clock({"t"}, holds_back=True)
-    clock.refuse(entry(0, 90))
-    clock.observe(entry(0, 90))
+def test_below_an_operator_that_holds_records_back_every_record_counts() -> None:
+    above = Clock({"t"})
+    clock = Clock({"t"}, above=[Above(above, 0)], holds_back=True)
+    for one in (above, clock):
+        one.refuse(entry(0, 90))
+        one.observe(entry(0, 90))
     assert clock.stream_time_ms(entry(1, 10)) == 90
