@@ -33,7 +33,10 @@ from recount.core.durations import Duration, milliseconds
 from recount.core.errors import require
 from recount.core.flow import RecordStream, Table, cogroup, stream, table
 from recount.core.nodes import Node, Sink, Source
-from recount.core.stateless import Foreach
+from recount.core.stateless import Foreach, Through
+
+Written = Sink | Through
+"""Operators whose rows are written to a topic and a table."""
 
 __all__ = ["Health", "RecordStream", "Table", "Topology", "cogroup", "stream", "table"]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -121,6 +124,11 @@ class Topology:
         ends: tuple[Node, ...] = (*self.sinks, *self.actions)
         for end in ends:
             yield from walk(end)
+
+    @property
+    def written(self) -> list[Written]:
+        """The operators that write."""
+        return [node for node in self.nodes() if isinstance(node, Sink | Through)]
 
     @property
     def sources(self) -> list[Source]:

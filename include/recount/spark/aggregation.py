@@ -6,15 +6,15 @@ import polars as pl
 from pyspark.sql import DataFrame
 
 from recount.core.nodes import WINDOW_END
+from recount.core.topology import Written
 from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import REVISION
-from recount.spark.computation import Computed, Written
-from recount.spark.intake import INPUT_COLUMNS
+from recount.spark.computation import Computed, staged
 from recount.spark.open_windows import NOT_EMITTED, OpenWindows
 from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import AggregationPlan
-from recount.spark.stage import OUTPUT_SCHEMA, MapStage, from_ipc, map_function
+from recount.spark.stage import MapStage
 from recount.spark.stream_tables import Order, Schema, StreamTables, earlier
 
 
@@ -41,7 +41,12 @@ class AggregationComputation:
 
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
         """Map, merge, emit."""
-        mapped = self._mapped(records, span, clock)
+        stage = MapStage(
+            plan=self._plan,
+            stream_times=clock.stream_times,
+            latest_ms=span.timestamp_ms + self._plan.topology.max_future_ms,
+        )
+        mapped = staged(records, stage)
         after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)
         self._windows, emitted = self._windows.advanced(
             mapped["partials"],
@@ -78,16 +83,3 @@ class AggregationComputation:
         output = tables.outputs[self._plan.sink.table].read().filter(wanted)
         revisions = output.group_by(group).agg(pl.col(REVISION).max()).collect()
         return merged.join(revisions, on=group, how="left").with_columns(pl.col(REVISION).fill_null(NOT_EMITTED))
-
-    def _mapped(self, records: DataFrame, span: BatchRange, clock: PartitionClock) -> dict[str, pl.DataFrame]:
-        """The four tables of the map stage, of all partitions together."""
-        stage = MapStage(
-            plan=self._plan,
-            stream_times=clock.stream_times,
-            latest_ms=span.timestamp_ms + self._plan.topology.max_future_ms,
-        )
-        sent = records.select(*INPUT_COLUMNS).mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
-        tables = stage.empty_tables()
-        for row in sent:
-            tables[row.name].append(from_ipc(row.ipc))
-        return {name: pl.concat(parts) for name, parts in tables.items()}

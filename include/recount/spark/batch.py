@@ -21,13 +21,13 @@ from pyspark.sql import DataFrame
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.output import output_record
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
 from recount.spark.aggregation import AggregationComputation
 from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import IS_NULL, ORIGIN, REVISION, TIMESTAMP
-from recount.spark.computation import Computation, Computed, Written
+from recount.spark.computation import Computation, Computed
 from recount.spark.graph_computation import GraphComputation
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from recount.core.nodes import Sink
-from recount.core.stateless import Through
+from recount.core.topology import Written
 from recount.spark.checkpoint import BatchRange
+from recount.spark.intake import INPUT_COLUMNS
 from recount.spark.partition_clock import PartitionClock
+from recount.spark.stage import OUTPUT_SCHEMA, from_ipc, map_function
 from recount.spark.stream_tables import Order, Schema, StreamTables
-
-Written = Sink | Through
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,25 @@ class Computed:
     late: pl.DataFrame
     rejected: pl.DataFrame
     emitted: Mapping[str, pl.DataFrame]
+
+
+class Stage(Protocol):
+    """What the tasks do with a batch's records: tables leave each task, under the names of ``empty_tables``."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """One task."""
+
+    def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
+        """The tables without rows, to which those of the tasks are added."""
+
+
+def staged(records: DataFrame, stage: Stage) -> dict[str, pl.DataFrame]:
+    """The tables that ``stage`` makes of ``records``, those of all tasks together."""
+    sent = records.select(*INPUT_COLUMNS).mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
+    tables = stage.empty_tables()
+    for row in sent:
+        tables[row.name].append(from_ipc(row.ipc))
+    return {name: pl.concat(parts) for name, parts in tables.items()}
 
 
 class Computation(Protocol):

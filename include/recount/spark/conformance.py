@@ -25,11 +25,11 @@ from recount.core.interpreter.sinks import Output
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.output import encode_key, encode_value
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.spark.batch import computation_of
 from recount.spark.checkpoint import BatchRange, Partition
 from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
-from recount.spark.computation import Computed, Written
+from recount.spark.computation import Computed
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.stream_tables import BatchRows, StreamTables
 

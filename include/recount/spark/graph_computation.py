@@ -10,20 +10,18 @@ from pyspark.sql import DataFrame
 from recount.core.errors import require
 from recount.core.nodes import Source
 from recount.core.record_keys import topics_needing_a_key
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import IS_NULL, ORIGIN, REVISION, STREAM_TIME, TIMESTAMP
-from recount.spark.computation import Computed, Written
+from recount.spark.computation import Computed, staged
 from recount.spark.decode_stage import HAS_VALUE, RECORD_KEY, REJECTED, DecodeStage
 from recount.spark.graph_state import STATE_SCHEMA, GraphState
-from recount.spark.intake import INPUT_COLUMNS
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import Graph, Made
 from recount.spark.operators.operator import FATE, FATES
 from recount.spark.operators.rows import LOG_ORDER, ORDER, SUPERSEDED, origin, rows_schema
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.polars_expressions import field_column, polars_type
-from recount.spark.stage import OUTPUT_SCHEMA, from_ipc, map_function
 from recount.spark.stream_tables import Order, Schema, StreamTables, earlier
 
 _PARTITION = ["topic", "partition"]
@@ -65,11 +63,7 @@ class GraphComputation:
             keyed=topics_needing_a_key(self._topology),
             latest_ms=span.timestamp_ms + self._topology.max_future_ms,
         )
-        sent = records.select(*INPUT_COLUMNS).mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
-        tables = stage.empty_tables()
-        for row in sent:
-            tables[row.name].append(from_ipc(row.ipc))
-        return self.computed({name: pl.concat(parts) for name, parts in tables.items()}, span, clock)
+        return self.computed(staged(records, stage), span, clock)
 
     def computed(self, tables: dict[str, pl.DataFrame], span: BatchRange, clock: PartitionClock) -> Computed:
         """What the batch comes to, given the ``tables`` of its ``DecodeStage``."""

@@ -21,7 +21,7 @@ from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, Process
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.core.windows import GlobalWindow, LastN
 from recount.spark.operators.clock import Above, Batch, Clock
 from recount.spark.operators.joins import StreamStreamJoinOperator
@@ -38,8 +38,6 @@ from recount.spark.operators.tables import TableFilterOperator, ToTableOperator
 from recount.spark.operators.windowed import WindowedOperator
 from recount.spark.stage import LATE_SCHEMA
 
-Written = Sink | Through
-"""Operators whose rows are written to a topic and a table."""
 _READS_HISTORY = (
     *(TableFilter, TableTableJoin, StreamTableJoin),
     *(Filter, WithFields, SelectKey, Select, FlatMap, Peek, Foreach, Repartition, Merge),
@@ -77,7 +75,7 @@ class Graph:
     def __init__(self, topology: Topology) -> None:
         self._nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
         self._operators = operators_of(self._nodes)
-        self.sinks = [node for node in self._nodes if isinstance(node, Sink | Through)]
+        self.sinks = topology.written
         self.states: dict[str, KeyedRows] = {}
         for place, node in enumerate(self._nodes):
             operator, name = self._operators[node], f"{place} {type(node).__name__}"
