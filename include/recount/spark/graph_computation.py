@@ -15,7 +15,7 @@ from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import IS_NULL, ORIGIN, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.computation import Computed, staged
 from recount.spark.decode_stage import HAS_VALUE, RECORD_KEY, REJECTED, DecodeStage
-from recount.spark.graph_state import STATE_SCHEMA, GraphState
+from recount.spark.graph_state import STATE_SCHEMA, GraphState, since_snapshot
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import Graph, Made
 from recount.spark.operators.operator import FATE, FATES
@@ -48,12 +48,11 @@ class GraphComputation:
 
     def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> int:  # noqa: ARG002 - clocks are state
         """All that the operators remembered before the batch ``before``."""
-        written = tables.state.read().filter(earlier(before)).sort("generation", "batch", maintain_order=True)
-        return self.load(written.collect())
+        return self.load(tables.state.read().filter(earlier(before)))
 
-    def load(self, written: pl.DataFrame) -> int:
-        """Start from the rows of the state table, in the order of their batches; returns how many rows are held."""
-        self._state.load(written)
+    def load(self, written: pl.LazyFrame) -> int:
+        """Start from the rows ``written`` to the state table; returns how many rows are held."""
+        self._state.load(since_snapshot(written))
         return self._state.size
 
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:  # noqa: ARG002

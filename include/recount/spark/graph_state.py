@@ -13,6 +13,7 @@ import polars as pl
 
 from recount.core.errors import Terminal
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows
+from recount.spark.stream_tables import earlier
 
 SNAPSHOT = "snapshot"
 STATE_SCHEMA: dict[str, pl.DataType] = {
@@ -24,6 +25,7 @@ STATE_SCHEMA: dict[str, pl.DataType] = {
 }
 _OF_NOTHING = pl.DataFrame({"state": [""], "identity": [""], "row": [""], DELETED: [True]})
 """The first row of a snapshot, which there is even when nothing is remembered."""
+_ORDER = ["generation", "batch"]
 _ROWS_PER_STATE_ROW = 4
 _ROWS_AT_LEAST = 10_000
 
@@ -49,11 +51,8 @@ class GraphState:
         self._written += rows.height
         return _marked(rows, snapshot=False)
 
-    def load(self, written: pl.DataFrame) -> None:
-        """Start from the rows ``written`` by the batches so far, in their order; raises ``Terminal`` for a state that
-        no operator has."""
-        snapshots = written.with_row_index("place").filter(SNAPSHOT)
-        since = written if snapshots.is_empty() else written.filter(_from_batch_of(snapshots))
+    def load(self, since: pl.DataFrame) -> None:
+        """Start from the rows ``since`` the last snapshot; raises ``Terminal`` for a state that no operator has."""
         self._written = since.height
         latest = since.unique(["state", "identity"], keep="last", maintain_order=True).filter(~pl.col(DELETED))
         unknown = set(since["state"]) - self._states.keys() - {""}
@@ -74,10 +73,11 @@ class GraphState:
         return sum(state.rows.height for state in self._states.values())
 
 
-def _from_batch_of(snapshots: pl.DataFrame) -> pl.Expr:
-    generation, batch = snapshots.select("generation", "batch").row(-1)
-    same_generation = (pl.col("generation") == pl.lit(generation)) & (pl.col("batch") >= pl.lit(batch))
-    return (pl.col("generation") > pl.lit(generation)) | same_generation
+def since_snapshot(written: pl.LazyFrame) -> pl.DataFrame:
+    """Of the rows ``written`` so far those that a start needs, in the order of their batches; no others are read."""
+    snapshots = written.filter(SNAPSHOT).select(_ORDER).unique().sort(_ORDER).tail(1).collect()
+    since = written if snapshots.is_empty() else written.filter(~earlier(snapshots.row(0)))
+    return since.sort(_ORDER, maintain_order=True).collect()
 
 
 def _kept(rows: pl.DataFrame) -> pl.DataFrame:

@@ -68,7 +68,7 @@ class TopologyEngine:
     def restart(self) -> None:
         """Forget all but what is written."""
         self.computation = GraphComputation(self.topology)
-        self.computation.load(self.state)
+        self.computation.load(self.state.lazy())
 
     def emitted(self, table: str) -> pl.DataFrame:
         """All rows of an output table so far."""

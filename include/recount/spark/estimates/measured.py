@@ -19,7 +19,7 @@ from recount.spark.aggregation import AggregationComputation
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.estimates.operators import OPEN_WINDOWS
-from recount.spark.graph_state import GraphState
+from recount.spark.graph_state import GraphState, since_snapshot
 from recount.spark.operators.graph import Graph
 from recount.spark.plan import plan_of
 from recount.spark.stream_tables import Order, StreamTables, earlier
@@ -139,7 +139,7 @@ def _read_back(topology: Topology, tables: StreamTables, last: BatchProof) -> pl
     """The rows of the state table that a restart after the batch ``last`` reads."""
     plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))
     if plan is None:
-        return rows.sort("generation", "batch", maintain_order=True)
+        return since_snapshot(rows).lazy()
     return (
         rows if last.frontier_ms is None else rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
     )

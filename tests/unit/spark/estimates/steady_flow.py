@@ -17,7 +17,7 @@ from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.spark.estimates.measured import Held
-from recount.spark.graph_state import GraphState
+from recount.spark.graph_state import GraphState, since_snapshot
 from recount.spark.operators.graph import Graph
 
 PARTITIONS = 2
@@ -58,7 +58,7 @@ def topology_of(made: RecordStream | Table) -> Topology:
 def held_by(engine: TopologyEngine) -> Mapping[str, Held]:
     """What the engine holds of each state, read back from what it wrote."""
     graph = Graph(engine.topology)
-    GraphState(graph.states).load(engine.state)
+    GraphState(graph.states).load(since_snapshot(engine.state.lazy()))
     return {name: Held.of(state.rows) for name, state in graph.states.items()}
 
 
