@@ -26,7 +26,7 @@ from recount.core.flow import stream
 from recount.core.nodes import KEY
 from recount.core.processing import KeyState
 from recount.core.schema import LONG, STRING
-from recount.core.windows import hopping, sliding, tumbling
+from recount.core.windows import all_time, hopping, sliding, tumbling
 from recount.spark.plan import NotExpressible
 
 BLOCK = 10
@@ -214,3 +214,17 @@ def test_one_row_with_a_key_is_enough_for_a_record_to_count_for_a_processor(
     assert_law(drawn, *cuts)
     told = [(key, at_ms) for key, _, at_ms, *_ in by_engine(drawn, cuts).rows["out"]]
     assert sorted(told) == [("a", 1), ("a", 2), ("a", 8), ("a", 9), ("b", 60)]
+
+
+def test_what_the_end_of_a_batch_lets_go_passes_all_operators_below_with_it() -> None:
+    #  left    5 ── closing: only now 5 leaves the deduplication, its total with the batch, and a window of that is due
+    totals = (
+        LEFT.deduplicate("lw", horizon="9 ms")
+        .windowed_by(tumbling("10 ms", grace="70 ms"))
+        .aggregate(n=count())
+        .emit_each_batch()
+    )
+    finals = totals.windowed_by(tumbling("10 ms", grace="0 s")).aggregate(m=count()).emit_final()
+    latest = finals.windowed_by(all_time()).aggregate(k=count()).emit_each_batch()
+    drawn = drawn_by_hand(latest, replace(LATEST, has_bounds=False), {"left": 1})
+    assert_law(drawn, Cut([left(5)]))

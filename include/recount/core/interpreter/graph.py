@@ -65,10 +65,10 @@ class Graph:
             self._send(node, operator.on_time())
 
     def end_batch(self) -> None:
-        """Let every operator emit what it keeps for the end of a batch, inputs first."""
+        """Let every operator emit what it keeps for the end of a batch, and what is due then, inputs first."""
         for node, operator in self.operators.items():
+            self._send(node, operator.on_time())
             self._send(node, operator.end_batch())
-        self.settle()
 
     def advance(self, timestamp_ms: int) -> None:
         """Set the stream time of every source partition at least to ``timestamp_ms``."""
