@@ -47,11 +47,12 @@ class KafkaRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """A committed offset and the stream and batch that committed it, when its metadata says so."""
+    """A committed offset and what its metadata says: the stream and batch that committed it, the batch's own time."""
 
     offset: int
     stream: str | None = None
     batch: Batch | None = None
+    timestamp_ms: int | None = None
 
 
 class OffsetsDisagree(Terminal):
@@ -125,13 +126,14 @@ class OutputTransaction:
         start_offsets: Offsets,
         end_offsets: Offsets,
         batch: Batch,
+        timestamp_ms: int | None = None,
         retry_for_s: float = 120.0,
     ) -> Literal["committed", "replayed"]:
         """Write ``records`` and commit ``end_offsets`` (the next offsets to read) in one transaction, or skip a replay.
 
         ``records`` is iterated again when an attempt is aborted: give a list, or an object whose ``__iter__`` starts
         over. A partition without a committed offset counts as standing at its start offset. An empty offset range is
-        told apart by the batch in the commit's metadata.
+        told apart by the batch in the commit's metadata. ``timestamp_ms``, the batch's own time, is kept there too.
 
         Raises ``OffsetsDisagree`` when the group stands elsewhere, ``Fenced`` when a newer producer took over,
         ``Terminal`` when no retry can help (a record too large, no permission), ``Transient`` when ``retry_for_s`` is
@@ -144,7 +146,7 @@ class OutputTransaction:
             )
         deadline = time.monotonic() + retry_for_s
         while not self._replayed(start_offsets, end_offsets, batch):
-            problem = self._attempt(records, end_offsets, batch, deadline)
+            problem = self._attempt(records, end_offsets, batch, timestamp_ms, deadline)
             if problem is None:
                 return "committed"
             if time.monotonic() > deadline:
@@ -174,14 +176,16 @@ class OutputTransaction:
             )
         return False
 
-    def _attempt(self, records: Iterable[KafkaRecord], end: Offsets, batch: Batch, deadline: float) -> Transient | None:
+    def _attempt(
+        self, records: Iterable[KafkaRecord], end: Offsets, batch: Batch, timestamp_ms: int | None, deadline: float
+    ) -> Transient | None:
         """One try: None when committed, the reason when it was aborted and may be tried again."""
         self._delivery_error = None
         try:
             self._producer.begin_transaction()
             for record in records:
                 self._produce(record, deadline)
-            self._commit(end, batch, deadline)
+            self._commit(end, {"stream": self.stream, "batch": batch, "timestamp_ms": timestamp_ms}, deadline)
             return None
         except KafkaException as error:
             problem = failure(f"committing batch {batch} of {self.stream}", self._delivery_error or error)
@@ -211,8 +215,8 @@ class OutputTransaction:
                     raise Transient(f"the brokers did not take the records of {self.stream} in time") from None
                 self._producer.poll(0.1)
 
-    def _commit(self, end: Offsets, batch: Batch, deadline: float) -> None:
-        metadata = json.dumps({"stream": self.stream, "batch": batch}, separators=(",", ":"))
+    def _commit(self, end: Offsets, about: Mapping[str, object], deadline: float) -> None:
+        metadata = json.dumps(about, separators=(",", ":"))
         offsets = [TopicPartition(topic, partition, offset, metadata) for (topic, partition), offset in end.items()]
         group = self._consumer.consumer_group_metadata()
         patiently(lambda: self._producer.send_offsets_to_transaction(offsets, group, REQUEST_TIMEOUT_S), deadline)
@@ -233,6 +237,8 @@ class OutputTransaction:
 def _committed(offset: int, metadata: str | None) -> Committed:
     try:
         said = json.loads(metadata or "")
-        return Committed(offset=offset, stream=said["stream"], batch=said["batch"])
+        return Committed(
+            offset=offset, stream=said["stream"], batch=said["batch"], timestamp_ms=said.get("timestamp_ms")
+        )
     except (ValueError, KeyError, TypeError):
         return Committed(offset=offset)

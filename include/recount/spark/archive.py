@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from recount.core.archive import Archive
 from recount.core.ledger import BatchProof
 from recount.core.tables import Tables
+from recount.spark.checkpoint import BatchRange, Partition
 from recount.spark.delta_table import LEDGER_PROPERTIES
 from recount.spark.history import History
 from recount.spark.partition_clock import PartitionClock
@@ -88,9 +89,18 @@ class ArchiveProcessor:
         self._attempt.observer("delta committed", batch)
         appended = time.monotonic()
         self._attempt.transaction.commit_once(
-            [], start_offsets=span.start, end_offsets=span.end, batch=f"{proof.generation}/{batch}"
+            [], start_offsets=self._committed(span), end_offsets=span.end, batch=f"{proof.generation}/{batch}"
         )
         self._attempt.observer("kafka committed", batch)
         delta_ms, kafka_ms = round((appended - started) * 1_000), round((time.monotonic() - appended) * 1_000)
         self.last = BatchResult(proof=proof, map_ms=0, kafka_ms=kafka_ms, delta_ms=delta_ms)
         _LOG.info("batch %d: delta %d ms, kafka %d ms", batch, delta_ms, kafka_ms)
+
+    def _committed(self, span: BatchRange) -> dict[Partition, int]:
+        """Where Kafka stands before the batch; further back than its start where the plan of the last one was lost."""
+        if span.batch:
+            return dict(span.start)
+        committed = self._attempt.transaction.committed(span.start)
+        return {
+            key: min(start, committed[key].offset if key in committed else start) for key, start in span.start.items()
+        }

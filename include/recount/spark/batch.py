@@ -98,6 +98,7 @@ class BatchProcessor:
             start_offsets=span.start,
             end_offsets=span.end,
             batch=f"{self._attempt.generation}/{batch}",
+            timestamp_ms=span.timestamp_ms,
         )
         mark("kafka committed")
         rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -26,6 +26,29 @@ class BatchRange:
     timestamp_ms: int
     start: Mapping[Partition, int]
     end: Mapping[Partition, int]
+
+
+class Planned(Protocol):
+    """Where the batches of a query are planned; ``identity`` is the same over restarts."""
+
+    @property
+    def identity(self) -> str:
+        """The id of the plan."""
+
+    def range_of(self, batch: int) -> BatchRange:
+        """The offsets and the recorded time of ``batch``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneBatch:
+    """The plan of a single batch, whose ``span`` is known otherwise."""
+
+    identity: str
+    span: BatchRange
+
+    def range_of(self, batch: int) -> BatchRange:  # noqa: ARG002 - it has one
+        """The span."""
+        return self.span
 
 
 class Checkpoint:

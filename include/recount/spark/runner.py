@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,12 +19,12 @@ from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel
 from recount.kafka.lease import Lease
-from recount.kafka.offsets import lag
+from recount.kafka.offsets import lag, log_ranges, partitions_of
 from recount.kafka.status import StreamStatus
 from recount.kafka.transaction import OutputTransaction
-from recount.spark.checkpoint import Checkpoint, Partition
+from recount.spark.checkpoint import BatchRange, Checkpoint, OneBatch, Partition
 from recount.spark.progress import BatchProgress, ProgressListener
-from recount.spark.source import kafka_source
+from recount.spark.source import kafka_range, kafka_source
 from recount.spark.work import Attempt, Observer, Processor, Work, unobserved
 
 _LOG = logging.getLogger(__name__)
@@ -92,15 +93,16 @@ class StreamRunner:
         location = f"{self._settings.checkpoints}/{self._work.name}"
         checkpoint = Checkpoint(self._session, location)
         generation, start = self._generation(checkpoint)
-        processor = self._work.processor(
-            Attempt(
-                checkpoint=checkpoint,
-                transaction=transaction,
-                generation=generation,
-                lease_epoch=lease_epoch,
-                observer=self._observer,
-            )
+        attempt = Attempt(
+            checkpoint=checkpoint,
+            transaction=transaction,
+            generation=generation,
+            lease_epoch=lease_epoch,
+            observer=self._observer,
         )
+        if not checkpoint.exists() and self._completed(attempt, start):
+            generation, start = self._generation(checkpoint)
+        processor = self._work.processor(replace(attempt, generation=generation))
 
         def process(records: DataFrame, batch: int) -> None:
             with self._between_batches:
@@ -120,6 +122,44 @@ class StreamRunner:
         else:
             writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
         return processor, writer.foreachBatch(process).start()
+
+    def _completed(self, attempt: Attempt, start: Mapping[Partition, int] | None) -> bool:
+        """Complete the batch that Kafka has and the ledger has not, whose plan is lost; False if there is none.
+
+        What Kafka has committed says which offsets the batch read and when, so that it is computed as it was then.
+        """
+        partitions = [found for topic in self._work.topics for found in partitions_of(self._connection, topic)]
+        committed = attempt.transaction.committed(partitions)
+        end = {key: found.offset for key, found in committed.items()}
+        known = start or {key: found.start for key, found in log_ranges(self._connection, partitions).items()}
+        begun = {key: known.get(key, 0) for key in end}
+        said = {(found.batch, found.timestamp_ms) for found in committed.values()}
+        batch, timestamp_ms = said.pop() if len(said) == 1 else (None, None)
+        is_next = batch in self._names_of_next() and end != begun and all(end[key] >= begun[key] for key in end)
+        if timestamp_ms is None or not is_next:
+            return False
+        _LOG.info("completing batch %s, which Kafka has and the ledger has not: %s to %s", batch, begun, end)
+        plan = OneBatch(
+            identity=f"completed {batch}",
+            span=BatchRange(batch=0, timestamp_ms=timestamp_ms, start=begun, end=end),
+        )
+        records = kafka_range(
+            self._session,
+            self._settings.bootstrap_servers,
+            self._work.topics,
+            start=begun,
+            end=end,
+            headers=self._work.with_headers,
+        )
+        self._work.processor(replace(attempt, checkpoint=plan))(records, 0)
+        return True
+
+    def _names_of_next(self) -> tuple[str, ...]:
+        """What the batch after the last one in the ledger can be called: of its checkpoint, or the first of another."""
+        last = self._work.history.last_before()
+        if last is None:
+            return ("0/0",)
+        return f"{last.generation}/{last.batch + 1}", f"{last.generation + 1}/0"
 
     def _generation(self, checkpoint: Checkpoint) -> tuple[int, dict[Partition, int] | None]:
         """The checkpoint's place in the stream's history, and where a new one starts: at the end of the ledger."""

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from recount.core.ledger import BatchProof
 from recount.kafka.transaction import OutputTransaction
-from recount.spark.checkpoint import Checkpoint
+from recount.spark.checkpoint import Planned
 from recount.spark.history import History
 
 Step = Literal["mapped", "kafka committed", "delta committed"]
@@ -33,7 +33,7 @@ class Attempt:
     ``generation`` is the checkpoint's place in the stream's history, see ``BatchProof``.
     """
 
-    checkpoint: Checkpoint
+    checkpoint: Planned
     transaction: OutputTransaction
     generation: int
     lease_epoch: int
