@@ -17,12 +17,14 @@ from tests.unit.spark.random_topology_logs import BAD_VALUES, FUTURE_MS
 from tests.unit.spark.topology_runs import row_of
 
 from recount.audit.topologies.identity import Identity, identity_of
+from recount.core.event_time import is_held_back
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Sink
 from recount.core.stateless import Through
 from recount.recompute.decoding import Limits
+from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.recomputed import recomputed
 from recount.spark.stage import LATE_SCHEMA
 
@@ -82,7 +84,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """What is said of a log: the rows of each sink, late records, bad ones, and the fate of each."""
+    """What is said of a log: the rows of each sink, late records, bad ones, and the fate of each.
+
+    Of a log that is not over it says nothing of what a suppression holds, nor of fates that time has yet to decide.
+    """
 
     rows: Mapping[str, Counter[Row]]
     late: Counter[Row]
@@ -95,24 +100,36 @@ def identities_of(drawn: Drawn) -> list[Identity]:
     return [identity_of(node) for node in drawn.topology.nodes() if isinstance(node, Sink | Through)]
 
 
-def by_interpreter(drawn: Drawn, log: Log, identities: Sequence[Identity]) -> Truth:
-    """What the interpreter says, when all time has passed."""
+def by_interpreter(drawn: Drawn, log: Log, identities: Sequence[Identity], *, is_over: bool) -> Truth:
+    """What the interpreter says: when all time has passed, or when it has read the last record."""
     driver = TopologyDriver(drawn.topology, partitions=drawn.partitions, wall_clock_ms=NOW_MS)
     for one in log:
         driver.pipe(one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms, partition=one.partition)
-    driver.advance_to(END_MS)
+    if is_over:
+        driver.advance_to(END_MS)
     return Truth(
         rows={
             identity.written.topic.name: _that_count(driver.outputs(identity.written.topic.name), identity)
-            for identity in identities
+            for identity in _told_of(identities, is_over=is_over)
         },
         late=Counter(
             tuple(str(getattr(one, name)) if name == "key" else getattr(one, name) for name in LATE_SCHEMA)
             for one in driver.late
         ),
         rejected=Counter((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters),
-        fates=Counter((at.topic, at.partition, at.offset, fate) for at, fate in driver.fate_of.items()),
+        fates=Counter((at.topic, at.partition, at.offset, fate) for at, fate in driver.fate_of.items())
+        if is_over or not _waits(drawn)
+        else Counter(),
     )
+
+
+def _told_of(identities: Sequence[Identity], *, is_over: bool) -> list[Identity]:
+    return [one for one in identities if is_over or (one.suppression is None and not one.is_open)]
+
+
+def _waits(drawn: Drawn) -> bool:
+    """Whether time decides what becomes of a record."""
+    return any(is_held_back(node) for node in drawn.topology.nodes())
 
 
 def _that_count(outputs: Sequence[Output], identity: Identity) -> Counter[Row]:
@@ -127,7 +144,9 @@ def _told(out: Output, identity: Identity) -> Row:
     return row_of(out.key, out.window, out.timestamp_ms if identity.is_timed else 0, 0, out.value)
 
 
-def by_recompute(spark: SparkSession, drawn: Drawn, log: Log, identities: Sequence[Identity]) -> Truth:
+def by_recompute(
+    spark: SparkSession, drawn: Drawn, log: Log, identities: Sequence[Identity], *, is_over: bool
+) -> Truth:
     """What the recompute says. Lookups see what had been read of the table; all of it, if the log has it first."""
     tables_first = log == sorted(log, key=lambda one: one.topic not in TABLES)
     looks_up = any(isinstance(node, StreamTableJoin) and node.grace_ms is None for node in drawn.topology.nodes())
@@ -138,20 +157,33 @@ def by_recompute(spark: SparkSession, drawn: Drawn, log: Log, identities: Sequen
         frames(spark, [log], sorted(drawn.partitions)),
         limits={topic: dict.fromkeys(range(many), latest) for topic, many in drawn.partitions.items()},
         table_ends=table_ends([log]) if looks_up and not tables_first else None,
-        frontier_ms=END_MS,
+        frontier_ms=END_MS if is_over else None,
+        batches=None if is_over else _one_by_one(drawn, log),
     )
     try:
         return Truth(
             rows={
                 identity.written.topic.name: _rows_of(done.results[identity.written], identity)
-                for identity in identities
+                for identity in _told_of(identities, is_over=is_over)
             },
             late=_bag(done.late, *LATE_SCHEMA),
             rejected=_bag(done.rejected, "topic", "partition", "offset", "timestamp_ms", "reason"),
-            fates=_bag(done.fates, "topic", "partition", "offset", "fate"),
+            fates=_bag(done.fates, "topic", "partition", "offset", "fate")
+            if is_over or not _waits(drawn)
+            else Counter(),
         )
     finally:
         done.release()
+
+
+def _one_by_one(drawn: Drawn, log: Log) -> list[BatchEnds]:
+    """Every record as a batch of its own."""
+    ends = {(topic, partition): 0 for topic, many in drawn.partitions.items() for partition in range(many)}
+    batches = []
+    for one in log:
+        ends[one.topic, one.partition] += 1
+        batches.append(BatchEnds(ends=dict(ends), awake=frozenset(ends)))
+    return batches
 
 
 def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:
