@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from bench.jobs import GRACE, GRACE_MS
 from recount.core.durations import milliseconds
@@ -21,6 +21,9 @@ LONG_GRACE_MS = milliseconds(LONG_GRACE)
 _SOURCES = Path(__file__).parent / "kafka_streams"
 _JAVA = ("java", "-Xms1g", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
+EXACTLY_ONCE: Final = "exactly_once_v2"
+AT_LEAST_ONCE: Final = "at_least_once"
+Guarantee = Literal["exactly_once_v2", "at_least_once"]
 Engine = Literal["recount", "structured-streaming", "kafka-streams"]
 
 
@@ -31,14 +34,15 @@ class Contender:
     engine: Engine
     name: str
     grace_ms: int = GRACE_MS
-    guarantee: str = ""
+    guarantee: Guarantee = "exactly_once_v2"
     commit_interval_ms: int = 0
 
     def command(self, project: Project, pairs: Mapping[str, object]) -> list[str]:
         """What to run, given the ``name=value`` pairs of a run."""
         own = {"grace-ms": self.grace_ms, "jars": project.spark_jars}
+        own["guarantee"] = self.guarantee
         if self.engine == "kafka-streams":
-            own |= {"guarantee": self.guarantee, "commit-interval-ms": self.commit_interval_ms}
+            own["commit-interval-ms"] = self.commit_interval_ms
             program = [*_JAVA, "-cp", f"{_kafka_streams_build(project)}/*", "recount.bench.Contender"]
         else:
             module = "bench.recount_job" if self.engine == "recount" else "bench.structured_streaming"
@@ -57,14 +61,14 @@ class Contender:
 
 
 RECOUNT = Contender(engine="recount", name="Recount")
-STRUCTURED_STREAMING = Contender(engine="structured-streaming", name="Structured Streaming")
+RECOUNT_PLAIN = Contender(engine="recount", name="Recount with a plain producer", guarantee=AT_LEAST_ONCE)
+"""Says what exactly once costs; no setting that a user has."""
+STRUCTURED_STREAMING = Contender(engine="structured-streaming", name="Structured Streaming", guarantee=AT_LEAST_ONCE)
 
 
-def kafka_streams(
-    guarantee: Literal["exactly_once_v2", "at_least_once"], commit_interval_ms: int, grace: str
-) -> Contender:
+def kafka_streams(guarantee: Guarantee, commit_interval_ms: int, grace: str) -> Contender:
     """Kafka Streams with these settings."""
-    short = "exactly once" if guarantee == "exactly_once_v2" else "at least once"
+    short = "exactly once" if guarantee == EXACTLY_ONCE else "at least once"
     return Contender(
         engine="kafka-streams",
         name=f"Kafka Streams, {short}, commit {commit_interval_ms} ms, grace {grace}",
@@ -74,10 +78,10 @@ def kafka_streams(
     )
 
 
-PEER = kafka_streams("exactly_once_v2", 100, LONG_GRACE)
+PEER = kafka_streams(EXACTLY_ONCE, 100, LONG_GRACE)
 """The Kafka Streams that Recount is compared with: exactly once like itself, with a grace that keeps its records."""
 
-PEER_SHORT_GRACE = kafka_streams("exactly_once_v2", 100, GRACE)
+PEER_SHORT_GRACE = kafka_streams(EXACTLY_ONCE, 100, GRACE)
 
 
 def build_kafka_streams(project: Project) -> None:

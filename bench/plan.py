@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.contenders import LONG_GRACE, PEER, PEER_SHORT_GRACE, RECOUNT, STRUCTURED_STREAMING, Contender, kafka_streams
+from bench.contenders import (
+    LONG_GRACE,
+    PEER,
+    PEER_SHORT_GRACE,
+    RECOUNT,
+    RECOUNT_PLAIN,
+    STRUCTURED_STREAMING,
+    Contender,
+    kafka_streams,
+)
 from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION, Job
 
 ORDERS, LAGGING = "orders", "orders-lagging"
@@ -62,7 +71,7 @@ def quick(repeats: int) -> Plan:
         warm_up_records=500_000,
         max_offsets=_MILLION_A_BATCH,
         scenarios=[
-            Scenario(job=REVENUE_BY_REGION, flow=ORDERS, contenders=_FAIR, repeats=repeats),
+            Scenario(job=REVENUE_BY_REGION, flow=ORDERS, contenders=[*_FAIR, RECOUNT_PLAIN], repeats=repeats),
             Scenario(job=COUNTS_PER_USER, flow=ORDERS, contenders=_FAIR, repeats=repeats),
             Scenario(job=REVENUE_BY_REGION, flow=LAGGING, contenders=[*_FAIR, PEER_SHORT_GRACE], repeats=1),
         ],
@@ -79,7 +88,12 @@ def full(repeats: int) -> Plan:
         warm_up_records=1_000_000,
         max_offsets=_MILLION_A_BATCH,
         scenarios=[
-            Scenario(job=job, flow=ORDERS, contenders=[RECOUNT, STRUCTURED_STREAMING, *_KAFKA_STREAMS], repeats=repeats)
+            Scenario(
+                job=job,
+                flow=ORDERS,
+                contenders=[RECOUNT, RECOUNT_PLAIN, STRUCTURED_STREAMING, *_KAFKA_STREAMS],
+                repeats=repeats,
+            )
             for job in (REVENUE_BY_REGION, COUNTS_PER_USER)
         ]
         + [Scenario(job=REVENUE_BY_REGION, flow=LAGGING, contenders=[*_FAIR, PEER_SHORT_GRACE], repeats=1)],

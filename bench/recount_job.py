@@ -7,9 +7,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from bench.contenders import AT_LEAST_ONCE
 from bench.contending import Arguments, contend
 from bench.jobs import JOBS
+from bench.plain_output import PlainWork
 from recount.core.settings import Settings
+from recount.kafka.connection import Connection
 from recount.spark.commands import work_of
 from recount.spark.runner import RunOptions, StreamRunner
 
@@ -19,7 +22,10 @@ def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix:
     name = arguments[prefix + "application"]
     topology = JOBS[arguments["job"]].topology(name, arguments[prefix + "topic"], arguments[prefix + "output"])
     options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now="follow" not in arguments)
-    StreamRunner(session, settings, work_of(session, topology, settings.data), options).run()
+    work = work_of(session, topology, settings.data)
+    if arguments["guarantee"] == AT_LEAST_ONCE:
+        work = PlainWork(work, Connection(bootstrap_servers=settings.bootstrap_servers))
+    StreamRunner(session, settings, work, options).run()
     return Path(settings.checkpoints) / name
 
 

@@ -87,7 +87,9 @@ def headers(row: dict[str, Any]) -> list[tuple[str, bytes]]:
 
 def without_batch(rows: list[dict[str, Any]]) -> list[str]:
     """The rows as text, in order, without the batch that wrote them."""
-    return sorted(str({name: cell for name, cell in row.items() if name not in ("generation", "batch")}) for row in rows)
+    return sorted(
+        str({name: cell for name, cell in row.items() if name not in ("generation", "batch")}) for row in rows
+    )
 
 
 def assert_each_offset_once(ledger: list[BatchProof], records: int) -> None:
