@@ -124,7 +124,7 @@ def by_interpreter(drawn: Drawn, log: Log, identities: Sequence[Identity], *, is
 
 
 def _told_of(identities: Sequence[Identity], *, is_over: bool) -> list[Identity]:
-    return [one for one in identities if is_over or (one.suppression is None and not one.is_open)]
+    return [one for one in identities if is_over or one.suppression is None]
 
 
 def _waits(drawn: Drawn) -> bool:

@@ -69,8 +69,21 @@ def test_updates_without_their_window_cannot_be_told_apart() -> None:
     assert refused.value.remedy
 
 
-def test_updates_that_a_suppression_may_hold_are_judged_only_where_the_time_of_a_row_never_falls() -> None:
-    held = identity_of(visits().emit_after("1 min").to(OUT))
-    assert held.suppression is not None
-    assert not held.is_open
-    assert identity_of(users().emit_after("1 min").to(OUT)).is_open
+def test_updates_that_a_suppression_may_hold_are_judged_where_the_time_of_a_row_never_falls() -> None:
+    for held in (visits().emit_after("1 min"), table(USERS, versioned=True).emit_after("1 min")):
+        assert identity_of(held.to(OUT)).suppression is held.node
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [
+        users().emit_after("1 min"),
+        users().outer_join(scores()).emit_after("1 min"),
+        users().emit_after("1 min").join(scores()),
+    ],
+    ids=["unversioned table", "join of tables", "join below"],
+)
+def test_updates_of_which_nobody_can_say_whether_they_have_left_are_refused(flow: Table) -> None:
+    with pytest.raises(NotRecomputable) as refused:
+        identity_of(flow.to(OUT))
+    assert refused.value.remedy

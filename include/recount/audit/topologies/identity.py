@@ -24,7 +24,7 @@ class Identity:
     ``is_latest``: of the rows with one key (and window) the highest revision replaces the others. Otherwise every row
     counts: those of records are told apart by ``has_origin``, others by key and window or, without bounds, by key and
     time. ``is_dense``: revisions are 0, 1, 2, … without a gap. ``is_timed``: the log determines a row's timestamp.
-    ``suppression`` is the one whose updates are written; ``is_open``: which of them have left, only the batches say.
+    ``suppression`` is the one whose updates are written.
     """
 
     written: Written
@@ -34,7 +34,6 @@ class Identity:
     is_dense: bool
     is_timed: bool
     suppression: Suppress | None
-    is_open: bool
 
     @property
     def fields(self) -> Mapping[str, FieldType]:
@@ -44,13 +43,14 @@ class Identity:
 
 
 def identity_of(written: Written) -> Identity:
-    """The identity of the rows of ``written``; raises ``NotRecomputable`` where the log determines no row of them."""
+    """The identity of the rows of ``written``.
+
+    Raises ``NotRecomputable`` where the log does not say which row replaces which, or which updates have left.
+    """
     path, made_by = _path(written)
     above = above_of(written)
     has_bounds = {WINDOW_START, WINDOW_END} <= written.fields.keys()
     is_latest = _is_latest(written, path, made_by, has_bounds)
-    held = [node for node in above if isinstance(node, Suppress)]
-    suppression = held[0] if len(held) == 1 and held[0] in path else None
     return Identity(
         written=written,
         is_latest=is_latest,
@@ -60,8 +60,7 @@ def identity_of(written: Written) -> Identity:
         and _leaves_every_update(made_by)
         and not any(isinstance(node, Filter | TableFilter | Suppress) for node in path),
         is_timed=not any(isinstance(node, TableTableJoin) for node in above),
-        suppression=suppression,
-        is_open=bool(held) and (suppression is None or not _never_goes_back(made_by)),
+        suppression=_suppression(written, path, made_by),
     )
 
 
@@ -71,6 +70,21 @@ def above_of(node: Node) -> set[Node]:
     for above in node.inputs:
         found |= above_of(above)
     return found
+
+
+def _suppression(written: Written, path: list[Node], made_by: Node) -> Suppress | None:
+    """The suppression whose updates are written: from a row's last change it must follow whether it has left."""
+    held = [node for node in above_of(written) if isinstance(node, Suppress)]
+    if not held:
+        return None
+    if len(held) > 1 or held[0] not in path or not _never_goes_back(made_by):
+        raise NotRecomputable(
+            f"{written} cannot be audited",
+            given=f"{held[0]}, below {made_by}: a row's last change does not say whether it is still held back",
+            expected="updates of windows, groups or a versioned table, written as they leave the suppression",
+            remedy="write the rows without emit_after, or declare the table versioned=True",
+        )
+    return held[0]
 
 
 def _path(written: Written) -> tuple[list[Node], Node]:

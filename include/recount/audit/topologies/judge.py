@@ -74,8 +74,6 @@ class Judge:
 
 
 def _held_after_ms(identity: Identity, truth: Recomputed) -> int:
-    if identity.is_open:
-        return NONE_DUE
     return ALL_DUE if identity.suppression is None else truth.held_after_ms[identity.suppression]
 
 
