@@ -16,7 +16,7 @@ from recount.audit.counts import verdict_counts
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.judgement import Judge, Stretch
-from recount.audit.kept import kept, kept_if_any, require_kept, unread
+from recount.audit.kept import kept, kept_if_any, log_of, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.series import charted, window_totals
@@ -32,7 +32,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
-from recount.recompute.log import ArchiveLog, KafkaLog, Log, Ranges
+from recount.recompute.log import Log, Ranges
 from recount.recompute.recomputation import Recomputation, recompute
 
 
@@ -76,7 +76,8 @@ class Auditor:
         )
         ranges = segment.ranges[self._source.name]
         require_kept(self._connection, self._source.name, ranges, source)
-        recomputed = self._recomputed(segment, seed, self._log(source))
+        log = log_of(self._session, self._settings, self._topology, source)
+        recomputed = self._recomputed(segment, seed, log)
         judge = Judge(self._session, self._settings.bootstrap_servers, self._tables, self.store, self._flow)
         rows, parts = judge.judged(stretch, recomputed)
         judged = rows.persist()
@@ -85,7 +86,7 @@ class Auditor:
             state = self._up_to(self._tables.state(self._topology.name), cut.order)
             counts = verdict_counts(judged)
             misses = grace_misses(judged, parts, late, self._flow) if counts.get(f"{COMPLETENESS} {MISSED}") else []
-            found = accounts(self._session, self._connection, self._log(source), self._source.name, recomputed.totals)
+            found = accounts(self._session, self._connection, log, self._source.name, recomputed.totals)
             differences = [
                 *ledger_faults(_at(ledger, seed.order), segment.proofs, self._topology.idle_after_ms),
                 *([] if seed.run else unread(self._connection, self._source.name, ranges)),
@@ -115,11 +116,6 @@ class Auditor:
         finally:
             judged.unpersist()
             recomputed.release()
-
-    def _log(self, source: Source) -> Log:
-        if source == "archive":
-            return ArchiveLog(tables=self._tables)
-        return KafkaLog(bootstrap_servers=self._settings.bootstrap_servers)
 
     def _recomputed(self, segment: Ledger, seed: Seed, log: Log) -> Recomputation:
         return recompute(

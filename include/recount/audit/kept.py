@@ -1,16 +1,22 @@
-"""What Kafka still holds of the topics that an audit reads, and what of it was never read."""
+"""What Kafka still holds of the topics that an audit reads, what of it was never read, and where their log is read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
 from recount.audit.conservation import OFFSETS
 from recount.audit.findings import Source
 from recount.core.errors import Terminal
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
 from recount.core.verdict import Difference
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange, log_ranges, partitions_of
-from recount.recompute.log import Ranges
+from recount.recompute.log import ArchiveLog, KafkaLog, Log, Ranges
 
 
 def kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:
@@ -25,6 +31,23 @@ def kept_if_any(connection: Connection, topic: str) -> Ranges:
     if topic not in connection.admin().list_topics(timeout=15).topics:
         return {}
     return {partition: (span.start, span.end) for partition, span in kept(connection, topic).items()}
+
+
+def log_of(session: SparkSession, settings: Settings, topology: Topology, source: Source) -> Log:
+    """Where the raw log is read; raises ``Terminal`` when it shall be the archive and a topic has none."""
+    if source == "kafka":
+        return KafkaLog(bootstrap_servers=settings.bootstrap_servers)
+    tables = Tables(settings.data)
+    topics = sorted({one.topic.name for one in topology.sources})
+    missing = [topic for topic in topics if not DeltaTable.isDeltaTable(session, tables.archive(topic))]
+    if missing:
+        raise Terminal(
+            f"no archive of {', '.join(missing)}",
+            given=[tables.archive(topic) for topic in missing],
+            expected="the table that a topic's archive stream writes",
+            remedy="declare Archive(topic=...) and run that stream, or audit with --source kafka",
+        )
+    return ArchiveLog(tables=tables)
 
 
 def require_kept(connection: Connection, topic: str, ranges: Ranges, source: Source) -> None:

@@ -38,6 +38,8 @@ class Nights:
     honest: CertifiedAudit
     tampered: CertifiedAudit
     victims: Mapping[tuple[str, str], Row]
+    unarchived: Terminal
+    """What the audit from the archive said before there was one."""
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +54,12 @@ def nights(
     depot.a_day()
     honest = depot.audit()
     victims = {key: row for table in SINKS for key, row in tampered_with(depot, table).items()}
+    with pytest.raises(Terminal) as unarchived:
+        depot.audit("archive")
     depot.archive()
     depot.expire(depot.topic("customers"), 3)
-    return Nights(depot=depot, honest=honest, tampered=depot.audit("archive"), victims=victims)
+    tampered = depot.audit("archive")
+    return Nights(depot=depot, honest=honest, tampered=tampered, victims=victims, unarchived=unarchived.value)
 
 
 def tampered_with(depot: Depot, table: str) -> dict[tuple[str, str], Row]:
@@ -103,3 +108,8 @@ def test_what_has_expired_on_kafka_is_not_audited_from_there(nights: Nights) -> 
     with pytest.raises(Terminal) as refused:
         nights.depot.audit()
     assert "archive" in str(refused.value)
+
+
+def test_what_has_no_archive_is_not_audited_from_there(nights: Nights) -> None:
+    topics = ("addresses", "customers", "orders", "payments")
+    assert all(nights.depot.topic(kind) in str(nights.unarchived) for kind in topics)

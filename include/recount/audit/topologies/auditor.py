@@ -11,7 +11,7 @@ from recount.audit.copies import is_after
 from recount.audit.counts import verdict_counts
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
-from recount.audit.kept import kept_if_any, require_kept, unread
+from recount.audit.kept import kept_if_any, log_of, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.settled import published_offsets, settled_ledger
@@ -31,7 +31,7 @@ from recount.core.topology import Topology
 from recount.core.verdict import Difference
 from recount.kafka.connection import Connection
 from recount.recompute.graph.recomputed import Recomputed, recomputed
-from recount.recompute.log import ArchiveLog, KafkaLog, Log, Ranges
+from recount.recompute.log import Log, Ranges
 
 
 class TopologyAuditor:
@@ -69,7 +69,7 @@ class TopologyAuditor:
         settled = settled_ledger(self._session, self._connection, self._tables, self._topology)
         cut = settled.up_to(reached).cut_before(interval.end_ms)
         ledger = settled.between(None, cut.order)
-        log = self._log(source)
+        log = log_of(self._session, self._settings, self._topology, source)
         for topic, ranges in ledger.ranges.items():
             require_kept(self._connection, topic, ranges, source)
         truth, complete = (self._recomputed(ledger, log, lateness=lateness) for lateness in (True, False))
@@ -120,11 +120,6 @@ class TopologyAuditor:
             judged.unpersist()
             truth.release()
             complete.release()
-
-    def _log(self, source: Source) -> Log:
-        if source == "archive":
-            return ArchiveLog(tables=self._tables)
-        return KafkaLog(bootstrap_servers=self._settings.bootstrap_servers)
 
     def _recomputed(self, ledger: Ledger, log: Log, *, lateness: bool) -> Recomputed:
         ranges = ledger.ranges
