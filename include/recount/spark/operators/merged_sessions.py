@@ -79,7 +79,7 @@ class MergedSessions:
 
     def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Not from merged sessions: what a record merges away depends on all records before it, one by one."""
-        raise NotImplementedError
+        raise AssertionError("sessions that emit for each record keep their records, see windowing")
 
     def forget(self, settled_ms: int) -> None:
         """Nothing, see above."""
