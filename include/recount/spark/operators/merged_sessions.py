@@ -77,7 +77,7 @@ class MergedSessions:
         cause = pl.lit(None, pl.String).alias(ORDER)  # a session has bounds, from which its order follows
         return pl.concat([withdrawn.select(self._by), changed.select(self._by)]).with_columns(cause)
 
-    def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
+    def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:  # noqa: ARG002 - it is never called
         """Not from merged sessions: what a record merges away depends on all records before it, one by one."""
         raise AssertionError("sessions that emit for each record keep their records, see windowing")
 
