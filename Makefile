@@ -15,7 +15,7 @@ MVN := mvn --batch-mode --quiet --strict-checksums --file pom.xml
 UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
 EXAMPLES ?= 5000
 SEED ?= 2
-LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py
+LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py
 PARTS := unit spark integration airflow chaos browser
 # pytest refuses a folder that does not exist, hence wildcard
 FOLDERS := $(wildcard $(PARTS:%=tests/%))

@@ -33,7 +33,7 @@ from recount.core.durations import Duration, milliseconds
 from recount.core.errors import require
 from recount.core.flow import RecordStream, Table, cogroup, stream, table
 from recount.core.nodes import Node, Sink, Source
-from recount.core.stateless import Foreach, Through
+from recount.core.stateless import Foreach, Merge, Through
 
 Written = Sink | Through
 """Operators whose rows are written to a topic and a table."""
@@ -124,6 +124,29 @@ class Topology:
         ends: tuple[Node, ...] = (*self.sinks, *self.actions)
         for end in ends:
             yield from walk(end)
+
+    def readers(self) -> dict[Node, list[tuple[Node, int]]]:
+        """Who reads every operator, as its input of which number, in the order in which a record goes to them."""
+        found: dict[Node, list[tuple[Node, int]]] = {}
+        for node in self.nodes():
+            found[node] = []
+            for port, above in enumerate(node.inputs):
+                found[above].append((node, port))
+        return found
+
+    def forks(self) -> dict[tuple[Node, int], int]:
+        """Which of several readers an operator is to its input of a number; none where no two ways meet again.
+
+        With it the rows that one record led to on several ways can be put into the order in which they came about.
+        The sources of one topic are one in this: a record enters by each of them in turn.
+        """
+        if not any(isinstance(node, Merge) for node in self.nodes()):
+            return {}
+        together: dict[Node | str, list[tuple[Node, int]]] = {}
+        for above, readers in self.readers().items():
+            together.setdefault(above.topic.name if isinstance(above, Source) else above, []).extend(readers)
+        several = [readers for readers in together.values() if len(readers) > 1]
+        return {place: number for readers in several for number, place in enumerate(readers)}
 
     @property
     def written(self) -> list[Written]:

@@ -19,7 +19,7 @@ from recount.spark.graph_state import STATE_SCHEMA, GraphState, since_snapshot
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import Graph, Made
 from recount.spark.operators.operator import FATE, FATES
-from recount.spark.operators.rows import LOG_ORDER, ORDER, SUPERSEDED, origin, rows_schema
+from recount.spark.operators.rows import LOG_ORDER, ORDER, SUPERSEDED, WITHIN, origin, rows_schema
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.polars_expressions import field_column, polars_type
 from recount.spark.stream_tables import Order, Schema, StreamTables, earlier
@@ -121,6 +121,7 @@ def _rows(source: Source, good: pl.DataFrame) -> pl.DataFrame:
         (~pl.col(HAS_VALUE)).alias(IS_NULL),
         pl.lit(0, pl.Int32).alias(REVISION),
         pl.lit(False).alias(SUPERSEDED),
+        pl.lit("").alias(WITHIN),
         pl.lit(None, pl.Int64).alias(STREAM_TIME),
     )
     return keyed.select(list(rows_schema(source.fields)))

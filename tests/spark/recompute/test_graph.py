@@ -112,6 +112,15 @@ def latest(windows: Windows) -> RecordStream:
     return by_who().windowed_by(windows).aggregate(records=count(), early=first("n"), text=TEXT).emit_each_batch()
 
 
+def twice(row: Any) -> Any:
+    return [{"n": row["n"], "turn": turn} for turn in range(3)]
+
+
+def numbered(row: Any, state: KeyState) -> Any:
+    state.remembered["seen"] = state.remembered.get("seen", 0) + 1
+    return [{"said": f"{row['n']} {row['turn']}", "seen": state.remembered["seen"]}]
+
+
 def watched(row: Any, state: KeyState) -> Any:
     state.remembered["seen"] = state.remembered.get("seen", 0) + 1
     state.schedule(state.timestamp_ms + 7)
@@ -124,6 +133,7 @@ def rung(at_ms: int, state: KeyState) -> Any:
     return [{"said": f"timer {at_ms}", "seen": state.remembered["seen"]}]
 
 
+turns = stream(EVENTS).flat_map(twice, n=LONG, turn=LONG)
 users, cities = partial(table, USERS), partial(table, CITIES)
 halves = {"before": "5 ms", "after": "3 ms", "grace": "4 ms"}
 sides = stream(EVENTS).select("n"), stream(OTHERS)
@@ -202,6 +212,20 @@ CASES = [
     Case(
         name="processor",
         flow=stream(EVENTS).process(watched, on_timer=rung, said=STRING, seen=LONG),
+        streams=True,
+        partitions=1,
+    ),
+    Case(
+        name="rows of one record whose ways parted behind a flat-map",
+        flow=turns.filter(col("turn") > 0)
+        .merge(turns.filter(col("turn") < 1))
+        .process(numbered, said=STRING, seen=LONG),
+        streams=True,
+        partitions=1,
+    ),
+    Case(
+        name="rows of one record whose ways parted before a flat-map",
+        flow=turns.merge(stream(EVENTS).flat_map(twice, n=LONG, turn=LONG)).process(numbered, said=STRING, seen=LONG),
         streams=True,
         partitions=1,
     ),

@@ -21,7 +21,7 @@ from tests.unit.spark.topology_runs import assert_agree, by_engine, by_interpret
 from recount.core.aggregates import count
 from recount.core.describe import describe
 from recount.core.expressions import col
-from recount.core.flow import stream
+from recount.core.flow import RecordStream, stream
 from recount.core.nodes import KEY
 from recount.core.processing import KeyState
 from recount.core.schema import LONG, STRING
@@ -165,6 +165,36 @@ def test_a_timer_in_the_past_revises_windows_that_have_left() -> None:
     windows = reminded.windowed_by(tumbling("10 ms", grace="0 s")).aggregate(n=count()).emit_final()
     drawn = drawn_by_hand(windows, LATEST, {"left": 1})
     assert_law(drawn, Cut([left(5), left(50, key=b"b")]), Cut([left(6)], restarts=True))
+
+
+def twice(row: Mapping[str, object]) -> list[dict[str, object]]:
+    """Two rows of one record."""
+    return [{"turn": 0}, {"turn": 1}]
+
+
+TURNS = LEFT.flat_map(twice, turn=LONG)
+
+
+@pytest.mark.parametrize(
+    ("flow", "order"),
+    [
+        (TURNS.filter(col("turn") > 0).merge(TURNS.filter(col("turn") < 1)), [0, 1]),
+        (TURNS.merge(LEFT.flat_map(twice, turn=LONG)), [0, 1, 0, 1]),
+        (TURNS.merge(stream(TOPICS["left"]).flat_map(twice, turn=LONG)), [0, 1, 0, 1]),
+    ],
+    ids=["ways that part behind the flat-map", "ways that part before it", "a topic that is read twice"],
+)
+def test_the_rows_of_one_record_meet_again_in_the_order_in_which_they_came_about(
+    flow: RecordStream, order: list[int]
+) -> None:
+    def numbered(row: Mapping[str, object], state: KeyState) -> list[dict[str, object]]:
+        state.remembered["n"] = state.remembered.get("n", 0) + 1
+        return [{"n": state.remembered["n"], "at_turn": row["turn"]}]
+
+    drawn = drawn_by_hand(flow.process(numbered, n=LONG, at_turn=LONG), EXACT, {"left": 1})
+    assert_law(drawn, Cut([left(1)]), Cut([left(2)], restarts=True))
+    rows = by_engine(drawn, [Cut([left(1)])]).rows["out"]
+    assert [cell for *_, cells in rows for name, _, cell in cells if name == "at_turn"] == order
 
 
 def test_a_table_that_nobody_waits_for_delays_no_timer() -> None:

@@ -39,10 +39,8 @@ class Graph:
         self.written: dict[str, list[Output]] = {}
         self._clocks: list[Clock] = []
         self.operators: dict[Node, Operator] = {}
-        self._readers: dict[Node, list[tuple[Node, int]]] = {node: [] for node in topology.nodes()}
+        self._readers = topology.readers()
         for node in topology.nodes():
-            for port, above in enumerate(node.inputs):
-                self._readers[above].append((node, port))
             if not isinstance(node, Source):
                 self.operators[node] = self._operator(node)
 

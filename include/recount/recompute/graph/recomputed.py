@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +24,7 @@ from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.joins import table_joined
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.lookups import TableEnds
-from recount.recompute.graph.rows import OFFSET, PARTITION, TIME, TOPIC, Rows, origin
+from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin
 from recount.recompute.graph.stateful import Stateful
 from recount.recompute.graph.stateless import stateless
 
@@ -112,8 +112,10 @@ def recomputed(
     )
     results: dict[Sink | Through, DataFrame] = {}
     rows: dict[Node, Rows] = {}
+    forks = topology.forks()
     for node in topology.nodes():
-        rows[node] = _rows_of(node, [rows[above] for above in node.inputs], decoded, operators)
+        inputs = [_forked(rows[above], forks.get((node, port))) for port, above in enumerate(node.inputs)]
+        rows[node] = _rows_of(node, inputs, decoded, operators)
         if isinstance(node, Sink | Through | Foreach):
             journal.note(rows[node].current, F.lit("counted"))
         if isinstance(node, Sink | Through):
@@ -128,6 +130,13 @@ def recomputed(
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
         _operators=operators,
     )
+
+
+def _forked(rows: Rows, number: int | None) -> Rows:
+    """``rows`` as they go to one of several readers."""
+    if number is None:
+        return rows
+    return replace(rows, frame=rows.frame.withColumn(ORDER, after(F.col(ORDER), F.lit(number))))
 
 
 def _rows_of(node: Node, above: list[Rows], decoded: Mapping[str, DataFrame], operators: Stateful) -> Rows:

@@ -43,7 +43,7 @@ def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
 
 
 def _merged(node: Merge, frames: list[DataFrame]) -> DataFrame:
-    """All rows; of those that one record led to on several ways, the first input's come first."""
+    """All rows; those that one record led to are in the order in which the ways parted, then in that of the inputs."""
     merged = None
     for port, frame in enumerate(frames):
         said = frame if node.names is None else frame.withColumn(MERGED_FROM, F.lit(node.names[port]))

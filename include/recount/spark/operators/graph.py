@@ -30,7 +30,7 @@ from recount.spark.operators.lookups import StreamTableJoinOperator
 from recount.spark.operators.operator import FATE, FATE_SCHEMA, FATES, Operator, Output
 from recount.spark.operators.processing import ProcessOperator
 from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
-from recount.spark.operators.rows import ENTRY, SUPERSEDED
+from recount.spark.operators.rows import ENTRY, SUPERSEDED, nth
 from recount.spark.operators.stateless import StatelessOperator
 from recount.spark.operators.table_aggregates import TableAggregateOperator
 from recount.spark.operators.table_joins import TableTableJoinOperator
@@ -75,6 +75,7 @@ class Graph:
     def __init__(self, topology: Topology) -> None:
         self._nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
         self._operators = operators_of(self._nodes)
+        self._forks = topology.forks()
         self.sinks = topology.written
         self.states: dict[str, KeyedRows] = {}
         for place, node in enumerate(self._nodes):
@@ -87,12 +88,18 @@ class Graph:
         made = Made()
         leaving: dict[Node, pl.DataFrame] = {source: rows for source, rows in sources.items()}  # noqa: C416 - other keys follow
         for node in self._nodes:
-            output = self._operators[node].process(batch, [_received(node, leaving[above]) for above in node.inputs])
+            inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
+            output = self._operators[node].process(batch, inputs)
             leaving[node] = output.rows
             made.outputs.append(output)
             if isinstance(node, Sink | Through):
                 made.written[node] = output.rows
         return made
+
+    def _received(self, node: Node, port: int, rows: pl.DataFrame) -> pl.DataFrame:
+        received = rows if isinstance(node, _READS_HISTORY) else rows.filter(~pl.col(SUPERSEDED))
+        number = self._forks.get((node, port))
+        return received if number is None else received.with_columns(nth(pl.lit(number)))
 
 
 def operators_of(nodes: Iterable[Node]) -> dict[Node, Operator]:
@@ -101,10 +108,6 @@ def operators_of(nodes: Iterable[Node]) -> dict[Node, Operator]:
     for node in nodes:
         operators[node] = _operator(node, operators)
     return operators
-
-
-def _received(node: Node, rows: pl.DataFrame) -> pl.DataFrame:
-    return rows if isinstance(node, _READS_HISTORY) else rows.filter(~pl.col(SUPERSEDED))
 
 
 def _operator(node: Node, operators: Mapping[Node, Operator]) -> Operator:

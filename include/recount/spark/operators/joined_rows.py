@@ -8,7 +8,7 @@ import polars as pl
 
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
-from recount.spark.operators.rows import META, ORDER, SUPERSEDED
+from recount.spark.operators.rows import META, ORDER, SUPERSEDED, WITHIN
 from recount.spark.polars_expressions import field_column, polars_type
 
 RIGHT = "right "
@@ -40,7 +40,8 @@ def joined_fields(
 
 def derived(timestamp_ms: pl.Expr, order: pl.Expr, **known: pl.Expr) -> Iterator[pl.Expr]:
     """The columns of ``META`` for rows that entered nowhere; unless ``known``: not deleted, revision 0, current."""
-    defaults = {IS_NULL: pl.lit(False), REVISION: pl.lit(0, META[REVISION]), SUPERSEDED: pl.lit(False)}
+    revision, within = pl.lit(0, META[REVISION]), pl.lit("")
+    defaults = {IS_NULL: pl.lit(False), REVISION: revision, SUPERSEDED: pl.lit(False), WITHIN: within}
     columns = {**defaults, TIMESTAMP: timestamp_ms, ORDER: order, **known}
     for name, kind in META.items():
         yield columns.get(name, pl.lit(None, kind)).alias(name)

@@ -20,11 +20,22 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
-from recount.spark.operators.rows import ENTRY, META, ORDER, PARTITION, SUPERSEDED, TOPIC, rows_schema, window_order
+from recount.spark.operators.rows import (
+    ENTRY,
+    META,
+    ORDER,
+    PARTITION,
+    SUPERSEDED,
+    TOPIC,
+    WITHIN,
+    nth,
+    rows_schema,
+    window_order,
+)
 from recount.spark.plan import NotExpressible
 from recount.spark.polars_expressions import field_column
 
-_BEFORE = "__before_ms"
+_BEFORE, _NUMBER = "__before_ms", "__number"
 
 
 @dataclass
@@ -36,9 +47,9 @@ class Made:
 
     def add(self, returned: Iterable[Row], key: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
         """Take in what a function returned."""
-        for row in returned:
+        for number, row in enumerate(returned):
             self.rows.append({**row, **key})
-            self.meta.append(meta)
+            self.meta.append({**meta, _NUMBER: number})
 
 
 @dataclass(kw_only=True)
@@ -118,14 +129,15 @@ class ProcessOperator:
         state.timers_ms.discard(at_ms)
         state.timestamp_ms = at_ms
         returned = self.node.on_timer(at_ms, state) if self.node.on_timer else ()
-        about = dict.fromkeys(META) | {TIMESTAMP: at_ms, IS_NULL: False, REVISION: 0, SUPERSEDED: False}
+        about = dict.fromkeys(META) | {TIMESTAMP: at_ms, IS_NULL: False, REVISION: 0, SUPERSEDED: False, WITHIN: ""}
         made.add(returned, {self.node.key: state.key}, about)
 
     def _leaving(self, made: Made) -> pl.DataFrame:
         fields = frame_of(made.rows, self.node.fields, self.node)
-        leaving = pl.concat([fields, pl.DataFrame(made.meta, schema=META)], how="horizontal")
+        leaving = pl.concat([fields, pl.DataFrame(made.meta, schema={**META, _NUMBER: pl.Int64()})], how="horizontal")
         of_timer = window_order(pl.col(TIMESTAMP), pl.col(TIMESTAMP), pl.col(self._key))
-        return leaving.with_columns(pl.coalesce(ORDER, of_timer)).select(list(rows_schema(self.node.fields)))
+        ordered = leaving.with_columns(pl.coalesce(ORDER, of_timer), nth(pl.col(_NUMBER)))
+        return ordered.select(list(rows_schema(self.node.fields)))
 
 
 def _require_log_order(node: Node) -> None:

@@ -28,6 +28,8 @@ from recount.spark.polars_expressions import field_column, polars_type
 
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
 ORDER, SUPERSEDED = "order", "superseded"
+WITHIN = "within"
+"""Sorts the rows that one record led to, see ``nth``; empty for a record itself, and for a derived row."""
 ENTRY = (TOPIC, PARTITION, OFFSET)
 JUDGED = "judged_ms"
 """The column in which an operator notes by which stream time it judges each row; it does not leave with them."""
@@ -39,6 +41,7 @@ META: dict[str, pl.DataType] = {
     TIMESTAMP: pl.Int64(),
     STREAM_TIME: pl.Int64(),
     ORDER: pl.String(),
+    WITHIN: pl.String(),
     IS_NULL: pl.Boolean(),
     REVISION: pl.Int32(),
     SUPERSEDED: pl.Boolean(),
@@ -57,6 +60,11 @@ def window_order(start: pl.Expr, end: pl.Expr, key: pl.Expr) -> pl.Expr:
     """The ``order`` of a window's result: before every record of the log, by start, end and key."""
     bounds = (bound.cast(pl.String).str.zfill(19) for bound in (start, end))
     return pl.format("\x00{}{}{}", *bounds, key.cast(pl.String))
+
+
+def nth(number: pl.Expr) -> pl.Expr:
+    """``WITHIN`` of row number ``number`` that an operator made of a row, or that goes to its reader of this number."""
+    return pl.concat_str(WITHIN, number.cast(pl.String).str.zfill(9)).alias(WITHIN)
 
 
 def origin(order: pl.Expr) -> pl.Expr:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import polars as pl
 
@@ -11,13 +12,13 @@ from recount.core.expressions import Expression
 from recount.core.nodes import Filter, SelectKey, Sink, Stateless, WithFields
 from recount.core.schema import FieldType
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select, Through
-from recount.spark.columns import IS_NULL
+from recount.spark.columns import IS_NULL, REVISION
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
-from recount.spark.operators.rows import META, ORDER, rows_schema
+from recount.spark.operators.rows import META, ORDER, WITHIN, nth, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 
@@ -88,14 +89,18 @@ def _filtered(node: Filter, rows: pl.DataFrame) -> Output:
 
 def _flat_mapped(node: FlatMap, rows: pl.DataFrame) -> Output:
     """A null value passes as one row without fields; a record of which no row is made is filtered."""
-    made, sources = [], []
+    made: list[dict[str, Any]] = []
+    sources: list[int] = []
+    numbers: list[int] = []
     is_null = rows[IS_NULL].to_list()
     for index, row in enumerate(python_rows(rows, node.input.fields)):
         results = [{}] if is_null[index] else list(node.function(row))
         made += [{**result, node.key: row[node.key]} for result in results]
         sources += [index] * len(results)
+        numbers += range(len(results))
     origin = pl.Series("index", sources, pl.Int64)
-    leaving = pl.concat([frame_of(made, node.fields, node), rows[origin].select(list(META))], how="horizontal")
+    meta = rows[origin].select(list(META)).with_columns(nth(pl.lit(pl.Series(numbers, dtype=pl.Int64))))
+    leaving = pl.concat([frame_of(made, node.fields, node), meta], how="horizontal")
     output = Output(leaving.select(list(rows_schema(node.fields))))
     barren = rows.with_row_index().filter(~pl.col("index").is_in(origin.unique().to_list())).drop("index")
     output.note(barren, "filtered")
@@ -103,11 +108,11 @@ def _flat_mapped(node: FlatMap, rows: pl.DataFrame) -> Output:
 
 
 def _merged(node: Merge, inputs: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """In log order: rows that two paths made of one record stay together, those of the first path first."""
+    """In log order: the rows that one record led to stay together, in the order in which they came about."""
     schema = rows_schema(node.fields)
     parts = []
     for port, rows in enumerate(inputs):
         added = {} if node.names is None else {field_column(MERGED_FROM): pl.lit(node.names[port])}
         lacking = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in rows.columns}
         parts.append(rows.with_columns(**{**lacking, **added}).select(list(schema)))
-    return pl.concat(parts).sort(ORDER, maintain_order=True)
+    return pl.concat(parts).sort(ORDER, REVISION, WITHIN, maintain_order=True)

@@ -18,7 +18,7 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.merged_sessions import MergedSessions
 from recount.spark.operators.merged_windows import MergedWindows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import ENTRY, ORDER, SUPERSEDED, no_rows, rows_schema, window_order
+from recount.spark.operators.rows import ENTRY, ORDER, SUPERSEDED, WITHIN, no_rows, rows_schema, window_order
 from recount.spark.operators.windowing import BOUNDS, Windowing, can_be_revised
 from recount.spark.polars_expressions import field_column
 
@@ -111,6 +111,7 @@ class WindowedOperator:
             IS_NULL: withdrawn,
             TIMESTAMP: pl.coalesce(TIMESTAMP, WINDOW_END),
             SUPERSEDED: pl.lit(False),
+            WITHIN: pl.lit(""),
             **{name: pl.lit(None) for name in (*ENTRY, STREAM_TIME)},
         }
         return results.select(known.get(name, pl.col(name)).cast(kind).alias(name) for name, kind in schema.items())

@@ -19,7 +19,17 @@ from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import operators_of
 from recount.spark.operators.operator import FATES, Output
-from recount.spark.operators.rows import LOG_ORDER, META, OFFSET, ORDER, PARTITION, SUPERSEDED, TOPIC, rows_schema
+from recount.spark.operators.rows import (
+    LOG_ORDER,
+    META,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    SUPERSEDED,
+    TOPIC,
+    WITHIN,
+    rows_schema,
+)
 from recount.spark.polars_expressions import field_column
 from recount.spark.stage import LATE_SCHEMA
 
@@ -196,6 +206,7 @@ class Engine:
                     IS_NULL: event.value is None,
                     REVISION: 0,
                     SUPERSEDED: False,
+                    WITHIN: "",
                 }
             )
         schema = rows_schema(self._nodes[0].input.fields)
