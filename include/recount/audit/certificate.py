@@ -14,7 +14,6 @@ from recount.audit.shape import flow_of
 from recount.core.certificate import Certificate, certified, verify
 from recount.core.errors import Terminal
 from recount.core.nodes import Sink, Source
-from recount.core.stateless import Through
 from recount.core.topology import Topology
 
 MAX_LISTED = 1_000
@@ -102,7 +101,7 @@ def _document(findings: Findings) -> dict[str, Any]:
 
 def _declaration(topology: Topology) -> dict[str, Any]:
     """What was audited, in words; ``aggregation`` is that of a topology that is a single one."""
-    written = [node for node in topology.nodes() if isinstance(node, Sink | Through)]
+    written = topology.written
     places = {
         "source": ", ".join(source.topic.name for source in topology.sources),
         "sink": ", ".join(node.topic.name for node in written),

@@ -23,9 +23,7 @@ from recount.audit.topologies.judge import SINK, Judge
 from recount.audit.topologies.misses import grace_misses, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.totals import totals_by_topic
-from recount.core.nodes import Sink
 from recount.core.settings import Settings
-from recount.core.stateless import Through
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
@@ -45,7 +43,7 @@ class TopologyAuditor:
         self._session = session
         self._settings = settings
         self._topology = topology
-        self._identities = [identity_of(node) for node in topology.nodes() if isinstance(node, Sink | Through)]
+        self._identities = [identity_of(node) for node in topology.written]
         self._tables = Tables(settings.data)
         self._connection = Connection(bootstrap_servers=settings.bootstrap_servers)
         self.store = AuditStore(session, self._tables, topology.name)

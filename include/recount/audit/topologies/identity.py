@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable, is_versioned
 from recount.core.joins import StreamTableJoin, TableTableJoin
-from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, Sink, Source, WindowedAggregate, WithFields
+from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, Source, WindowedAggregate, WithFields
 from recount.core.schema import FieldType
 from recount.core.stateless import Peek, Repartition, Select, Through
+from recount.core.topology import Written
 from recount.recompute.flow import NotRecomputable
 
-Written = Sink | Through
 _PASSING = (Peek, Repartition, Through, WithFields, Select, Filter, TableFilter, Suppress)
 """Operators below which a row is still the result of the aggregation or table above."""
 

@@ -15,13 +15,12 @@ from pyspark.sql import functions as F
 from recount.audit.completeness import COMPLETENESS, MAX_LATE_NAMED, MISSED
 from recount.audit.fidelity import COMPLETE, EXPECTED
 from recount.audit.topologies.claims import IDENTITY
-from recount.audit.topologies.identity import Written, above_of
+from recount.audit.topologies.identity import above_of
 from recount.audit.topologies.judge import SINK
 from recount.core.joins import StreamStreamJoin
-from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, Sink, WindowedAggregate
+from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, WindowedAggregate
 from recount.core.processing import Deduplicate
-from recount.core.stateless import Through
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.core.verdict import Difference, GraceMiss
 from recount.core.windows import SessionWindows
 
@@ -96,16 +95,12 @@ def _explanations(missed: DataFrame, late: DataFrame, topology: Topology) -> lis
     places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
     by_origin = places.join(late, F.col("made_of") == F.col("late_origin"))
     found = [by_key, by_origin]
-    rekeyed = [sink for sink in _written(topology) if _is_rekeyed(sink)]
+    rekeyed = [sink for sink in topology.written if _is_rekeyed(sink)]
     if rekeyed:
         during = start.isNull() | F.col("late_ms").between(start - gap_ms, end + gap_ms)
         elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
         found.append(elsewhere.join(late, during))
     return [one.select("row", "late") for one in found]
-
-
-def _written(topology: Topology) -> list[Written]:
-    return [node for node in topology.nodes() if isinstance(node, Sink | Through)]
 
 
 def _largest_gap_ms(topology: Topology) -> int:

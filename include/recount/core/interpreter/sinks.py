@@ -8,8 +8,8 @@ from typing import Any
 
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record, Row
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Sink
-from recount.core.stateless import Through
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.core.topology import Written
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Output:
 class SinkOperator(Operator):
     """Writes what it gets to the end of its topic, and hands it on (``through``)."""
 
-    node: Sink | Through
+    node: Written
     written: list[Output]
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input

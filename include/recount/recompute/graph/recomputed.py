@@ -15,7 +15,7 @@ from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAg
 from recount.core.processing import Deduplicate, Process
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.stateless import FlatMap, Foreach, Merge, Through
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, Limits
 from recount.recompute.flow import NotRecomputable
@@ -48,7 +48,7 @@ class Recomputed:
     suppression from when on updates may still be held back.
     """
 
-    results: Mapping[Sink | Through, DataFrame]
+    results: Mapping[Written, DataFrame]
     late: DataFrame
     fates: DataFrame
     rejected: DataFrame
@@ -110,7 +110,7 @@ def recomputed(
         journal=journal,
         kept=list(decoded.values()),
     )
-    results: dict[Sink | Through, DataFrame] = {}
+    results: dict[Written, DataFrame] = {}
     rows: dict[Node, Rows] = {}
     forks = topology.forks()
     for node in topology.nodes():
