@@ -48,12 +48,14 @@ class PartitionClock:
             row = reported.get(partition)
             last_read_ms = span.timestamp_ms if row or before is None else before.last_read_ms
             assert last_read_ms is not None
+            stood_ms = before.stream_time_ms if before else None
+            reached_ms = row[STREAM_TIME] if row else None  # null: none of its records was good
             partitions[partition] = PartitionProof(
                 topic=partition[0],
                 partition=partition[1],
                 start=span.start[partition],
                 end=span.end[partition],
-                stream_time_ms=row[STREAM_TIME] if row else before.stream_time_ms if before else None,
+                stream_time_ms=stood_ms if reached_ms is None else reached_ms,
                 last_read_ms=last_read_ms,
                 idle=not row and span.timestamp_ms - last_read_ms >= idle_after_ms,
                 **({name: count for name, count in row.items() if name not in _NO_COUNT} if row else {}),

@@ -15,7 +15,7 @@ from recount.spark.stage import TOTALS_SCHEMA
 IDLE_AFTER_MS = 300_000
 
 
-def advanced(clock: PartitionClock, at_ms: int, partitions: int = 2, **stream_times_ms: int) -> PartitionClock:
+def advanced(clock: PartitionClock, at_ms: int, partitions: int = 2, **stream_times_ms: int | None) -> PartitionClock:
     """The clock after a batch planned at ``at_ms`` in which each named partition (``p0=...``) had a record."""
     totals = [
         {**dict.fromkeys(TOTALS_SCHEMA, 0), "topic": "t", "partition": int(name[1:]), "stream_time_ms": time_ms}
@@ -35,6 +35,12 @@ def test_the_frontier_is_the_smallest_stream_time() -> None:
 
 def test_there_is_no_frontier_before_every_partition_has_spoken() -> None:
     assert advanced(START, 0, p0=50).frontier_ms is None
+
+
+def test_bad_records_alone_leave_time_where_it_was() -> None:
+    clock = advanced(advanced(START, 0, p0=50, p1=20), 1, p0=None, p1=60)
+    assert clock.stream_times == {("t", 0): 50, ("t", 1): 60}
+    assert clock.frontier_ms == 50
 
 
 @pytest.mark.parametrize(("silent_ms", "frontier_ms"), [(299_999, 20), (300_000, 90), (300_001, 90)])

@@ -26,7 +26,17 @@ from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import operators_of
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows
 from recount.spark.operators.operator import FATES, Operator
-from recount.spark.operators.rows import ENTRY, LOG_ORDER, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
+from recount.spark.operators.rows import (
+    ENTRY,
+    LOG_ORDER,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    SUPERSEDED,
+    TOPIC,
+    WITHIN,
+    rows_schema,
+)
 from recount.spark.polars_expressions import field_column
 
 PARTITIONS = 2
@@ -187,7 +197,9 @@ def _source_rows(node: Source, events: Sequence[Event], read: pl.DataFrame) -> p
     assert node.topic.value is not None
     columns = {field_column(name): [(e.value or {}).get(name) for e in taken] for name in node.topic.value.fields}
     columns |= {field_column(node.key): [e.key for e in taken], IS_NULL: [e.value is None for e in taken]}
-    known = {name: pl.lit(value) for name, value in {REVISION: 0, "superseded": False, STREAM_TIME: None}.items()}
+    known = {
+        name: pl.lit(value) for name, value in {REVISION: 0, SUPERSEDED: False, WITHIN: "", STREAM_TIME: None}.items()
+    }
     rows = mine.with_columns(pl.Series(name, values, schema[name]) for name, values in columns.items())
     return rows.with_columns(LOG_ORDER.alias(ORDER), **known).select(
         pl.col(name).cast(kind) for name, kind in schema.items()
