@@ -31,5 +31,4 @@ def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     contend(run)

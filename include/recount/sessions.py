@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -48,6 +49,8 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     if "spark.master" not in _submitted():
         builder = builder.master("local[2]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
         builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)
+    # it would tell of every connection to the JVM, the last ones when nobody listens any more
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session

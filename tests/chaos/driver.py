@@ -86,7 +86,6 @@ class DyingWork:
 
 def main(arguments: list[str]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     settings = Settings.from_environment(os.environ)
     streams = declared(settings.topologies)
     session = spark_session(settings, "chaos")

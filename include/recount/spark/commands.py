@@ -29,7 +29,6 @@ def stream(
 ) -> None:
     """Run a stream in this process until it is told to stop."""
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     settings = Settings.from_environment(os.environ)
     declaration = declared(settings.topologies).stream(name)
     session = spark_session(settings, f"recount stream {name}")
