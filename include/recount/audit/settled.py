@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -27,15 +28,19 @@ def published_offsets(connection: Connection, topology: Topology) -> dict[tuple[
 
 
 def settled_ledger(
-    session: SparkSession, connection: Connection, tables: Tables, topology: Topology, *, patience_s: float = 60.0
+    session: SparkSession,
+    tables: Tables,
+    topology: Topology,
+    published: Mapping[tuple[str, int], int],
+    *,
+    patience_s: float = 60.0,
 ) -> Ledger:
-    """The ledger once it holds every batch that Kafka has committed.
+    """The ledger once it holds every batch up to the offsets ``published``, which Kafka has committed.
 
     A batch is committed to Kafka first and to Delta then, its proof last of all: what is in the ledger is in every
     table. A driver killed in between leaves the second half to its successor. Raises ``Transient`` when that has not
     come within ``patience_s``.
     """
-    published = published_offsets(connection, topology)
     deadline = time.monotonic() + patience_s
     while True:
         ledger = Ledger.read(session, tables.state(topology.name))
@@ -53,6 +58,6 @@ def settled_ledger(
         time.sleep(_PAUSE_S)
 
 
-def _holds(proof: BatchProof, published: dict[tuple[str, int], int]) -> bool:
+def _holds(proof: BatchProof, published: Mapping[tuple[str, int], int]) -> bool:
     ends = {(part.topic, part.partition): part.end for part in proof.partitions}
     return all(ends.get(partition, -1) >= offset for partition, offset in published.items())
