@@ -19,14 +19,12 @@ from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from recount.audit.findings import Source
 from recount.audit.nightly import CertifiedAudit, audited
 from recount.core.archive import Archive
-from recount.core.nodes import Sink
 from recount.core.output import output_record
 from recount.core.schema import RecordSchema
 from recount.core.settings import Settings
-from recount.core.stateless import Through
 from recount.core.tables import Tables
 from recount.core.topics import Topic
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.kafka.connection import Connection
 from recount.kafka.declared import dead_letter_topic
 from recount.kafka.platform import platform_topics
@@ -37,7 +35,6 @@ from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.runner import RunOptions, StreamRunner
 
-Written = Sink | Through
 Said = tuple[str, int, str, float, Mapping[str, Any] | None]
 """Kind of topic, partition, key, minutes after START_MS, value."""
 
@@ -62,7 +59,7 @@ class Stage:
         """All that the topology reads and writes."""
         sources = list({one.topic.name: one.topic for one in self.topology.sources}.values())
         letters = [replace(dead_letter_topic(topic), retention_ms=-1) for topic in sources]
-        outputs = [node.topic for node in self.topology.nodes() if isinstance(node, Sink | Through)]
+        outputs = [node.topic for node in self.topology.written]
         admin = self.connection.admin()
         apply(admin, plan(admin, [*platform_topics(), *sources, *letters, *outputs], "embedded"))
 
@@ -100,8 +97,7 @@ class Stage:
 
     def written(self, table: str) -> Written:
         """The sink, or what is written on the way, with that table."""
-        nodes = self.topology.nodes()
-        [found] = (node for node in nodes if isinstance(node, Sink | Through) and node.table == table)
+        [found] = (node for node in self.topology.written if node.table == table)
         return found
 
     def rows(self, sink: Written) -> list[Row]:

@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from tests.spark.audit.shop import Shop, shop_of
-from tests.spark.audit.stage import Written
 
 from recount.audit.certificate import verify_file
 from recount.audit.nightly import CertifiedAudit
 from recount.backfill.plan import plan
 from recount.core.errors import Terminal
+from recount.core.topology import Written
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 

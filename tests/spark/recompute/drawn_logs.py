@@ -21,8 +21,7 @@ from recount.core.event_time import is_held_back
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
 from recount.core.joins import StreamTableJoin
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Sink
-from recount.core.stateless import Through
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.recompute.decoding import Limits
 from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.recomputed import recomputed
@@ -97,7 +96,7 @@ class Truth:
 
 def identities_of(drawn: Drawn) -> list[Identity]:
     """How the audit tells the rows of each sink apart; raises ``NotRecomputable`` where it cannot."""
-    return [identity_of(node) for node in drawn.topology.nodes() if isinstance(node, Sink | Through)]
+    return [identity_of(node) for node in drawn.topology.written]
 
 
 def by_interpreter(drawn: Drawn, log: Log, identities: Sequence[Identity], *, is_over: bool) -> Truth:

@@ -16,8 +16,8 @@ from tests.unit.spark.topology_engine import TopologyEngine
 
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Sink
-from recount.core.stateless import Through
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.core.topology import Written
 from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
 from recount.spark.operators.operator import FATES
 from recount.spark.stage import LATE_SCHEMA
@@ -61,16 +61,12 @@ def by_engine(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
         )
         told.late.update(computed.late.select(list(LATE_SCHEMA)).rows())
         told.rejected.update(computed.rejected.select("topic", "partition", "offset", TIMESTAMP, "reason").rows())
-    for node in sinks_of(drawn):
+    for node in drawn.topology.written:
         told.rows[node.topic.name] = list(engine_rows(node, engine.emitted(node.table)))
     return told
 
 
-def sinks_of(drawn: Drawn) -> list[Sink | Through]:
-    return [node for node in drawn.topology.nodes() if isinstance(node, Sink | Through)]
-
-
-def engine_rows(node: Sink | Through, emitted: pl.DataFrame) -> Iterable[Row]:
+def engine_rows(node: Written, emitted: pl.DataFrame) -> Iterable[Row]:
     for row in emitted.iter_rows(named=True):
         window = (row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in node.fields else None
         value = None if row[IS_NULL] else {name: row[name] for name in node.fields if name != KEY}
@@ -94,7 +90,7 @@ def by_interpreter(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
         )
         seen = len(driver.fate_of)
         declare_idle(driver, drawn, cuts[: len(told.fates)])
-    for sink in sinks_of(drawn):
+    for sink in drawn.topology.written:
         told.rows[sink.topic.name] = [interpreter_row(out) for out in driver.outputs(sink.topic.name)]
     told.late.update(
         tuple(str(getattr(row, name)) if name == "key" else getattr(row, name) for name in LATE_SCHEMA)

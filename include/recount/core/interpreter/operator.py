@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -11,15 +12,15 @@ from recount.core.interpreter.record import Record
 
 
 @dataclass(kw_only=True)
-class Operator:
+class Operator(ABC):
     """An operator at work: it holds the state, and returns the records that leave."""
 
     journal: Journal
     clock: Clock
 
+    @abstractmethod
     def receive(self, record: Record, port: int) -> Iterable[Record]:
         """Take a record from the input number ``port``."""
-        raise NotImplementedError
 
     def on_time(self) -> Iterable[Record]:
         """The frontier may have moved: let go what is due."""

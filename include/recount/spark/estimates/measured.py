@@ -100,7 +100,7 @@ def measured(topology: Topology, root: str) -> Measured | None:
     if last is None:
         return None
     begun_s = time.monotonic()
-    held = _held(topology, tables, last)
+    held, read = _read_back(topology, tables, last)
     read_back_s = time.monotonic() - begun_s
     commits = [
         (proof, commit.get("operationMetrics") or {})
@@ -120,29 +120,21 @@ def measured(topology: Topology, root: str) -> Measured | None:
         append_ms=_median([metrics["execution_time_ms"] for _, metrics in commits if "execution_time_ms" in metrics]),
         rates=_rates(proofs),
         read_back_s=read_back_s,
-        rows_read=_read_back(topology, tables, last).select(pl.len()).collect().item(),
+        rows_read=read.select(pl.len()).collect().item(),
     )
 
 
-def _held(topology: Topology, tables: StreamTables, last: BatchProof) -> dict[str, Held]:
-    """Everything that is remembered after the batch ``last``, by state, read as a restart reads it."""
-    plan = plan_of(topology)
-    if plan is not None:
-        rows = AggregationComputation(plan).open_windows(tables, _after(last), last.frontier_ms).rows
-        return {OPEN_WINDOWS: Held.of(rows)}
-    graph = Graph(topology)
-    GraphState(graph.states).load(_read_back(topology, tables, last).collect())
-    return {name: Held.of(state.rows) for name, state in graph.states.items()}
-
-
-def _read_back(topology: Topology, tables: StreamTables, last: BatchProof) -> pl.LazyFrame:
-    """The rows of the state table that a restart after the batch ``last`` reads."""
+def _read_back(topology: Topology, tables: StreamTables, last: BatchProof) -> tuple[dict[str, Held], pl.LazyFrame]:
+    """What is remembered after the batch ``last``, by state, and the rows of the state table that a restart reads."""
     plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))
     if plan is None:
-        return since_snapshot(rows).lazy()
-    return (
-        rows if last.frontier_ms is None else rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
-    )
+        graph, since = Graph(topology), since_snapshot(rows)
+        GraphState(graph.states).load(since)
+        return {name: Held.of(state.rows) for name, state in graph.states.items()}, since.lazy()
+    held = AggregationComputation(plan).open_windows(tables, _after(last), last.frontier_ms).rows
+    if last.frontier_ms is not None:
+        rows = rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
+    return {OPEN_WINDOWS: Held.of(held)}, rows
 
 
 def _after(last: BatchProof) -> Order:

@@ -22,7 +22,6 @@ from recount.spark.estimates.page import page
 from recount.spark.estimates.report import Report
 from recount.spark.estimates.workload import Workload, workload
 from recount.spark.operators.graph import Graph
-from recount.spark.plan import NotExpressible
 
 
 def states_of(topology: Topology, given: Workload) -> dict[str, StateEstimate]:
@@ -124,10 +123,7 @@ def test_every_operator_has_the_number_by_which_it_is_described() -> None:
 def test_every_topology_has_an_estimate_of_every_state(seed: int) -> None:
     topology = drawn_topology(seed).topology
     given = workload(topology, late_by="10 s")
-    try:
-        declared = Graph(topology).states.keys()
-    except NotExpressible:
-        pytest.skip("the engine refuses it")
+    declared = Graph(topology).states.keys()
     report = Report.of(topology, given)
     states = [state for operator in report.operators for state in operator.states]
     assert {state.name for state in states} in ({OPEN_WINDOWS}, declared)
