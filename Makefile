@@ -22,7 +22,7 @@ FOLDERS := $(wildcard $(PARTS:%=tests/%))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws lint format bench clean
+.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws lint format bench bench-scale bench-soak bench-long clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -113,6 +113,15 @@ format: setup ## let ruff rewrite the code in house style
 
 bench: setup ## measurements (ARGS go to the benchmark)
 	@python -m bench $(ARGS)
+
+bench-scale: setup ## one stream on a cluster that loses machines, beside the embedded one
+	@python -m bench.scale $(ARGS)
+
+bench-soak: setup ## an hour at a steady rate: what grows? (ARGS: --minutes 2)
+	@python -m bench.soak $(ARGS)
+
+bench-long: setup ## tens of millions of records: does a million cost the same? (ARGS: --records 30000000)
+	@python -m bench.long_run $(ARGS)
 
 clean: ## remove .venv, .cache and .recount (stop the profile first: make down)
 	@rm -rf .venv .cache .recount

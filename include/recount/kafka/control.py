@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,8 @@ from recount.core.errors import Terminal, Transient
 from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.platform import CONTROL
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +64,15 @@ class ControlChannel:
         self._lease_epoch = lease_epoch
 
     def stop_requested(self) -> bool:
-        """Whether a stop for this lease epoch, or a later one, has been given."""
-        order = self._view.refresh().get(self._stream)
+        """Whether a stop for this lease epoch, or a later one, has been given.
+
+        False while the brokers cannot say, when one of them is lost, for instance: an order is kept, and heard later.
+        """
+        try:
+            order = self._view.refresh().get(self._stream)
+        except Transient as error:
+            _LOG.warning("no word from the control topic, asking again: %s", error)
+            return False
         return order is not None and _command(order).lease_epoch >= self._lease_epoch
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster, one master and one worker, from the jars PySpark carries."""
+"""A real Spark standalone cluster, a master and its workers, from the jars PySpark carries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-from recount.core.errors import Transient
+from recount.core.errors import Transient, require
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
@@ -21,16 +21,20 @@ _START_LIMIT_S = 60.0
 
 
 class EmbeddedSpark(Started):
-    """A master and a worker on the loopback address. A context manager: started on entry, stopped on exit.
+    """A master and ``workers`` on the loopback address, each with ``cores`` and ``memory`` for executors.
 
-    The worker offers more cores than a small machine has, and an application gets two of them: three applications
-    (two streams and an audit, say) run side by side, where the first would otherwise take all.
+    An application gets two cores, and the worker of the embedded profile offers more than a small machine has: three
+    applications (two streams and an audit, say) run side by side, where the first would otherwise take all.
+    A context manager: started on entry, stopped on exit.
     """
 
-    def __init__(self, *, home: Home) -> None:
+    def __init__(self, *, home: Home, workers: int = 1, cores: int = 6, memory: str = "4g") -> None:
+        require(workers > 0, "workers", given=workers, expected="at least 1", remedy="use 2 to see one of them lost")
         self._home = home
-        self._port, self._page_port, self._worker_port, self._worker_page_port = free_ports(4)
-        self._daemons: list[Daemon] = []
+        self._size = ("--cores", str(cores), "--memory", memory)
+        self._port, self._page_port, *ports = free_ports(2 + 2 * workers)
+        self._worker_ports = dict(enumerate(zip(ports[::2], ports[1::2], strict=True), start=1))
+        self._daemons: dict[str, Daemon] = {}
 
     @property
     def master(self) -> str:
@@ -43,27 +47,35 @@ class EmbeddedSpark(Started):
         return f"http://{LOOPBACK}:{self._page_port}"
 
     def start(self) -> None:
-        """Start both; returns when the worker has registered with the master."""
+        """Start what does not run; returns when the master and every worker serve."""
         self._home.create()
-        work = self._home.spark / "work"
-        work.mkdir(parents=True, exist_ok=True)
-        self._launch("master", "--port", str(self._port), "--webui-port", str(self._page_port))
-        self._wait(self._port, "spark-master")
-        size = ("--cores", "6", "--memory", "4g", "--work-dir", str(work))
-        ports = ("--port", str(self._worker_port), "--webui-port", str(self._worker_page_port))
-        self._launch("worker", *size, *ports, self.master)
-        self._wait(self._worker_page_port, "spark-worker")
+        self._launch("spark-master", "Master", "--port", str(self._port), "--webui-port", str(self._page_port))
+        self._wait("spark-master", self._port)
+        for number, (port, page_port) in self._worker_ports.items():
+            work = self._home.spark / f"work-{number}"
+            work.mkdir(parents=True, exist_ok=True)
+            ports = ("--port", str(port), "--webui-port", str(page_port))
+            self._launch(_worker(number), "Worker", *self._size, "--work-dir", str(work), *ports, self.master)
+        for number, (_, page_port) in self._worker_ports.items():
+            self._wait(_worker(number), page_port)
 
     def stop(self) -> None:
-        """Stop the worker with its executors, and the master."""
-        daemon.stop(self._home, self._daemons, patience_s=10)
+        """Stop the workers with their executors, and the master."""
+        daemon.stop(self._home, self._daemons.values(), patience_s=10)
         self._daemons.clear()
 
-    def _launch(self, role: str, *arguments: str) -> None:
+    def kill_worker(self, number: int) -> None:
+        """kill -9 to a worker and its executors at once, as when their machine is lost; ``start`` brings it back."""
+        if worker := self._daemons.pop(_worker(number), None):
+            daemon.stop(self._home, [worker], patience_s=0)
+
+    def _launch(self, name: str, role: str, *arguments: str) -> None:
+        if name in self._daemons and self._daemons[name].alive:
+            return
         spark_home = Path(pyspark.__file__).parent
         command: list[str | Path] = [
             spark_home / "bin" / "spark-class",
-            f"org.apache.spark.deploy.{role}.{role.capitalize()}",
+            f"org.apache.spark.deploy.{role.lower()}.{role}",
             "--host",
             LOOPBACK,
             *arguments,
@@ -76,12 +88,12 @@ class EmbeddedSpark(Started):
             "SPARK_LOCAL_DIRS": str(self._home.spark / "scratch"),
             "PYSPARK_PYTHON": sys.executable,
         }
-        self._daemons.append(Daemon.start(self._home, f"spark-{role}", command, environment))
+        self._daemons[name] = Daemon.start(self._home, name, command, environment)
 
-    def _wait(self, port: int, name: str) -> None:
+    def _wait(self, name: str, port: int) -> None:
         deadline = time.monotonic() + _START_LIMIT_S
         while time.monotonic() < deadline:
-            self._daemons[-1].require_alive()
+            self._daemons[name].require_alive()
             with socket.socket() as probe:
                 if probe.connect_ex((LOOPBACK, port)) == 0:
                     return
@@ -92,3 +104,7 @@ class EmbeddedSpark(Started):
             expected=f"port {port} open within {_START_LIMIT_S:.0f} s",
             remedy="read its log; another heavy process may be using the machine",
         )
+
+
+def _worker(number: int) -> str:
+    return f"spark-worker-{number}"
