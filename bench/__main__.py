@@ -42,6 +42,7 @@ def main(
     quick: Annotated[bool, typer.Option("--quick", help="About ten minutes instead of an hour.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Write the page and charts to docs/.")] = False,
     part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be repeated.")] = None,
+    job: Annotated[list[str] | None, typer.Option(help="Only the throughput of this job; may be repeated.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
     records: Annotated[int, typer.Option(min=0, help="Records of the throughput topics (0: as planned).")] = 0,
     earlier: Annotated[Path | None, typer.Option(help="Measure nothing: show this results.json.")] = None,
@@ -55,7 +56,8 @@ def main(
     output = Home.of(project.root).path / "bench"
     output.mkdir(parents=True, exist_ok=True)
     plan = quick_plan(repeats) if quick else full(repeats)
-    plan = replace(plan, records=records or plan.records)
+    chosen = [scenario for scenario in plan.scenarios if not job or scenario.job.name in job]
+    plan = replace(plan, scenarios=chosen, records=records or plan.records, other_records=records or plan.other_records)
     results = Results.read(earlier) if earlier else measure(plan, part or list(Part), project, output, console)
     for table in tables(results):
         console.print(table.rich())

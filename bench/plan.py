@@ -15,10 +15,23 @@ from bench.contenders import (
     Contender,
     kafka_streams,
 )
-from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION, Job
+from bench.flow import Flow, SeededFlow
+from bench.jobs import (
+    COUNTS_PER_USER,
+    ORDERS_WITH_PAYMENTS,
+    REVENUE_BY_REGION,
+    ROUTING_BY_REGION,
+    SESSIONS_PER_USER,
+    Job,
+)
+from bench.payments import PaidOrders
+from recount.core.durations import milliseconds
 
-ORDERS, LAGGING = "orders", "orders-lagging"
-"""The flows: all partitions abreast, and one of them 10 minutes behind the others."""
+ORDERS, LAGGING, ENDING, PAID = "orders", "orders-lagging", "orders-ending", "orders-paid"
+"""The flows: all partitions abreast, one of them 10 minutes behind the others, one in the end of which all
+sessions end,
+and orders with their payments."""
+_WARM_UP = "warm-up-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +46,13 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Sizes and scenarios. ``max_offsets`` is the size of a batch for both that have one."""
+    """Sizes and scenarios. ``max_offsets`` is the size of a batch for both that have one.
+
+    ``records`` are those of the flows of the windows, ``other_records`` those of the flows of the other jobs.
+    """
 
     records: int
+    other_records: int
     warm_up_records: int
     max_offsets: int
     scenarios: Sequence[Scenario]
@@ -50,6 +67,25 @@ class Plan:
         """Who is measured for latency and recovery."""
         return [RECOUNT, STRUCTURED_STREAMING, PEER]
 
+    def flow(self, name: str) -> SeededFlow:
+        """The flow of a scenario."""
+        return _flow(name, name, self.records if name in (ORDERS, LAGGING) else self.other_records)
+
+    def warm_up(self, name: str) -> SeededFlow:
+        """Other records of the same kind."""
+        return _flow(name, _WARM_UP + name, self.warm_up_records, seed=1)
+
+
+def _flow(name: str, topic: str, records: int, seed: int = 20_261_121) -> SeededFlow:
+    match name:
+        case "orders-lagging":
+            return Flow(topic=topic, records=records, lag_ms=milliseconds("10 min"), seed=seed)
+        case "orders-ending":
+            return Flow(topic=topic, records=records, beats=120, seed=seed)
+        case "orders-paid":
+            return PaidOrders(orders=Flow(topic=topic, records=records // 2, seed=seed))
+    return Flow(topic=topic, records=records, seed=seed)
+
 
 _MILLION_A_BATCH = 1_000_100
 """A million and some: Spark rounds each partition's share down, and a record left over costs a batch of its own."""
@@ -62,18 +98,27 @@ _KAFKA_STREAMS = [
     kafka_streams("at_least_once", 1_000, LONG_GRACE),
 ]
 _FAIR = [RECOUNT, STRUCTURED_STREAMING, PEER]
+_NOT_RE_KEYED = [RECOUNT, STRUCTURED_STREAMING, PEER_SHORT_GRACE]
+"""Where no record leaves its partition Kafka Streams judges as Recount does, and the short grace loses nothing."""
+
+
+def _other_jobs(repeats: int) -> list[Scenario]:
+    jobs = ((SESSIONS_PER_USER, ENDING), (ORDERS_WITH_PAYMENTS, PAID), (ROUTING_BY_REGION, ENDING))
+    return [Scenario(job=job, flow=flow, contenders=_NOT_RE_KEYED, repeats=repeats) for job, flow in jobs]
 
 
 def quick(repeats: int) -> Plan:
     """About ten minutes."""
     return Plan(
         records=2_000_000,
+        other_records=500_000,
         warm_up_records=500_000,
         max_offsets=_MILLION_A_BATCH,
         scenarios=[
             Scenario(job=REVENUE_BY_REGION, flow=ORDERS, contenders=[*_FAIR, RECOUNT_PLAIN], repeats=repeats),
             Scenario(job=COUNTS_PER_USER, flow=ORDERS, contenders=_FAIR, repeats=repeats),
             Scenario(job=REVENUE_BY_REGION, flow=LAGGING, contenders=[*_FAIR, PEER_SHORT_GRACE], repeats=1),
+            *_other_jobs(repeats=1),
         ],
         latency_s=30,
         recovery_keys=[10_000],
@@ -85,6 +130,7 @@ def full(repeats: int) -> Plan:
     """About an hour."""
     return Plan(
         records=5_000_000,
+        other_records=2_000_000,
         warm_up_records=1_000_000,
         max_offsets=_MILLION_A_BATCH,
         scenarios=[
@@ -96,7 +142,8 @@ def full(repeats: int) -> Plan:
             )
             for job in (REVENUE_BY_REGION, COUNTS_PER_USER)
         ]
-        + [Scenario(job=REVENUE_BY_REGION, flow=LAGGING, contenders=[*_FAIR, PEER_SHORT_GRACE], repeats=1)],
+        + [Scenario(job=REVENUE_BY_REGION, flow=LAGGING, contenders=[*_FAIR, PEER_SHORT_GRACE], repeats=1)]
+        + _other_jobs(repeats),
         latency_s=60,
         recovery_keys=[10_000, 1_000_000],
         audit_repeats=repeats,

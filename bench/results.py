@@ -14,6 +14,7 @@ from typing import Any
 class Throughput:
     """One run to the end of a topic. ``counted`` records are in the visible results; ``on_time`` should be.
 
+    ``repeated`` results came although there was one of their key and window, in a job that sends each once.
     ``others_cores`` is what everything but the contender and the broker used of the machine meanwhile, in cores.
     """
 
@@ -30,6 +31,7 @@ class Throughput:
     state_bytes: int
     kafka_bytes: int
     others_cores: float
+    repeated: int = 0
 
     @property
     def records_per_s(self) -> float:

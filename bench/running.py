@@ -18,8 +18,8 @@ from typing import Any
 
 from bench.cluster import Cluster, folder_bytes
 from bench.contenders import Contender
-from bench.flow import Flow
-from bench.jobs import Job, output_topic
+from bench.flow import SeededFlow
+from bench.jobs import Job
 from bench.process_tree import ProcessTree, busy_s
 from bench.results import Throughput
 from bench.results_topic import VisibleResults
@@ -97,7 +97,7 @@ class Bench:
         """A run with fresh names and output topics, all removed in the end."""
         run = Run(bench=self, contender=contender, job=job, application=f"bench-{uuid.uuid4().hex[:8]}")
         run.state.mkdir(parents=True)
-        self.cluster.create([output_topic(run.output), output_topic(f"warm-up-{run.output}")])
+        self.cluster.create([*job.outputs(run.output), *job.outputs(f"warm-up-{run.output}")])
         try:
             yield run
         finally:
@@ -121,13 +121,13 @@ class Run:
 
     @property
     def output(self) -> str:
-        """The topic of its results."""
+        """The topic of its results, or how the names of several begin."""
         return f"{self.application}-results"
 
     @property
     def results(self) -> VisibleResults:
         """Its results, from the beginning."""
-        return VisibleResults.of(self.bench.cluster.connection, self.output)
+        return VisibleResults.of(self.bench.cluster.connection, self.output, self.job.routes)
 
     def started(self, topic: str, **pairs: object) -> Program:
         """The contender's program, started on ``topic``."""
@@ -150,7 +150,7 @@ class Run:
         """``command``, started, with its log beside those of the other runs."""
         return Program(command, self.bench.project, self.bench.folder / f"{self.application}.log")
 
-    def warm_up(self, flow: Flow) -> dict[str, object]:
+    def warm_up(self, flow: SeededFlow) -> dict[str, object]:
         """The arguments of a warm-up on ``flow``, whose names are those of the run apart."""
         return {
             "warm-up-topic": flow.topic,
@@ -159,7 +159,7 @@ class Run:
             "warm-up-application": f"{self.application}-warm-up",
         }
 
-    def throughput(self, flow: Flow, warm_up: Flow) -> Throughput:
+    def throughput(self, flow: SeededFlow, warm_up: SeededFlow) -> Throughput:
         """Run to the end of ``flow`` after a warm-up in the same process."""
         program = self.started(flow.topic, records=flow.records, **self.warm_up(warm_up))
         cluster = self.bench.cluster
@@ -174,7 +174,8 @@ class Run:
         finally:
             program.kill()
         cpu_s, broker_cpu_s, all_cpu_s = (end - start for start, end in zip(before, after, strict=True))
-        counted = self.results.read_all()
+        results = self.results
+        counted = results.read_all()
         state = self.contender.state_folder(self.state, self.application)
         return Throughput(
             job=self.job.name,
@@ -183,11 +184,12 @@ class Run:
             records=flow.records,
             seconds=(measured["last_ms"] - measured["first_ms"]) / 1_000,
             counted=counted,
-            on_time=flow.on_time(self.contender.grace_ms),
+            on_time=self.job.exact(flow, self.contender.grace_ms),
             cpu_s=cpu_s,
             broker_cpu_s=broker_cpu_s,
             peak_memory_bytes=peak_bytes,
-            state_bytes=folder_bytes(state) + cluster.log_bytes(f"{self.application}-results-changelog"),
+            state_bytes=folder_bytes(state) + cluster.log_bytes(f"{self.application}-results*changelog"),
             kafka_bytes=cluster.log_bytes(self.application) - cluster.log_bytes(f"warm-up-{self.output}"),
             others_cores=max(0.0, all_cpu_s - cpu_s - broker_cpu_s) / (ended_s - begun_s),
+            repeated=results.repeated if self.job.results_once else 0,
         )

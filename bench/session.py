@@ -12,20 +12,17 @@ import psutil
 
 from bench.auditing import WHAT, measure_audit
 from bench.contenders import RECOUNT
-from bench.flow import Flow
+from bench.flow import Flow, SeededFlow
 from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION
 from bench.latency import measure_latency
-from bench.plan import LAGGING, ORDERS, Plan
+from bench.plan import Plan
 from bench.recovery import measure_recovery, recovery_flow
 from bench.results import Results
 from bench.running import Bench
-from recount.core.durations import milliseconds
 from recount.core.errors import RecountError
 
 Tell = Callable[[str], None]
 Save = Callable[[Results], None]
-
-_WARM_UP = "warm-up-orders"
 
 
 class Session:
@@ -33,19 +30,16 @@ class Session:
 
     def __init__(self, bench: Bench, plan: Plan, tell: Tell, save: Save) -> None:
         self._bench, self._plan, self._tell, self._save = bench, plan, tell, save
-        settings = {"records": plan.records, "warm_up_records": plan.warm_up_records, "max_offsets": plan.max_offsets}
-        self.results = Results(machine=machine(), settings=settings)
+        sizes = ("records", "other_records", "warm_up_records", "max_offsets")
+        self.results = Results(machine=machine(), settings={name: getattr(plan, name) for name in sizes})
 
     def throughput(self) -> None:
         """Every scenario, repeat by repeat, the contenders taking turns."""
-        records = self._plan.records
-        flows = {
-            ORDERS: Flow(topic=ORDERS, records=records),
-            LAGGING: Flow(topic=LAGGING, records=records, lag_ms=milliseconds("10 min")),
-        }
-        warm_up = Flow(topic=_WARM_UP, records=self._plan.warm_up_records, seed=1)
-        used = {scenario.flow for scenario in self._plan.scenarios}
-        self._produce([warm_up, *(flow for flow in flows.values() if flow.topic in used)])
+        flows, warm_ups = (
+            {name: of(name) for name in dict.fromkeys(scenario.flow for scenario in self._plan.scenarios)}
+            for of in (self._plan.flow, self._plan.warm_up)
+        )
+        self._produce([*warm_ups.values(), *flows.values()])
         for scenario in self._plan.scenarios:
             for repeat in range(scenario.repeats):
                 for contender in scenario.contenders:
@@ -53,7 +47,7 @@ class Session:
                         f"{scenario.job.name} on {scenario.flow}, {repeat + 1} of {scenario.repeats}: {contender.name}"
                     )
                     with self._attempt(what), self._bench.prepared(contender, scenario.job) as run:
-                        measured = run.throughput(flows[scenario.flow], warm_up)
+                        measured = run.throughput(flows[scenario.flow], warm_ups[scenario.flow])
                         self.results.throughput.append(measured)
                         self._tell(f"{what}: {measured.records_per_s:,.0f} records/s")
 
@@ -116,11 +110,12 @@ class Session:
             self._tell(f"{what}: failed: {error}")
         self._save(self.results)
 
-    def _produce(self, flows: Iterable[Flow]) -> None:
+    def _produce(self, flows: Iterable[SeededFlow]) -> None:
         producer = self._bench.cluster.connection.producer({"linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
         for flow in flows:
-            self._tell(f"producing {flow.records:,} records to {flow.topic}")
-            self._bench.cluster.create_source(flow.topic)
+            self._tell(f"producing {flow.records:,} records to {' and '.join(flow.topics)}")
+            for topic in flow.topics:
+                self._bench.cluster.create_source(topic)
             flow.produce(producer)
 
 

@@ -19,9 +19,13 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A table before it is drawn, and the ``name`` of its chart. The first column is text, the others are figures."""
+    """A table before it is drawn, and the ``name`` of its chart. The first column is text, the others are figures.
+
+    ``job`` is what was measured, if the table is of one job.
+    """
 
     name: str
+    job: str = ""
     title: str
     head: Sequence[str]
     body: Sequence[Sequence[str]]
@@ -55,6 +59,7 @@ def tables(results: Results) -> Iterator[Rows]:
 
 def _throughput(job: str, flow: str, contenders: Sequence[Summary]) -> Rows:
     ours = next((each.records_per_s for each in contenders if each.contender == RECOUNT.name), None)
+    repeated = ["repeated"] if JOBS[job].results_once else []
     body = []
     for each in contenders:
         slowest, fastest = each.spread
@@ -65,6 +70,7 @@ def _throughput(job: str, flow: str, contenders: Sequence[Summary]) -> Rows:
                 f"{slowest:,.0f} to {fastest:,.0f}",
                 _ratio(ours, each.records_per_s),
                 f"{each.median(lambda run: run.wrongly_dropped):,.0f}",
+                *(f"{each.median(lambda run: run.repeated):,.0f}" for _ in repeated),
                 f"{each.median(lambda run: run.cpu_s_per_million):.1f}",
                 f"{each.median(lambda run: run.broker_cpu_s * 1e6 / run.records):.1f}",
                 f"{each.median(lambda run: run.peak_memory_bytes) / _MIB:,.0f}",
@@ -79,6 +85,7 @@ def _throughput(job: str, flow: str, contenders: Sequence[Summary]) -> Rows:
         "spread",
         "Recount is",
         "wrongly dropped",
+        *repeated,
         "CPU s per million",
         "broker's",
         "peak MiB",
@@ -87,7 +94,7 @@ def _throughput(job: str, flow: str, contenders: Sequence[Summary]) -> Rows:
         "others' cores",
     ]
     lagging = ", one partition 10 minutes behind" if flow == LAGGING else ""
-    return Rows(name=f"{job}-{flow}", title=f"{JOBS[job].what}{lagging}", head=head, body=body)
+    return Rows(name=f"{job}-{flow}", job=job, title=f"{JOBS[job].what}{lagging}", head=head, body=body)
 
 
 def _latency(results: Results) -> Rows:

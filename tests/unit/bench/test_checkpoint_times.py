@@ -37,6 +37,17 @@ def test_the_span_of_what_the_first_batch_holds_is_that_batch(checkpoint: Path) 
     assert processing_span_ms(checkpoint, 30) == (1_000, 2_000)
 
 
+def test_what_leaves_in_the_end_is_in_the_span_even_if_a_batch_without_records_lets_it_go(checkpoint: Path) -> None:
+    assert processing_span_ms(checkpoint, 50, to_the_end=True) == (1_000, 9_000)
+
+
+def test_the_records_of_several_sources_add_up(tmp_path: Path) -> None:
+    _write(tmp_path / "offsets", "0", 'v1\n{}\n{"orders":{"0":10}}\n{"payments":{"0":9}}', 1_000)
+    _write(tmp_path / "commits", "0", "v1\n{}", 2_000)
+
+    assert processing_span_ms(tmp_path, 19) == (1_000, 2_000)
+
+
 def test_a_query_that_did_not_reach_the_last_record_has_no_span(checkpoint: Path) -> None:
     with pytest.raises(StopIteration):
         processing_span_ms(checkpoint, 51)

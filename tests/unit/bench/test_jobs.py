@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from bench.contenders import LONG_GRACE_MS, PEER, RECOUNT
-from bench.jobs import GRACE_MS, JOBS, Job
+from bench.jobs import COUNTS_PER_USER, GRACE_MS, JOBS, REVENUE_BY_REGION, Job
 from bench.plan import Plan, full, quick
 from bench.structured_streaming import JOBS as STRUCTURED_STREAMING_JOBS
 
@@ -17,12 +17,40 @@ _JAVA = (
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=list(JOBS))
 def test_every_contender_knows_every_job(job: Job) -> None:
-    plan = plan_of(job.topology("bench", "orders", "results"))
-
-    assert plan.windows.grace_ms == GRACE_MS
-    assert plan.aggregate.emission.kind == "each batch"
+    assert job.topology("bench", "orders", "results").written
     assert job.name in STRUCTURED_STREAMING_JOBS
     assert f'case "{job.name}"' in _JAVA.read_text()
+
+
+@pytest.mark.parametrize("job", [REVENUE_BY_REGION, COUNTS_PER_USER], ids=["revenue", "counts"])
+def test_the_jobs_of_tumbling_windows_take_the_short_way_and_emit_with_every_batch(job: Job) -> None:
+    plan = plan_of(job.topology("bench", "orders", "results"))
+
+    assert plan is not None
+    assert plan.windows.grace_ms == GRACE_MS
+    assert plan.aggregate.emission.kind == "each batch"
+
+
+@pytest.mark.parametrize("job", JOBS.values(), ids=list(JOBS))
+def test_a_job_writes_to_the_topics_that_are_made_for_it(job: Job) -> None:
+    sinks = job.topology("bench", "orders", "results").sinks
+
+    assert sorted(sink.topic.name for sink in sinks) == sorted(topic.name for topic in job.outputs("results"))
+
+
+@pytest.mark.parametrize("plan", [quick(3), full(3)], ids=["quick", "full"])
+def test_a_scenario_reads_the_topics_of_its_flow(plan: Plan) -> None:
+    for scenario in plan.scenarios:
+        flow = plan.flow(scenario.flow)
+        topology = scenario.job.topology("bench", flow.topic, "results")
+        assert sorted(source.topic.name for source in topology.sources) == sorted(flow.topics)
+
+
+def test_a_warm_up_has_other_topics_than_what_it_warms_up_for() -> None:
+    plan = quick(1)
+
+    for scenario in plan.scenarios:
+        assert not {*plan.flow(scenario.flow).topics} & {*plan.warm_up(scenario.flow).topics}
 
 
 def test_the_peer_keeps_its_records_by_a_long_grace_and_recount_has_the_short_one() -> None:

@@ -67,6 +67,23 @@ def test_without_recount_there_is_no_ratio() -> None:
     assert throughput.body[0][throughput.head.index("Recount is")] == ""
 
 
+def test_only_a_job_that_sends_each_result_once_is_asked_how_many_came_again() -> None:
+    sessions = replace(_RUN, job="sessions-per-user", repeated=2)
+    windows, once = tables(replace(_RESULTS, throughput=[_RUN, sessions], latency=[], recovery=[]))
+
+    assert "repeated" not in windows.head
+    assert once.body[0][once.head.index("repeated")] == "2"
+
+
+def test_the_page_says_of_a_job_what_is_special_about_it(tmp_path: Path) -> None:
+    runs = [replace(_RUN, job=job) for job in ("sessions-per-user", "orders-with-payments", "routing-by-region")]
+    page = write_page(replace(_RESULTS, throughput=runs), tmp_path).read_text()
+
+    assert "when it has ended" in page
+    assert "counts pairs" in page
+    assert "counts as dropped" in page
+
+
 def test_results_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     _RESULTS.write(tmp_path / "results.json")
 

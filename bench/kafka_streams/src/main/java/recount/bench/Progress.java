@@ -12,24 +12,25 @@ import org.apache.kafka.streams.processor.api.FixedKeyProcessorContext;
 import org.apache.kafka.streams.processor.api.FixedKeyProcessorSupplier;
 import org.apache.kafka.streams.processor.api.FixedKeyRecord;
 
-/** How far a topology has come: when its first record was processed, how many were at each tracked place, and where. */
+/** How far a topology has come: when its first record was processed, how many passed each tracked place, and where. */
 final class Progress {
     private final Map<TopicPartition, AtomicLong> lastOffsets = new ConcurrentHashMap<>();
-    private final Map<String, AtomicLong> processed = new ConcurrentHashMap<>();
+    private final Map<String, AtomicLong> passed = new ConcurrentHashMap<>();
     private final AtomicLong firstMs = new AtomicLong();
 
-    /** A processor that hands every record on and counts it under the topic it came from. */
-    <V> FixedKeyProcessorSupplier<String, V, V> tracker() {
-        return Tracker::new;
+    /** A processor that hands every record on and counts it under {@code place}, with those of others of this name. */
+    <V> FixedKeyProcessorSupplier<String, V, V> tracker(String place) {
+        AtomicLong count = passed.computeIfAbsent(place, unknown -> new AtomicLong());
+        return () -> new Tracker<>(count);
     }
 
     long firstMs() {
         return firstMs.get();
     }
 
-    /** Whether {@code records} records have passed every one of the {@code places} tracked topics. */
-    boolean hasProcessed(long records, int places) {
-        return processed.size() == places && processed.values().stream().allMatch(count -> count.get() >= records);
+    /** Whether {@code records} records have passed every tracked place. */
+    boolean hasProcessed(long records) {
+        return passed.values().stream().allMatch(count -> count.get() >= records);
     }
 
     /** Whether the offsets of everything processed are committed by the application {@code group}. */
@@ -43,9 +44,13 @@ final class Progress {
     }
 
     private final class Tracker<V> implements FixedKeyProcessor<String, V, V> {
+        private final AtomicLong count;
         private FixedKeyProcessorContext<String, V> context;
         private AtomicLong lastOffset;
-        private AtomicLong count;
+
+        private Tracker(AtomicLong count) {
+            this.count = count;
+        }
 
         @Override
         public void init(FixedKeyProcessorContext<String, V> context) {
@@ -60,7 +65,6 @@ final class Progress {
                 firstMs.compareAndSet(0, System.currentTimeMillis());
                 var partition = new TopicPartition(place.topic(), place.partition());
                 lastOffset = lastOffsets.computeIfAbsent(partition, unknown -> new AtomicLong());
-                count = processed.computeIfAbsent(place.topic(), unknown -> new AtomicLong());
             }
             lastOffset.lazySet(place.offset());
             count.incrementAndGet();

@@ -20,6 +20,12 @@ public final class Result {
         return this;
     }
 
+    /** Of two sessions that a record joins. */
+    Result merge(Result other) {
+        orders += other.orders;
+        return this;
+    }
+
     Result of(long windowStart) {
         Result result = new Result();
         result.window_start = windowStart;
