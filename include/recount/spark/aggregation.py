@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 from pyspark.sql import DataFrame
 
@@ -15,6 +17,7 @@ from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import AggregationPlan
 from recount.spark.stage import MapStage
+from recount.spark.stored_windows import StoredWindows
 from recount.spark.stream_tables import Order, Schema, StreamTables, earlier
 
 
@@ -33,11 +36,10 @@ class AggregationComputation:
         """A result with its revision."""
         return {**self._partials.schema, REVISION: pl.Int32()}
 
-    def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> int:
-        """The windows that were open before the batch ``before``."""
+    def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> None:
+        """The windows that were open before the batch ``before``; they are read when they are needed."""
         self._tables = tables
         self._windows = self.open_windows(tables, before, clock.frontier_ms)
-        return self._windows.rows.height
 
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
         """Map, merge, emit."""
@@ -48,15 +50,18 @@ class AggregationComputation:
         )
         mapped = staged(records, stage)
         after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)
+        partials = self._partials.merge(mapped["partials"])
         self._windows, emitted = self._windows.advanced(
-            mapped["partials"],
+            partials,
             clock.frontier_ms,
             after.frontier_ms,
             lambda wanted: self.emitted_before(self._tables, before, wanted),
         )
+        if self._windows.stored:
+            self._windows.stored.begin()
         return Computed(
             after=after,
-            state=mapped["partials"],
+            state=partials,
             late=mapped["late"],
             rejected=mapped["rejected"],
             emitted={self._plan.sink.table: emitted},
@@ -66,20 +71,31 @@ class AggregationComputation:
         """The windows that were open before the batch ``before``, when the frontier was ``frontier_ms``."""
         bound_ms = None if frontier_ms is None else frontier_ms - self._plan.windows.grace_ms
         still_open = pl.lit(True) if bound_ms is None else pl.col(WINDOW_END) > bound_ms
-        rows = self._rows(tables, before, still_open)
-        return OpenWindows(self._plan.aggregate, self._plan.windows.grace_ms, rows)
+        none = OpenWindows.none(self._plan.aggregate, self._plan.windows.grace_ms)
+        stored = StoredWindows(
+            self._plan.aggregate.key, lambda condition: self._open(tables, condition & still_open & earlier(before))
+        )
+        return replace(none, stored=stored)
 
     def emitted_before(self, tables: StreamTables | None, before: Order, wanted: pl.DataFrame) -> pl.DataFrame:
         """The rows of the keys and windows of ``wanted`` as they stood before the batch ``before``."""
         assert tables is not None, "recover comes first"
-        ends = wanted[WINDOW_END].unique()
-        rows = self._rows(tables, before, pl.col(WINDOW_END).is_in(ends.implode()))
-        return rows.join(wanted.select(self._partials.group), on=self._partials.group, how="semi")
-
-    def _rows(self, tables: StreamTables, before: Order, condition: pl.Expr) -> pl.DataFrame:
-        """Merged partials, each with the last revision that was emitted."""
-        wanted, group = condition & earlier(before), self._partials.group
-        merged = self._partials.merge(tables.state.read().filter(wanted).select(list(self._partials.schema)).collect())
-        output = tables.outputs[self._plan.sink.table].read().filter(wanted)
+        group = self._partials.group
+        condition = pl.col(WINDOW_END).is_in(wanted[WINDOW_END].unique().implode()) & earlier(before)
+        merged = self._merged(tables, condition).join(wanted, on=group, how="semi")
+        output = tables.outputs[self._plan.sink.table].read().filter(condition)
         revisions = output.group_by(group).agg(pl.col(REVISION).max()).collect()
         return merged.join(revisions, on=group, how="left").with_columns(pl.col(REVISION).fill_null(NOT_EMITTED))
+
+    def _open(self, tables: StreamTables, condition: pl.Expr) -> pl.DataFrame:
+        """The open windows of the rows for which ``condition`` holds.
+
+        A batch adds one row to each window that it touches, and either emits them all or none that stays open.
+        """
+        final = self._plan.aggregate.emission.kind == "final"
+        last_revision = pl.lit(NOT_EMITTED) if final else pl.len() - 1
+        return self._merged(tables, condition, last_revision.cast(pl.Int32).alias(REVISION))
+
+    def _merged(self, tables: StreamTables, condition: pl.Expr, *more: pl.Expr) -> pl.DataFrame:
+        rows = tables.state.read().filter(condition).select(list(self._partials.schema)).collect()
+        return self._partials.merge(rows, *more)

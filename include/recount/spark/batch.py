@@ -123,9 +123,7 @@ class BatchProcessor:
     def _recovered(self, order: tuple[int, int]) -> PartitionClock:
         """The clock as it stood before the batch, from the ledger; the state from the state table."""
         clock = PartitionClock.after(self._tables.history.last_before(order))
-        rows = self._computation.recover(self._tables, order, clock)
-        if rows:
-            _LOG.info("recovered %d rows of state before batch %d", rows, order[1])
+        self._computation.recover(self._tables, order, clock)
         return clock
 
     def _refuse_bad_records(self, rejected: pl.DataFrame) -> None:

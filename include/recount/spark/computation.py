@@ -65,8 +65,8 @@ class Computation(Protocol):
     def output_schema(self, sink: Written) -> Schema:
         """The columns of the output table of ``sink``."""
 
-    def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> int:
-        """Start from the state before the batch ``before``, when the clock stood at ``clock``; returns its rows."""
+    def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> None:
+        """Start from the state before the batch ``before``, when the clock stood at ``clock``."""
 
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
         """Compute the batch ``span``. After an error the computation is not to be used again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import polars as pl
@@ -23,6 +24,8 @@ from recount.spark.operators.rows import LOG_ORDER, ORDER, SUPERSEDED, WITHIN, o
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.polars_expressions import field_column, polars_type
 from recount.spark.stream_tables import Order, Schema, StreamTables, earlier
+
+_LOG = logging.getLogger(__name__)
 
 _PARTITION = ["topic", "partition"]
 _META: Schema = {TIMESTAMP: pl.Int64(), REVISION: pl.Int32(), IS_NULL: pl.Boolean(), ORIGIN: pl.String()}
@@ -46,9 +49,11 @@ class GraphComputation:
         """The fields, the largest event time behind the row, its revision, whether it deletes, where it came from."""
         return {**{name: polars_type(kind) for name, kind in sink.fields.items()}, **_META}
 
-    def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> int:  # noqa: ARG002 - clocks are state
+    def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> None:  # noqa: ARG002 - clocks are state
         """All that the operators remembered before the batch ``before``."""
-        return self.load(tables.state.read().filter(earlier(before)))
+        rows = self.load(tables.state.read().filter(earlier(before)))
+        if rows:
+            _LOG.info("recovered %d rows of state before batch %d", rows, before[1])
 
     def load(self, written: pl.LazyFrame) -> int:
         """Start from the rows ``written`` to the state table; returns how many rows are held."""

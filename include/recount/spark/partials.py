@@ -53,15 +53,14 @@ class Partials:
         key = pl.col(field_column(self.key)).alias(self.key)
         return self._grouped(records, key, made)
 
-    def merge(self, partials: pl.DataFrame) -> pl.DataFrame:
-        """One partial per key and window of ``partials``."""
+    def merge(self, partials: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
+        """One partial per key and window of ``partials``, with the columns that ``more`` makes of its rows."""
         made = [_again(name, aggregate) for name, aggregate in self.aggregates.items()]
-        return self._grouped(partials, pl.col(self.key), made)
+        return self._grouped(partials, pl.col(self.key), made, *more)
 
-    def _grouped(self, rows: pl.DataFrame, key: pl.Expr, made: list[pl.Expr]) -> pl.DataFrame:
-        return (
-            rows.group_by(key, WINDOW_START, WINDOW_END).agg(*made, pl.col(TIMESTAMP).max()).select(list(self.schema))
-        )
+    def _grouped(self, rows: pl.DataFrame, key: pl.Expr, made: list[pl.Expr], *more: pl.Expr) -> pl.DataFrame:
+        grouped = rows.group_by(key, WINDOW_START, WINDOW_END).agg(*made, pl.col(TIMESTAMP).max(), *more)
+        return grouped.select(*self.schema, pl.exclude(list(self.schema)))
 
 
 def _first(aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> pl.Expr:

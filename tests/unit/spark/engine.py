@@ -82,6 +82,7 @@ class Engine:
             for partition in range(self.partitions)
         }
         mapped = self._tables(by_partition, now_ms)
+        mapped["partials"] = self._partials.merge(mapped["partials"])
         start = dict(self._ends)
         for partition, found in by_partition.items():
             self._ends[self.topic, partition] += len(found)

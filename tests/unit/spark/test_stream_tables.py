@@ -21,17 +21,10 @@ from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.stream_tables import BatchRows, StreamTables
 
 SALES = Topic(name="sales", key="shop", value=RecordSchema.of(item=STRING, price=decimal(9, 2)))
-REVENUE = Topology(
-    name="shop-revenue",
-    sinks=[
-        stream(SALES)
-        .windowed_by(tumbling("10 s", grace="2 s"))
-        .aggregate(sales=count(), revenue=total("price"))
-        .emit_final()
-        .to(Topic(name="shop-revenue", key="shop"))
-    ],
-    idle_after="60 s",
-)
+_WINDOWED = stream(SALES).windowed_by(tumbling("10 s", grace="2 s")).aggregate(sales=count(), revenue=total("price"))
+_OUT = Topic(name="shop-revenue", key="shop")
+REVENUE = Topology(name="shop-revenue", sinks=[_WINDOWED.emit_final().to(_OUT)], idle_after="60 s")
+UPDATED_REVENUE = Topology(name="shop-revenue", sinks=[_WINDOWED.emit_each_batch().to(_OUT)], idle_after="60 s")
 IDLE_AFTER_MS = 60_000
 
 
@@ -142,6 +135,18 @@ def test_a_replay_sees_what_was_emitted_before_its_batch_and_nothing_later(
         for batch in (3, 4, 5)
     }
     assert prices == {3: [(2, 0)], 4: [(3, 1)], 5: [(4, 2)]}
+
+
+def test_a_restart_knows_how_often_an_open_result_was_emitted(tmp_path: Path) -> None:
+    engine = Engine(UPDATED_REVENUE)
+    tables, computation = tables_of(engine, tmp_path)
+    tables.create()
+    for batch, sales in enumerate([[sale(1), sale(2, shop=b"south")], [sale(3), sale(3)], [sale(4)]]):
+        engine.batch(*sales)
+        tables.append(rows_of(engine), proof_of(engine, batch))
+    recovered = computation.open_windows(tables, (0, 3), engine.clock.frontier_ms)
+    assert sorted(recovered.rows["revision"]) == [0, 2]
+    assert in_order(recovered.rows) == in_order(engine.windows.rows)
 
 
 def test_a_new_writer_name_starts_a_new_sequence_of_versions(tmp_path: Path) -> None:
