@@ -82,7 +82,8 @@ def _chart(figures: Series) -> Figure:
         axes.set_title(group)
         axes.set_xlabel("minutes")
         axes.set_ylim(bottom=0)
-        axes.legend(fontsize=7)
+        if axes.lines:
+            axes.legend(fontsize=7)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
 
