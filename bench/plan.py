@@ -145,6 +145,6 @@ def full(repeats: int) -> Plan:
         + [Scenario(job=REVENUE_BY_REGION, flow=LAGGING, contenders=[*_FAIR, PEER_SHORT_GRACE], repeats=1)]
         + _other_jobs(repeats),
         latency_s=60,
-        recovery_keys=[10_000, 1_000_000],
+        recovery_keys=[10_000, 1_000_000, 10_000_000],
         audit_repeats=repeats,
     )
