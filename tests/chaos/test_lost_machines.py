@@ -16,15 +16,19 @@ from recount.local.project import Project
 pytestmark = pytest.mark.timeout(600)
 FLOW = Flow(topic="orders", records=6_000, per_second=10)
 MAX_OFFSETS = FLOW.records // 6 + 100
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A dozen JVMs that live for seconds: their optimising compilers would take longer than what they compile for."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[Deployment]:
     """Three brokers and two workers, the flow in its topic."""
-    with deployed(CLUSTER, tmp_path_factory.mktemp("cluster"), project) as cluster:
-        cluster.topics.create_source(FLOW.topic)
-        FLOW.produce(cluster.connection.producer())
-        yield cluster
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+        with deployed(CLUSTER, tmp_path_factory.mktemp("cluster"), project) as cluster:
+            cluster.topics.create_source(FLOW.topic)
+            FLOW.produce(cluster.connection.producer())
+            yield cluster
 
 
 def written(cluster: Deployment, reading: Reading) -> Written:
