@@ -72,10 +72,11 @@ class AggregationComputation:
         bound_ms = None if frontier_ms is None else frontier_ms - self._plan.windows.grace_ms
         still_open = pl.lit(True) if bound_ms is None else pl.col(WINDOW_END) > bound_ms
         none = OpenWindows.none(self._plan.aggregate, self._plan.windows.grace_ms)
-        stored = StoredWindows(
-            self._plan.aggregate.key, lambda condition: self._open(tables, condition & still_open & earlier(before))
-        )
-        return replace(none, stored=stored)
+
+        def read(condition: pl.Expr) -> pl.DataFrame:
+            return self._open(tables, condition & still_open & earlier(before))
+
+        return replace(none, stored=StoredWindows(self._plan.aggregate.key, none.held, read))
 
     def emitted_before(self, tables: StreamTables | None, before: Order, wanted: pl.DataFrame) -> pl.DataFrame:
         """The rows of the keys and windows of ``wanted`` as they stood before the batch ``before``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import polars as pl
 from pyspark.sql import DataFrame
@@ -12,6 +13,7 @@ from recount.core.errors import require
 from recount.core.nodes import Source
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.topology import Topology, Written
+from recount.spark.background import in_background
 from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import IS_NULL, ORIGIN, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.computation import Computed, staged
@@ -38,6 +40,7 @@ class GraphComputation:
         self._topology = topology
         self._graph = Graph(topology)
         self._state = GraphState(self._graph.states)
+        self._recovery: Future[None] | None = None
         self._topics = {source.topic.name: source for source in topology.sources}
         self._sources = [node for node in topology.nodes() if isinstance(node, Source)]
         self.sinks = self._graph.sinks
@@ -50,7 +53,10 @@ class GraphComputation:
         return {**{name: polars_type(kind) for name, kind in sink.fields.items()}, **_META}
 
     def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> None:  # noqa: ARG002 - clocks are state
-        """All that the operators remembered before the batch ``before``."""
+        """All that the operators remembered before the batch ``before``; read while the batch's tasks begin."""
+        self._recovery = in_background("recovery", lambda: self._recover(tables, before))
+
+    def _recover(self, tables: StreamTables, before: Order) -> None:
         rows = self.load(tables.state.read().filter(earlier(before)))
         if rows:
             _LOG.info("recovered %d rows of state before batch %d", rows, before[1])
@@ -67,7 +73,10 @@ class GraphComputation:
             keyed=topics_needing_a_key(self._topology),
             latest_ms=span.timestamp_ms + self._topology.max_future_ms,
         )
-        return self.computed(staged(records, stage), span, clock)
+        decoded = staged(records, stage)
+        if self._recovery:
+            self._recovery.result()
+        return self.computed(decoded, span, clock)
 
     def computed(self, tables: dict[str, pl.DataFrame], span: BatchRange, clock: PartitionClock) -> Computed:
         """What the batch comes to, given the ``tables`` of its ``DecodeStage``."""

@@ -55,7 +55,7 @@ class GraphState:
         """Start from the rows ``since`` the last snapshot; raises ``Terminal`` for a state that no operator has."""
         self._written = since.height
         latest = since.unique(["state", "identity"], keep="last", maintain_order=True).filter(~pl.col(DELETED))
-        unknown = set(since["state"]) - self._states.keys() - {""}
+        unknown = set(since["state"].unique()) - self._states.keys() - {""}
         if unknown:
             raise Terminal(
                 "the state of another topology",

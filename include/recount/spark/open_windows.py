@@ -58,9 +58,7 @@ class OpenWindows:
         else:
             emitted = _revised(pl.concat([revised, updated]))
             held = windows.held.put(_revised(updated))
-        if held.any(self._closed(after_ms)):
-            held = held.filter(~self._closed(after_ms))
-        return replace(windows, held=held), emitted.sort(self._group)
+        return replace(windows, held=held.without(self._closed(after_ms))), emitted.sort(self._group)
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -78,7 +76,7 @@ class OpenWindows:
     def _with_stored(self, closed: pl.Expr) -> OpenWindows:
         if self.stored is None:
             return self
-        return replace(self, held=self.held.above(self.stored.all().filter(~closed)), stored=None)
+        return replace(self, held=self.held.above(self.stored.all().without(closed)), stored=None)
 
     def _of(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """The rows of the keys and windows of ``wanted``."""

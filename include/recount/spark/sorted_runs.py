@@ -60,13 +60,14 @@ class SortedRuns:
         kept = (run.filter(condition) for run in self.runs)
         return replace(self, runs=tuple(run for run in kept if not run.is_empty()))
 
-    def any(self, condition: pl.Expr) -> bool:
-        """Whether ``condition`` holds for a row; copies none."""
-        return any(run.select(condition.any()).item() for run in self.runs)
+    def without(self, condition: pl.Expr) -> SortedRuns:
+        """Only the rows for which ``condition`` does not hold; where it holds for none, nothing is copied."""
+        concerned = any(run.select(condition.any()).item() for run in self.runs)
+        return self.filter(~condition) if concerned else self
 
-    def above(self, rows: pl.DataFrame) -> SortedRuns:
-        """With ``rows`` below all others: those whose identity is here already stay hidden."""
-        return replace(self, runs=(*replace(self, runs=()).put(rows).runs, *self.runs))
+    def above(self, lower: SortedRuns) -> SortedRuns:
+        """With the rows of ``lower`` too, but those whose identity is here already: they stay hidden."""
+        return replace(self, runs=(*lower.runs, *self.runs))
 
     @property
     def rows(self) -> pl.DataFrame:

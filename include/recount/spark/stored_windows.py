@@ -9,11 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 import polars as pl
 
 from recount.core.nodes import WINDOW_END
+from recount.spark.background import in_background
+from recount.spark.sorted_runs import SortedRuns
 
 _LOG = logging.getLogger(__name__)
 
@@ -22,17 +24,18 @@ ReadWindows = Callable[[pl.Expr], pl.DataFrame]
 
 
 class StoredWindows:
-    """The windows that ``read`` finds, of the key ``key``; what it finds must stay the same."""
+    """The windows that ``read`` finds, of the key ``key``, to be held as in ``none``; what it finds must not change."""
 
-    def __init__(self, key: str, read: ReadWindows) -> None:
+    def __init__(self, key: str, none: SortedRuns, read: ReadWindows) -> None:
         self._key = key
+        self._none = none
         self._read = read
-        self._all: Future[pl.DataFrame] | None = None
+        self._all: Future[SortedRuns] | None = None
 
     def of(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """The windows of the keys and windows of ``wanted``."""
         if wanted.is_empty():
-            return self._read(pl.lit(False))
+            return self._none.rows
         named = (pl.col(name).is_in(wanted[name].unique().implode()) for name in (WINDOW_END, self._key))
         return self._read(pl.all_horizontal(named)).join(wanted, on=[self._key, WINDOW_END], how="semi")
 
@@ -43,23 +46,22 @@ class StoredWindows:
     def begin(self) -> None:
         """Begin to read all, in a thread of its own; once."""
         if self._all is None:
-            pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stored windows")
-            self._all = pool.submit(self._read_all)
-            pool.shutdown(wait=False)
+            self._all = in_background("stored windows", self._read_all)
 
     @property
     def at_hand(self) -> bool:
         """Whether ``all`` need not wait."""
         return self._all is not None and self._all.done()
 
-    def all(self) -> pl.DataFrame:
+    def all(self) -> SortedRuns:
         """All windows."""
         self.begin()
         assert self._all is not None
         return self._all.result()
 
-    def _read_all(self) -> pl.DataFrame:
+    def _read_all(self) -> SortedRuns:
         begun_s = time.monotonic()
         rows = self._read(pl.lit(True))
+        windows = self._none.put(rows)
         _LOG.info("recovered %d open windows in %.1f s", rows.height, time.monotonic() - begun_s)
-        return rows
+        return windows
