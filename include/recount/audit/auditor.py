@@ -141,11 +141,13 @@ class Auditor:
             self._session, self._settings.bootstrap_servers, self._source.dead_letter_name, letters
         )
         mine = side_ledgers.within(posted, self._source.name, segment.ranges[self._source.name])
-        return [
-            *side_ledgers.late_differences(recomputed.late, written(self._tables.late(name))),
-            *side_ledgers.rejected_differences(recomputed.rejected, written(self._tables.rejected(name))),
-            *side_ledgers.dead_letter_differences(recomputed.rejected, mine, self._source.dead_letter_name),
-        ]
+        return side_ledgers.side_ledger_differences(
+            [
+                side_ledgers.late_records(recomputed.late, written(self._tables.late(name))),
+                side_ledgers.rejected_records(recomputed.rejected, written(self._tables.rejected(name))),
+                side_ledgers.posted_letters(recomputed.rejected, mine, self._source.dead_letter_name),
+            ]
+        )
 
     def _keep_verdicts(self, audit: str, judged: DataFrame) -> None:
         verdicts = [f"{place}_verdict" for place in PLACES]

@@ -15,10 +15,10 @@ from recount.audit.ledger import Ledger, Order
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.verdict import Difference
 from recount.core.windows import TimeWindows
-from recount.recompute.aggregating import IS_LATE, TIMESTAMP, group_of, partials, results
+from recount.recompute.aggregating import TIMESTAMP, group_of, partials, results
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
-from recount.recompute.judging import windowed
+from recount.recompute.judging import IS_LATE, windowed
 from recount.recompute.recomputation import Recomputation
 
 OUTPUT = "output"

@@ -23,6 +23,7 @@ def committed_records(session: SparkSession, bootstrap_servers: str, topic: str,
         .option("startingOffsets", starts)
         .option("endingOffsets", ends)
         .option("kafka.isolation.level", "read_committed")
+        .option("kafka.fetch.max.wait.ms", "20")  # a range ends in a transaction marker, of which a fetch tells nothing
         .option("includeHeaders", "true")
         .load()
     )

@@ -47,7 +47,7 @@ def grace_misses(judged: DataFrame, parts: DataFrame, late_ledger: DataFrame, fl
         F.count("*").alias("listed"), F.slice(F.array_sort(F.collect_list(order)), 1, MAX_LATE_NAMED).alias("late")
     )
     keyed = missed.join(counted, group_of(flow), "left").withColumn("late_key", named(flow.key).cast("string"))
-    rows = keyed.join(listed, ["late_key", WINDOW_START, WINDOW_END], "left").orderBy(WINDOW_START, "late_key")
+    rows = keyed.join(listed, ["late_key", WINDOW_START, WINDOW_END], "left")
     found = rows.select(
         F.col("late_key").alias("key"),
         WINDOW_START,
@@ -58,7 +58,8 @@ def grace_misses(judged: DataFrame, parts: DataFrame, late_ledger: DataFrame, fl
         F.coalesce(F.col("late.place"), F.array()).alias("late"),
         (F.coalesce("listed", F.lit(0)) == F.coalesce("late_records", F.lit(0))).alias("explained"),
     )
-    return [GraceMiss(**{**row.asDict(), "late": tuple(row.late)}) for row in found.collect()]
+    misses = [GraceMiss(**{**row.asDict(), "late": tuple(row.late)}) for row in found.collect()]
+    return sorted(misses, key=lambda miss: (miss.window_start, miss.key or ""))
 
 
 def completeness_differences(judged: DataFrame, misses: list[GraceMiss], flow: Flow) -> list[Difference]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -111,8 +110,8 @@ def _account(
 
 def _gaps(session: SparkSession, log: Log, topic: str, ranges: Ranges) -> dict[int, list[tuple[int, int]]]:
     """The stretches of ``ranges`` in which the log shows no record."""
-    rows = log.read(session, topic, ranges).select("partition", "offset")
-    found = rows.mapInArrow(_pass(GapPass(ranges=ranges)), "partition int, start long, end long").collect()
+    raw = log.read(session, topic, ranges, with_key=False)
+    found = raw.through("partition int, start long, end long", GapPass(ranges=ranges)).collect()
     silent = ranges.keys() - {row.partition for row in found}
     gaps: dict[int, list[tuple[int, int]]] = {partition: [ranges[partition]] for partition in silent}
     for row in found:
@@ -146,7 +145,3 @@ def _rows(partition: int, starts: np.ndarray, ends: np.ndarray) -> pa.RecordBatc
     partitions = pa.array(np.full(len(starts), partition), pa.int32())
     columns = [partitions, pa.array(starts, pa.int64()), pa.array(ends, pa.int64())]
     return pa.record_batch(columns, names=["partition", "start", "end"])
-
-
-def _pass(one: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    return lambda batches: one(batches)

@@ -13,13 +13,14 @@ from recount.audit.completeness import with_completeness
 from recount.audit.copies import copies_in_corrections, copies_in_output, copies_on_kafka, is_after
 from recount.audit.fidelity import line_up, with_verdicts
 from recount.audit.ledger import Order
-from recount.audit.store import PARTIALS, PUBLISHED, AuditStore, Seed
+from recount.audit.store import PARTIALS, PUBLISHED, AuditStore, Run, Seed
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
-from recount.recompute.aggregating import IS_LATE, group_of, results
+from recount.recompute.aggregating import group_of, results
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
+from recount.recompute.judging import IS_LATE
 from recount.recompute.log import Ranges
 from recount.recompute.recomputation import Recomputation
 
@@ -59,8 +60,9 @@ class Judge:
         self._store.put(PARTIALS, stretch.audit, recomputed.partials)
         seen = copies_on_kafka(self._session, self._bootstrap_servers, flow, stretch.published)
         self._store.put(PUBLISHED, stretch.audit, seen)
-        touched = self._touched(stretch)
-        oldest_ms = touched.agg(F.min(WINDOW_START)).first()[0]  # type: ignore[index]
+        # an audit from the beginning touches everything
+        touched = self._touched(stretch, stretch.seed.run) if stretch.seed.run else None
+        oldest_ms = None if touched is None else touched.agg(F.min(WINDOW_START)).first()[0]  # type: ignore[index]
         parts = self._all(PARTIALS, stretch, oldest_ms)
         copies = self._all(PUBLISHED, stretch, oldest_ms).drop("audit")
         for rows in (
@@ -71,21 +73,18 @@ class Judge:
         due = self._due(stretch.frontier_ms)
         expected, complete = results(parts.where(~F.col(IS_LATE)), flow), results(parts, flow)
         lined_up = line_up(expected.where(due), complete.where(due), copies, flow)
-        mine = _same_group(lined_up, touched, flow)
+        mine = lined_up if touched is None else _same_group(lined_up, touched, flow)
         judged = with_verdicts(mine, flow, kafka_kept_since_ms=self._kept_since_ms())
         return with_completeness(judged, flow), parts
 
-    def _touched(self, stretch: Stretch) -> DataFrame:
-        """The keys and windows whose verdict may be another one than at the seed."""
+    def _touched(self, stretch: Stretch, seed: Run) -> DataFrame:
+        """The keys and windows whose verdict may be another one than at ``seed``."""
         group = [named(name) for name in group_of(self._flow)]
         parts = self._all(PARTIALS, stretch, None)
         fresh = F.col("audit") == stretch.audit
-        newly_due = self._due(stretch.frontier_ms)
-        written = self._session.read.format("delta").load(self._tables.output(self._flow.sink.table))
-        written = written.where(~is_after(stretch.cut))
-        if stretch.seed.run:
-            newly_due = newly_due & ~self._due(stretch.seed.run.frontier_ms)
-            written = written.where(is_after(stretch.seed.run.order))
+        newly_due = self._due(stretch.frontier_ms) & ~self._due(seed.frontier_ms)
+        outputs = self._session.read.format("delta").load(self._tables.output(self._flow.sink.table))
+        written = outputs.where(is_after(seed.order) & ~is_after(stretch.cut))
         frames = [parts.where(fresh | newly_due), self._all(PUBLISHED, stretch, None).where(fresh), written]
         return reduce(DataFrame.unionByName, [frame.select(*group) for frame in frames]).distinct()
 

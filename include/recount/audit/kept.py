@@ -16,7 +16,8 @@ from recount.core.topology import Topology
 from recount.core.verdict import Difference
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange, log_ranges, partitions_of
-from recount.recompute.log import ArchiveLog, KafkaLog, Log, Ranges
+from recount.recompute.archive_log import ArchiveLog
+from recount.recompute.log import KafkaLog, Log, Ranges
 
 
 def kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:

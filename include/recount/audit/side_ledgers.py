@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from recount.audit.committed import committed_records, header
@@ -14,35 +16,52 @@ from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, 
 from recount.recompute.log import Ranges
 
 LATE_LEDGER, DEAD_LETTERS = "late ledger", "dead letters"
+_COMPARISON = "comparison"
 _PLACE = ("topic", "partition", "offset")
 MAX_DIFFERENCES = 1_000
 
 
-def late_differences(recomputed: DataFrame, ledger: DataFrame) -> list[Difference]:
-    """Where the late ledger and the recomputed late (record, window) pairs differ.
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What the stream has ``listed`` in ``place``, and what it should have: ``values`` of records, by their place."""
+
+    kind: str
+    place: str
+    recomputed: DataFrame
+    listed: DataFrame
+    values: Sequence[str]
+    by_window: bool = False
+
+
+def late_records(recomputed: DataFrame, ledger: DataFrame) -> Comparison:
+    """The late ledger beside the recomputed late (record, window) pairs.
 
     A record can be late for several operators, and for one that has no windows: then its lines are compared together.
     """
-    return _differences(
-        LATE_LEDGER,
-        "late table",
-        recomputed,
-        ledger,
-        key=(*_PLACE, WINDOW_START),
+    return Comparison(
+        kind=LATE_LEDGER,
+        place="late table",
+        recomputed=recomputed,
+        listed=ledger,
         values=("timestamp_ms", "stream_time_ms", "key", WINDOW_END, "margin_ms"),
+        by_window=True,
     )
 
 
-def rejected_differences(recomputed: DataFrame, table: DataFrame) -> list[Difference]:
-    """Where the table of rejected records and the recomputed bad records differ."""
-    return _differences(
-        DEAD_LETTERS, "rejected table", recomputed, table, key=_PLACE, values=("timestamp_ms", "reason")
+def rejected_records(recomputed: DataFrame, table: DataFrame) -> Comparison:
+    """The table of rejected records beside the recomputed bad records."""
+    return Comparison(
+        kind=DEAD_LETTERS,
+        place="rejected table",
+        recomputed=recomputed,
+        listed=table,
+        values=("timestamp_ms", "reason"),
     )
 
 
-def dead_letter_differences(recomputed: DataFrame, letters: DataFrame, topic: str) -> list[Difference]:
-    """Where the dead-letter topic and the recomputed bad records differ; a letter written twice counts."""
-    return _differences(DEAD_LETTERS, topic, recomputed, letters, key=_PLACE, values=("reason",))
+def posted_letters(recomputed: DataFrame, letters: DataFrame, topic: str) -> Comparison:
+    """The dead-letter topic beside the recomputed bad records; a letter written twice counts."""
+    return Comparison(kind=DEAD_LETTERS, place=topic, recomputed=recomputed, listed=letters, values=("reason",))
 
 
 def dead_letters(session: SparkSession, bootstrap_servers: str, topic: str, ranges: Ranges) -> DataFrame:
@@ -66,28 +85,22 @@ def within(rows: DataFrame, topic: str, ranges: Ranges) -> DataFrame:
     return rows.where((F.col("topic") == topic) & inside | F.col("offset").isNull())
 
 
-def _differences(
-    kind: str, place: str, recomputed: DataFrame, found: DataFrame, *, key: Sequence[str], values: Sequence[str]
-) -> list[Difference]:
-    """One shuffle lines both up by ``key``; what does not pair one to one, with equal ``values``, is a difference."""
-    told = recomputed.select(*key, F.struct(*values).alias("said"), F.lit(True).alias("expected"))
-    seen = found.select(*key, F.struct(*values).alias("said"), F.lit(False).alias("expected"))
-    is_told = F.col("expected")
+def side_ledger_differences(comparisons: Sequence[Comparison]) -> list[Difference]:
+    """Where the lists differ, at most ``MAX_DIFFERENCES`` of each.
+
+    One shuffle lines all of them up; what does not pair one to one, with equal values, is a difference.
+    """
+    claims = [_claims(number, one) for number, one in enumerate(comparisons)]
     lined_up = (
-        told.unionByName(seen)
-        .groupBy(*key)
+        reduce(DataFrame.unionByName, claims)
+        .groupBy(_COMPARISON, *_PLACE, WINDOW_START)
         .agg(
-            F.array_sort(F.collect_list(F.when(is_told, F.col("said")))).alias("should_all"),
-            F.array_sort(F.collect_list(F.when(~is_told, F.col("said")))).alias("does_all"),
-        )
-        .withColumns(
-            {"should": F.try_element_at("should_all", F.lit(1)), "does": F.try_element_at("does_all", F.lit(1))}
+            F.array_sort(F.collect_list(F.when(F.col("expected"), F.col("said")))).alias("should"),
+            F.array_sort(F.collect_list(F.when(~F.col("expected"), F.col("said")))).alias("does"),
         )
     )
-    expected, copies = F.size("should_all"), F.size("does_all")
-    strange = (F.size(F.array_except("does_all", "should_all")) > 0) | (
-        F.size(F.array_except("should_all", "does_all")) > 0
-    )
+    expected, copies = F.size("should"), F.size("does")
+    strange = (F.size(F.array_except("does", "should")) > 0) | (F.size(F.array_except("should", "does")) > 0)
     verdict = (
         F.when(copies == 0, "lost")
         .when(expected == 0, "extra")
@@ -97,22 +110,37 @@ def _differences(
         .when(copies < expected, "lost")
     )
     wrong = lined_up.withColumn("verdict", verdict).where(F.col("verdict").isNotNull())
-    rows = wrong.select("*", F.to_json("should").alias("should_text"), F.to_json("does").alias("does_text")).orderBy(
-        *key
-    )
-    return [
-        Difference(
-            kind=kind,
-            place=place,
-            verdict=row.verdict,
-            window_start=row.window_start if WINDOW_START in key else None,
-            expected=row.should_text,
-            actual=row.does_text,
-            cause=_CAUSES[row.verdict],
-            evidence=(f"{row.topic}-{row.partition}@{row.offset}",),
+    in_order = Window.partitionBy(_COMPARISON).orderBy(*_PLACE, WINDOW_START)
+    listed = wrong.withColumn("number", F.row_number().over(in_order)).where(F.col("number") <= MAX_DIFFERENCES)
+    rows = sorted(listed.collect(), key=lambda row: (row[_COMPARISON], row.number))
+    return [_difference(comparisons[row[_COMPARISON]], row) for row in rows]
+
+
+def _claims(number: int, comparison: Comparison) -> DataFrame:
+    def claimed(rows: DataFrame, *, expected: bool) -> DataFrame:
+        window_start = F.col(WINDOW_START) if comparison.by_window else F.lit(None)
+        return rows.select(
+            F.lit(number).alias(_COMPARISON),
+            *_PLACE,
+            window_start.cast("long").alias(WINDOW_START),
+            F.to_json(F.struct(*comparison.values)).alias("said"),
+            F.lit(expected).alias("expected"),
         )
-        for row in rows.limit(MAX_DIFFERENCES).collect()
-    ]
+
+    return claimed(comparison.recomputed, expected=True).unionByName(claimed(comparison.listed, expected=False))
+
+
+def _difference(comparison: Comparison, row: Row) -> Difference:
+    return Difference(
+        kind=comparison.kind,
+        place=comparison.place,
+        verdict=row.verdict,
+        window_start=row.window_start,
+        expected=next(iter(row.should), None),
+        actual=next(iter(row.does), None),
+        cause=_CAUSES[row.verdict],
+        evidence=(f"{row.topic}-{row.partition}@{row.offset}",),
+    )
 
 
 _CAUSES = {

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from delta.tables import DeltaTable
+import polars as pl
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -24,7 +25,7 @@ from recount.core.verdict import Difference, GraceMiss, PartitionAccount
 PARTIALS, PUBLISHED, VERDICTS, PLANS = "partials", "published", "verdicts", "plans"
 RUNS, PARTITIONS, DIFFERENCES, MISSES = "runs", "partitions", "differences", "misses"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_SQL_TYPES = {"str": "string", "int": "long", "bool": "boolean", "tuple[str, ...]": "array<string>"}
+_TYPES = {"str": pl.String(), "int": pl.Int64(), "bool": pl.Boolean(), "tuple[str, ...]": pl.List(pl.String())}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,10 @@ class AuditStore:
         """The grace misses that ``audit`` found."""
         return [GraceMiss(**{**row, "late": tuple(row["late"])}) for row in self._rows(MISSES, audit)]
 
+    def verdicts(self, audit: str) -> pl.LazyFrame:
+        """The verdicts of ``audit``, to be read without Spark."""
+        return pl.scan_delta(self._tables.audit(self._stream, VERDICTS)).filter(pl.col("audit") == audit)
+
     def read(self, name: str, audits: Sequence[str]) -> DataFrame:
         """The rows of ``audits`` in the table ``name``, which must exist."""
         rows = self._session.read.format("delta").load(self._tables.audit(self._stream, name))
@@ -145,36 +150,43 @@ class AuditStore:
         misses: Iterable[GraceMiss],
     ) -> None:
         """Put the small tables."""
-        for name, kind, found in (
-            (PARTITIONS, PartitionAccount, accounts),
-            (DIFFERENCES, Difference, differences),
-            (MISSES, GraceMiss, misses),
-        ):
-            rows = [tuple(asdict(one).values()) for one in found]
-            if rows:
-                self.put(name, audit, self._session.createDataFrame(rows, _schema(kind)))
+        self._put_small(PARTITIONS, audit, PartitionAccount, accounts)
+        self._put_small(DIFFERENCES, audit, Difference, differences)
+        self._put_small(MISSES, audit, GraceMiss, misses)
 
     def complete(self, run: Run) -> None:
         """Make the audit a complete one."""
-        document = json.dumps(asdict(run))
-        self.put(RUNS, run.audit, self._session.createDataFrame([(document,)], "document string"))
+        self._put_small(RUNS, run.audit, _Document, [_Document(document=json.dumps(asdict(run)))])
+
+    def _put_small(self, name: str, audit: str, kind: type[Any], found: Iterable[Any]) -> None:
+        """As ``put``, for what lies on the driver: without Spark, which would take a second over each."""
+        rows = pl.DataFrame([asdict(one) for one in found], schema=_schema(kind)).with_columns(audit=pl.lit(audit))
+        write_deltalake(
+            self._tables.audit(self._stream, name),
+            rows,
+            mode="overwrite",
+            predicate=f"audit = '{audit}'",
+            partition_by=["audit"],
+            schema_mode="merge",
+        )
 
     def _rows(self, name: str, audit: str | None = None) -> list[dict[str, Any]]:
         path = self._tables.audit(self._stream, name)
-        if not DeltaTable.isDeltaTable(self._session, path):
+        if not DeltaTable.is_deltatable(path):
             return []
-        rows = self._session.read.format("delta").load(path)
+        rows = pl.scan_delta(path)
         if audit is not None:
-            rows = rows.where(F.col("audit") == audit)
-        return [row.asDict() for row in rows.drop("audit").collect()]
+            rows = rows.filter(pl.col("audit") == audit)
+        return rows.drop("audit").collect().to_dicts()
 
 
-def _schema(kind: type[Any]) -> str:
-    return ", ".join(f"`{field.name}` {_sql_type(str(field.type))}" for field in fields(kind))
+@dataclass(frozen=True)
+class _Document:
+    document: str
 
 
-def _sql_type(annotation: str) -> str:
-    return _SQL_TYPES[annotation.removesuffix(" | None")]
+def _schema(kind: type[Any]) -> dict[str, pl.DataType]:
+    return {field.name: _TYPES[str(field.type).removesuffix(" | None")] for field in fields(kind)}
 
 
 def _run(row: Mapping[str, Any]) -> Run:

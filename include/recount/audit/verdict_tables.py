@@ -11,10 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from recount.audit.causes import OUTPUT
 from recount.audit.completeness import COMPLETENESS, CORRECTION
@@ -23,7 +22,7 @@ from recount.audit.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.findings import Findings
 from recount.audit.ledger_rules import LEDGER
 from recount.audit.side_ledgers import DEAD_LETTERS, LATE_LEDGER
-from recount.audit.store import VERDICTS, AuditStore
+from recount.audit.store import AuditStore
 
 TABLES = ("raw_log", "batch_ledger", "outputs", "reconciliation")
 CHECKS = (OUTPUT, LATE_LEDGER, DEAD_LETTERS, OFFSETS, LEDGER, COMPLETENESS, CORRECTION)
@@ -42,7 +41,7 @@ def write_tables(findings: Findings, store: AuditStore, reports: str) -> Path:
     tables = {
         "raw_log": pa.Table.from_pylist(_raw_log(findings)),
         "batch_ledger": pa.Table.from_pylist(_batch_ledger(findings)),
-        "outputs": _outputs(store.read(VERDICTS, [findings.audit])),
+        "outputs": _outputs(store.verdicts(findings.audit)),
         "reconciliation": pa.Table.from_pylist(_reconciliation(findings)),
     }
     for name, table in tables.items():
@@ -75,12 +74,10 @@ def _batch_ledger(findings: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def _outputs(verdicts: DataFrame) -> pa.Table:
-    differs = F.lit(False)
-    for place in PLACES:
-        differs = differs | ~F.col(f"{place}_verdict").isin(MATCH, EXPIRED)
-    rows = verdicts.withColumn("differs", differs).orderBy(F.desc("differs"), "window_start", "key")
-    return rows.limit(MAX_OUTPUTS).drop("audit", "differs").toArrow()
+def _outputs(verdicts: pl.LazyFrame) -> pa.Table:
+    differs = pl.any_horizontal(~pl.col(f"{place}_verdict").is_in([MATCH, EXPIRED]) for place in PLACES)
+    rows = verdicts.drop("audit").sort(~differs, "window_start", "key")
+    return rows.head(MAX_OUTPUTS).collect().to_arrow()
 
 
 def _reconciliation(findings: Findings) -> list[dict[str, Any]]:

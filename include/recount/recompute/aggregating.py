@@ -9,21 +9,49 @@ from recount.core.aggregates import Aggregate
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.recompute.columns import named, spark_type
 from recount.recompute.flow import Flow
-from recount.recompute.judging import input_of
+from recount.recompute.judging import DEAD_LETTERED, FATE, IS_LATE, input_of, newest_start, windowed
+from recount.recompute.stream_time import STREAM_TIME
 
-TIMESTAMP, RECORDS, IS_LATE = "timestamp_ms", "records", "is_late"
+TIMESTAMP, RECORDS = "timestamp_ms", "records"
+PARTITION, OUTCOME, OFFSET, REASON, DETAIL = "__partition", "__fate", "__offset", "__reason", "__detail"
+FIRSTS, REACHED_MS = "__firsts", "__reached_ms"
+"""Columns of a digest; an aggregate may be called ``offset``."""
 
 
-def partials(windowed: DataFrame, flow: Flow, *further: str) -> DataFrame:
+def partials(placed: DataFrame, flow: Flow, *further: str) -> DataFrame:
     """Per key, window, ``is_late`` and ``further`` columns: aggregates, largest event time, number of records.
 
     What is on time makes the expected result (fidelity), both together the complete one (unlimited grace).
     """
-    made = [
-        _reduced(aggregate.kind, named(input_of(name)) if aggregate.of is not None else F.lit(1))
-        for name, aggregate in flow.aggregate.aggregates.items()
-    ]
-    return _grouped(windowed.withColumn(RECORDS, F.lit(1)), flow, made, (IS_LATE, *further))
+    return _grouped(placed.withColumn(RECORDS, F.lit(1)), flow, _taken_in(flow), (IS_LATE, *further))
+
+
+def digested(records: DataFrame, flow: Flow) -> DataFrame:
+    """All that an audit needs to know of ``records`` (``judging.judged``), in one aggregation.
+
+    The partials of each source ``PARTITION`` and ``OUTCOME`` (fate); where a record is late for a window or was
+    rejected, of that one record, which ``OFFSET`` names then. What is not aggregated has no key and no window.
+    ``FIRSTS`` counts each record once however many windows hold it; ``REACHED_MS`` is the highest stream time.
+    """
+    is_single = F.col(IS_LATE) | (F.col(FATE) == DEAD_LETTERED)
+    in_newest = F.coalesce(F.col(WINDOW_START) == newest_start(flow.windows), F.lit(True))
+    told_apart = {
+        PARTITION: F.col("partition"),
+        OUTCOME: F.col(FATE),
+        OFFSET: F.when(is_single, F.col("offset")),
+        REASON: F.col("reason"),
+        DETAIL: F.col("detail"),
+    }
+    rows = windowed(records, flow.windows).withColumns(
+        {
+            **told_apart,
+            RECORDS: F.lit(1),
+            FIRSTS: in_newest.cast("int"),
+            flow.key: F.when(F.col(WINDOW_START).isNotNull(), named(flow.key)),
+        }
+    )
+    totals = [F.sum(FIRSTS).alias(FIRSTS), F.max(STREAM_TIME).alias(REACHED_MS)]
+    return _grouped(rows, flow, _taken_in(flow), (IS_LATE, *told_apart), *totals)
 
 
 def results(parts: DataFrame, flow: Flow, *further: str) -> DataFrame:
@@ -37,14 +65,21 @@ def group_of(flow: Flow) -> list[str]:
     return [flow.key, WINDOW_START, WINDOW_END]
 
 
-def _grouped(rows: DataFrame, flow: Flow, made: list[Column], further: tuple[str, ...]) -> DataFrame:
+def _taken_in(flow: Flow) -> list[Column]:
+    return [
+        _reduced(aggregate.kind, named(input_of(name)) if aggregate.of is not None else F.lit(1))
+        for name, aggregate in flow.aggregate.aggregates.items()
+    ]
+
+
+def _grouped(rows: DataFrame, flow: Flow, made: list[Column], further: tuple[str, ...], *totals: Column) -> DataFrame:
     fields = flow.aggregate.fields
     typed = [
         value.cast(spark_type(fields[name])).alias(name)
         for name, value in zip(flow.aggregate.aggregates, made, strict=True)
     ]
     return rows.groupBy(*map(named, group_of(flow)), *further).agg(
-        *typed, F.max(TIMESTAMP).alias(TIMESTAMP), F.sum(RECORDS).cast("long").alias(RECORDS)
+        *typed, F.max(TIMESTAMP).alias(TIMESTAMP), F.sum(RECORDS).cast("long").alias(RECORDS), *totals
     )
 
 

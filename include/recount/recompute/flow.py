@@ -75,13 +75,19 @@ class Flow:
         return self.key == KEY
 
     @property
+    def reads_record_key(self) -> bool:
+        """Whether the key that records came with matters to anything."""
+        return self.needs_record_key or self.source.key in self._read()
+
+    @property
     def columns_read(self) -> list[str]:
         """The declared fields that any expression of the flow or the event time reads, in declared order."""
-        read = {self.source.topic.event_time}
-        for tree in self._expressions():
-            read |= columns_of(tree)
+        read = {self.source.topic.event_time} | self._read()
         assert self.source.topic.value is not None
         return [name for name in self.source.topic.value.fields if name in read]
+
+    def _read(self) -> frozenset[str]:
+        return frozenset().union(*map(columns_of, self._expressions()))
 
     def _expressions(self) -> list[Expression]:
         trees = [aggregate.of for aggregate in self.aggregate.aggregates.values() if aggregate.of is not None]

@@ -1,9 +1,8 @@
-"""Every record of the log with its fate, by plain Spark columns around two ordered passes."""
+"""Every record of the log with its fate, by plain Spark columns after or around its ordered passes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,11 +13,13 @@ from recount.core.windows import TimeWindows
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import DecodePass, Limits
 from recount.recompute.flow import Flow
+from recount.recompute.keyless import keyless_when
+from recount.recompute.log import RawLog
 from recount.recompute.stream_time import ADVANCES, STREAM_TIME, StreamTimePass
 
 COUNTED, LATE, FILTERED, NULL_KEY, DEAD_LETTERED = "counted", "late", "filtered", "null_key", "dead_lettered"
 FATES = (COUNTED, LATE, FILTERED, NULL_KEY, DEAD_LETTERED)
-FATE = "fate"
+FATE, IS_LATE = "fate", "is_late"
 _PASSES = "__passes"
 
 
@@ -27,45 +28,47 @@ def input_of(aggregate: str) -> str:
     return f"__in_{aggregate}"
 
 
-def judged(
-    raw: DataFrame, flow: Flow, limits: Mapping[int, Limits], stream_times: Mapping[int, int | None]
-) -> DataFrame:
+def judged(raw: RawLog, flow: Flow, limits: Mapping[int, Limits], stream_times: Mapping[int, int | None]) -> DataFrame:
     """One row per record of ``raw``: place, event and stream time, key, aggregate inputs, fate, reason and detail.
 
     A filtered record advances stream time; one that is dead-lettered or has no key to be grouped by does not. A
     record is late when it is late for every window that holds it.
     """
+    keyless = keyless_when(flow)
     decode = DecodePass(flow=flow, limits=limits)
-    rows = _stepped(raw.mapInArrow(_pass(decode), decode.schema), flow)
-    keyless = F.col(_PASSES) & named(flow.key).isNull()
-    ordered = rows.select(
-        "partition",
-        "offset",
-        "timestamp_ms",
-        named(flow.key),
-        "reason",
-        "detail",
-        F.col(_PASSES),
-        (F.col("reason").isNull() & ~keyless).alias(ADVANCES),
-        *_inputs(flow),
-    )
-    schema = T.StructType([*ordered.schema.fields, T.StructField(STREAM_TIME, T.LongType())])
-    timed = ordered.mapInArrow(_pass(StreamTimePass(seeds=stream_times)), schema)
-    return timed.withColumn(FATE, _fate(flow)).drop(_PASSES, ADVANCES)
+    time = StreamTimePass(seeds=stream_times, keyless_when=keyless)
+    columns: list[Column | str] = ["partition", "offset", "timestamp_ms", named(flow.key), "reason", "detail", _PASSES]
+    columns += _inputs(flow)
+    if keyless is not None:
+        decoded = raw.through(_with_stream_time(decode.schema), decode, time)
+        timed = _stepped(decoded, flow).select(*columns, STREAM_TIME)
+    else:
+        advances = F.col("reason").isNull() & (~F.col(_PASSES) | named(flow.key).isNotNull())
+        stepped = _stepped(raw.through(decode.schema, decode), flow).select(*columns, advances.alias(ADVANCES))
+        timed = RawLog(frame=stepped).through(_with_stream_time(stepped.schema), time).drop(ADVANCES)
+    return timed.withColumn(FATE, _fate(flow)).drop(_PASSES)
 
 
 def windowed(records: DataFrame, windows: TimeWindows) -> DataFrame:
-    """One row per aggregated record and window that holds it, with ``is_late``: late for this very window."""
-    grouped = records.where(F.col(FATE).isin(COUNTED, LATE))
-    newest = F.col("timestamp_ms") - F.col("timestamp_ms") % windows.advance_ms
+    """One row per aggregated record and window that holds it, with ``is_late``: late for this very window.
+
+    A record that is not aggregated keeps its row, without window and ``is_late``.
+    """
+    is_grouped = F.col(FATE).isin(COUNTED, LATE)
+    newest = newest_start(windows)
     if windows.advance_ms == windows.size_ms:
-        starting = grouped.withColumn(WINDOW_START, newest)
+        starting = records.withColumn(WINDOW_START, F.when(is_grouped, newest))
     else:
         reach = F.greatest(F.lit(0), F.col("timestamp_ms") - windows.size_ms + windows.advance_ms)
-        oldest = reach - reach % windows.advance_ms
-        starting = grouped.withColumn(WINDOW_START, F.explode(F.sequence(oldest, newest, F.lit(windows.advance_ms))))
+        starts = F.sequence(reach - reach % windows.advance_ms, newest, F.lit(windows.advance_ms))
+        starting = records.withColumn(WINDOW_START, F.explode_outer(F.when(is_grouped, starts)))
     placed = starting.withColumn(WINDOW_END, F.col(WINDOW_START) + windows.size_ms)
-    return placed.withColumn("is_late", F.col(WINDOW_END) <= F.col(STREAM_TIME) - windows.grace_ms)
+    return placed.withColumn(IS_LATE, F.col(WINDOW_END) <= F.col(STREAM_TIME) - windows.grace_ms)
+
+
+def newest_start(windows: TimeWindows) -> Column:
+    """The start of the newest window that holds a record."""
+    return F.col("timestamp_ms") - F.col("timestamp_ms") % windows.advance_ms
 
 
 def _stepped(decoded: DataFrame, flow: Flow) -> DataFrame:
@@ -93,18 +96,15 @@ def _inputs(flow: Flow) -> list[Column]:
 
 
 def _fate(flow: Flow) -> Column:
-    windows = flow.windows
-    time = F.col("timestamp_ms")
-    newest_end = time - time % windows.advance_ms + windows.size_ms
+    newest_end = newest_start(flow.windows) + flow.windows.size_ms
     return (
         F.when(F.col("reason").isNotNull(), DEAD_LETTERED)
         .when(~F.col(_PASSES), FILTERED)
         .when(named(flow.key).isNull(), NULL_KEY)
-        .when(newest_end <= F.col(STREAM_TIME) - windows.grace_ms, LATE)
+        .when(newest_end <= F.col(STREAM_TIME) - flow.windows.grace_ms, LATE)
         .otherwise(COUNTED)
     )
 
 
-def _pass(one: Callable[[Iterator[Any]], Iterator[Any]]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """``one`` as the plain function that ``mapInArrow`` wants."""
-    return lambda batches: one(batches)
+def _with_stream_time(schema: T.StructType) -> T.StructType:
+    return T.StructType([*schema.fields, T.StructField(STREAM_TIME, T.LongType())])

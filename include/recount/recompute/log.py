@@ -1,9 +1,9 @@
-"""The raw log of a topic by offset range, from Kafka or from the Delta archive, each partition in offset order."""
+"""The raw log of a topic by offset range, each partition in offset order, and how tasks pass over it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -13,21 +13,42 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from recount.core.errors import Terminal
-from recount.core.tables import Tables
 
 Ranges = Mapping[int, tuple[int, int]]
 """Per partition the offsets ``start`` <= o < ``end``."""
 
 COLUMNS = ("partition", "offset", "timestamp_ms", "key", "value")
+SCHEMA = "partition int, offset long, timestamp_ms long, key binary, value binary"
+
+
+Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What one task does to the records it is given, batch by batch in order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawLog:
+    """Records of a topic that tasks will see: each whole partitions in offset order, with the columns ``COLUMNS``.
+
+    ``reading`` turns what the tasks are given, ``frame``, into the records; without it, ``frame`` is the records.
+    """
+
+    frame: DataFrame
+    reading: Pass | None = None
+
+    def through(self, schema: T.StructType | str, *passes: Pass) -> DataFrame:
+        """What comes out of ``passes``, of which each task runs one after the other; it must have ``schema``."""
+        steps = [*([self.reading] if self.reading else []), *passes]
+        return self.frame.mapInArrow(lambda batches: reduce(lambda rows, one: one(rows), steps, batches), schema)
 
 
 class Log(Protocol):
     """Where the records of a topic are read."""
 
-    def read(self, session: SparkSession, topic: str, ranges: Ranges) -> DataFrame:
-        """The committed records in ``ranges`` with ``COLUMNS``; a task holds whole partitions, in offset order."""
+    def read(self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True) -> RawLog:
+        """The committed records in ``ranges``. Keys that are not needed, and cost time, may be null."""
         ...
 
 
@@ -37,13 +58,13 @@ class KafkaLog:
 
     bootstrap_servers: str
 
-    def read(self, session: SparkSession, topic: str, ranges: Ranges) -> DataFrame:
+    def read(self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True) -> RawLog:
         """One task per partition, for no ``minPartitions`` is given."""
         spans = {partition: span for partition, span in ranges.items() if span[0] < span[1]}
         if not spans:
-            return _nothing(session)
+            return RawLog(frame=session.createDataFrame([], SCHEMA))
         offsets = [json.dumps({topic: {str(p): span[end] for p, span in spans.items()}}) for end in (0, 1)]
-        return (
+        records = (
             session.read.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap_servers)
             .option("assign", json.dumps({topic: sorted(spans)}))
@@ -52,38 +73,14 @@ class KafkaLog:
             .option("kafka.isolation.level", "read_committed")
             .option("kafka.max.partition.fetch.bytes", str(8 << 20))
             .option("kafka.max.poll.records", "10000")
+            .option("kafka.fetch.min.bytes", str(512 << 10))
+            .option("kafka.fetch.max.wait.ms", "20")
             .option("failOnDataLoss", "true")
             .load()
-            .select("partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value")
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ArchiveLog:
-    """The Delta archive of the topic, for what Kafka's retention has deleted."""
-
-    tables: Tables
-
-    def read(self, session: SparkSession, topic: str, ranges: Ranges) -> DataFrame:
-        """Shuffled and sorted, for the archive's files hold the records in any order."""
-        spans = [
-            (F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end)
-            for partition, (start, end) in ranges.items()
-            if start < end
-        ]
-        if not spans:
-            return _nothing(session)
-        archived = session.read.format("delta").load(self.tables.archive(topic))
-        return (
-            archived.where(reduce(lambda one, other: one | other, spans))
-            .select(*COLUMNS)
-            .repartition(len(spans), "partition")
-            .sortWithinPartitions("partition", "offset")
-        )
-
-
-def _nothing(session: SparkSession) -> DataFrame:
-    return session.createDataFrame([], "partition int, offset long, timestamp_ms long, key binary, value binary")
+        key = F.col("key") if with_key else F.lit(None).cast("binary").alias("key")
+        timestamp_ms = F.unix_millis("timestamp").alias("timestamp_ms")
+        return RawLog(frame=records.select("partition", "offset", timestamp_ms, key, "value"))
 
 
 def runs(batch: pa.RecordBatch, last: dict[int, int]) -> Iterator[tuple[int, pa.RecordBatch]]:

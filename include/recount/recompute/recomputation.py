@@ -8,11 +8,24 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.recompute.aggregating import IS_LATE, group_of, partials
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.recompute.aggregating import (
+    DETAIL,
+    FIRSTS,
+    OFFSET,
+    OUTCOME,
+    PARTITION,
+    REACHED_MS,
+    REASON,
+    TIMESTAMP,
+    digested,
+    group_of,
+    results,
+)
 from recount.recompute.columns import named
 from recount.recompute.decoding import Limits
 from recount.recompute.flow import Flow
-from recount.recompute.judging import DEAD_LETTERED, FATE, FATES, judged, windowed
+from recount.recompute.judging import DEAD_LETTERED, FATES, IS_LATE, judged
 from recount.recompute.log import Log, Ranges
 from recount.recompute.stream_time import STREAM_TIME
 
@@ -37,43 +50,52 @@ class PartitionTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputation:
-    """The recomputed stretch. ``records`` is cached: call ``release`` when done."""
+    """The recomputed stretch. ``digest`` is cached: call ``release`` when done.
+
+    ``records`` (``judging.judged``) are not: whoever asks for single ones that were on time reads the log again.
+    """
 
     flow: Flow
     records: DataFrame
+    digest: DataFrame
     totals: tuple[PartitionTotals, ...]
 
     @property
     def partials(self) -> DataFrame:
         """Aggregates per key, window and lateness (``aggregating.partials``)."""
-        return partials(windowed(self.records, self.flow.windows), self.flow)
+        return results(self.digest.where(F.col(WINDOW_START).isNotNull()), self.flow, IS_LATE)
 
     @property
     def late(self) -> DataFrame:
         """One row per late (record, window), as the late ledger has it; ``margin_ms`` is how much too late."""
-        windows = self.flow.windows
-        rows = windowed(self.records, windows).where(IS_LATE)
+        rows = self.digest.where(IS_LATE)
         return rows.select(
             F.lit(self.flow.source.topic.name).alias("topic"),
-            "partition",
-            "offset",
-            "timestamp_ms",
-            STREAM_TIME,
+            F.col(PARTITION).alias("partition"),
+            F.col(OFFSET).alias("offset"),
+            TIMESTAMP,
+            F.col(REACHED_MS).alias(STREAM_TIME),
             named(self.flow.key).cast("string").alias("key"),
             *group_of(self.flow)[1:],
-            (F.col(STREAM_TIME) - windows.grace_ms - F.col("window_end")).alias("margin_ms"),
+            (F.col(REACHED_MS) - self.flow.windows.grace_ms - F.col(WINDOW_END)).alias("margin_ms"),
         )
 
     @property
     def rejected(self) -> DataFrame:
         """One row per bad record."""
-        rows = self.records.where(F.col(FATE) == DEAD_LETTERED)
-        topic = F.lit(self.flow.source.topic.name).alias("topic")
-        return rows.select(topic, "partition", "offset", "timestamp_ms", "reason", "detail")
+        rows = self.digest.where(F.col(OUTCOME) == DEAD_LETTERED)
+        return rows.select(
+            F.lit(self.flow.source.topic.name).alias("topic"),
+            F.col(PARTITION).alias("partition"),
+            F.col(OFFSET).alias("offset"),
+            TIMESTAMP,
+            F.col(REASON).alias("reason"),
+            F.col(DETAIL).alias("detail"),
+        )
 
     def release(self) -> None:
-        """Give the cached records back."""
-        self.records.unpersist()
+        """Give the cached digest back."""
+        self.digest.unpersist()
 
 
 def recompute(
@@ -85,17 +107,20 @@ def recompute(
     limits: Mapping[int, Limits] | None = None,
     stream_times: Mapping[int, int | None] | None = None,
 ) -> Recomputation:
-    """Recompute ``flow`` over ``ranges`` of its source topic.
+    """Recompute ``flow`` over ``ranges`` of its source topic, which are read once.
 
     ``stream_times`` are those of the partitions before the ranges (none: the ranges start with the log). ``limits``
     say which event times were absurd when they were read; without them none is.
     """
     seeds = stream_times or {}
-    raw = log.read(session, flow.source.topic.name, ranges)
-    records = judged(raw, flow, limits or {}, seeds).persist()
-    sums = [F.count("*").alias("records"), *(F.count_if(F.col(FATE) == fate).alias(fate) for fate in FATES)]
-    rows = records.groupBy("partition").agg(*sums, F.max(STREAM_TIME).alias(STREAM_TIME)).collect()
-    found = {row.partition: row.asDict() for row in rows}
+    raw = log.read(session, flow.source.topic.name, ranges, with_key=flow.reads_record_key)
+    records = judged(raw, flow, limits or {}, seeds)
+    digest = digested(records, flow).persist()
+    sums = [F.sum(F.when(F.col(OUTCOME) == fate, F.col(FIRSTS)).otherwise(0)).alias(fate) for fate in FATES]
+    rows = digest.groupBy(F.col(PARTITION).alias("partition")).agg(
+        F.sum(FIRSTS).alias("records"), *sums, F.max(REACHED_MS).alias(STREAM_TIME)
+    )
+    found = {row.partition: row.asDict() for row in rows.collect()}
     nothing = {"records": 0, **dict.fromkeys(FATES, 0)}
     totals = tuple(
         PartitionTotals(
@@ -105,4 +130,4 @@ def recompute(
         )
         for partition, (start, end) in sorted(ranges.items())
     )
-    return Recomputation(flow=flow, records=records, totals=totals)
+    return Recomputation(flow=flow, records=records, digest=digest, totals=totals)

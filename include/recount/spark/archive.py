@@ -28,6 +28,10 @@ ARCHIVE_SCHEMA = (
 )
 
 
+_STATISTICS = {"delta.dataSkippingStatsColumns": "partition,offset"}
+"""An audit reads the files that hold its offsets and no others."""
+
+
 class ArchiveWork:
     """Appends every batch to ``archive/<topic>``; the commit carries the offset ranges as its proof."""
 
@@ -46,12 +50,13 @@ class ArchiveWork:
             return
         columns = self._session.createDataFrame([], ARCHIVE_SCHEMA).schema
         builder = DeltaTable.createIfNotExists(self._session).location(self.path).addColumns(columns)
-        for name, value in LEDGER_PROPERTIES.items():
+        for name, value in {**LEDGER_PROPERTIES, **_STATISTICS}.items():
             builder = builder.property(name, value)
         builder.partitionedBy("event_date").execute()
 
     def processor(self, attempt: Attempt) -> ArchiveProcessor:
         """The processor of one run."""
+        self._session.conf.set("spark.databricks.delta.stats.collect", "true")
         return ArchiveProcessor(self, attempt)
 
 

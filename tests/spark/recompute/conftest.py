@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from recount.recompute.log import Ranges
-
-_SCHEMA = "partition int, offset long, timestamp_ms long, key binary, value binary"
+from recount.recompute.log import SCHEMA, Ranges, RawLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +34,21 @@ class MemoryLog:
         partitions = {record.partition for record in self.records}
         return {p: (0, sum(record.partition == p for record in self.records)) for p in sorted(partitions)}
 
-    def read(self, session: SparkSession, topic: str, ranges: Ranges) -> DataFrame:  # noqa: ARG002 - it holds one
+    def read(
+        self,
+        session: SparkSession,
+        topic: str,  # noqa: ARG002 - it holds one
+        ranges: Ranges,
+        *,
+        with_key: bool = True,
+    ) -> RawLog:
         rows = [
-            (partition, offset, record.timestamp_ms, record.key, record.value)
+            (partition, offset, record.timestamp_ms, record.key if with_key else None, record.value)
             for partition, (start, end) in sorted(ranges.items())
             for offset, record in enumerate(one for one in self.records if one.partition == partition)
             if start <= offset < end
         ]
-        return session.createDataFrame(rows, _SCHEMA).coalesce(1)
+        return RawLog(frame=session.createDataFrame(rows, SCHEMA).coalesce(1))
 
 
 def order(**fields: Any) -> bytes:

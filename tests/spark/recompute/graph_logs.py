@@ -17,6 +17,7 @@ from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, dec
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.recompute.graph.lookups import TableEnds
+from recount.recompute.log import SCHEMA, RawLog
 
 EVENTS = Topic(
     name="events",
@@ -29,8 +30,6 @@ CITIES = Topic(name="cities", key="user", value=RecordSchema.of(city=STRING))
 OUT = Topic(name="out", key="who")
 END_MS = 1_000_000
 PARTITIONS = 2
-
-_SCHEMA = "partition int, offset long, timestamp_ms long, key binary, value binary"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +102,7 @@ def _first(topic: str, number: int, partition: int) -> Arrival:
     return Arrival(topic=topic, partition=PARTITIONS * number + partition, key=key, value=value, timestamp_ms=0)
 
 
-def frames(session: SparkSession, logs: Sequence[Log], topics: Sequence[str]) -> dict[str, DataFrame]:
+def frames(session: SparkSession, logs: Sequence[Log], topics: Sequence[str]) -> dict[str, RawLog]:
     """All logs as raw records, by topic."""
     rows: dict[str, list[tuple[Any, ...]]] = {topic: [] for topic in topics}
     offsets: Counter[tuple[str, int]] = Counter()
@@ -114,7 +113,7 @@ def frames(session: SparkSession, logs: Sequence[Log], topics: Sequence[str]) ->
         rows[one.topic].append((one.partition, offsets[place], one.timestamp_ms, key, value))
         offsets[place] += 1
     ordered = {topic: sorted(found, key=lambda row: row[:2]) for topic, found in rows.items()}
-    return {topic: session.createDataFrame(found, _SCHEMA).coalesce(1) for topic, found in ordered.items()}
+    return {topic: RawLog(frame=session.createDataFrame(found, SCHEMA).coalesce(1)) for topic, found in ordered.items()}
 
 
 def table_ends(logs: Sequence[Log]) -> list[TableEnds]:

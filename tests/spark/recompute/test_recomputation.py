@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +25,7 @@ from recount.core.windows import TimeWindows, hopping, tumbling
 from recount.recompute.aggregating import results
 from recount.recompute.decoding import Limits
 from recount.recompute.flow import Flow, NotRecomputable
+from recount.recompute.log import RawLog
 from recount.recompute.recomputation import Recomputation, recompute
 
 ORDERS = Topic(
@@ -114,8 +116,8 @@ def test_a_stretch_seeded_with_stream_times_continues_the_one_before(spark: Spar
 
 def test_a_log_that_is_not_in_offset_order_is_refused(spark: SparkSession) -> None:
     class Shuffled(MemoryLog):
-        def read(self, session, topic, ranges):  # type: ignore[no-untyped-def]
-            return super().read(session, topic, ranges).orderBy(F.desc("offset")).coalesce(1)
+        def read(self, *given: Any, **options: Any) -> RawLog:
+            return RawLog(frame=super().read(*given, **options).frame.orderBy(F.desc("offset")).coalesce(1))
 
     log = Shuffled([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (1, 2)])
     with pytest.raises(Exception, match="not in offset order"):

@@ -145,14 +145,14 @@ class TopologyAuditor:
         self, truth: Recomputed, ledger: Ledger, late: DataFrame, letters: dict[str, Ranges]
     ) -> list[Difference]:
         rejected = self._up_to(self._tables.rejected(self._topology.name), ledger.proofs[-1].order)
-        differences = [
-            *side_ledgers.late_differences(truth.late, late),
-            *side_ledgers.rejected_differences(truth.rejected, rejected),
+        comparisons = [
+            side_ledgers.late_records(truth.late, late),
+            side_ledgers.rejected_records(truth.rejected, rejected),
         ]
         for source in self._topology.sources:
             topic, name = source.topic.name, source.topic.dead_letter_name
             posted = side_ledgers.dead_letters(self._session, self._settings.bootstrap_servers, name, letters[topic])
             mine = side_ledgers.within(posted, topic, ledger.ranges[topic])
             bad = truth.rejected.where(truth.rejected.topic == topic)
-            differences += side_ledgers.dead_letter_differences(bad, mine, name)
-        return differences
+            comparisons.append(side_ledgers.posted_letters(bad, mine, name))
+        return side_ledgers.side_ledger_differences(comparisons)

@@ -27,6 +27,7 @@ from recount.recompute.graph.lookups import TableEnds
 from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin
 from recount.recompute.graph.stateful import Stateful
 from recount.recompute.graph.stateless import stateless
+from recount.recompute.log import RawLog
 
 TIMESTAMP, DELETED, ORIGIN = "timestamp_ms", "is_null", "origin"
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
@@ -69,7 +70,7 @@ class Recomputed:
 def recomputed(
     session: SparkSession,
     topology: Topology,
-    logs: Mapping[str, DataFrame],
+    logs: Mapping[str, RawLog],
     *,
     limits: Mapping[str, Mapping[int, Limits]] = _NO_LIMITS,
     lateness: bool = True,
@@ -79,12 +80,12 @@ def recomputed(
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
 
-    A log has ``recount.recompute.log.COLUMNS``; a task holds whole partitions in offset order. ``limits`` say by topic
-    and partition which event times were absurd when they were read. Without ``lateness`` the grace is unlimited: the
-    difference is what lateness has cost. ``table_ends`` say how far a table had been read when a record looked a row up
-    in it; without them it was read whole. ``frontier_ms`` is up to where the timers of processors go off in the end;
-    without it, the smallest stream time of the source partitions. ``batches`` are those in which a stream read the
-    logs: with them ``results`` hold what each operator had let go after the last one, by its own frontier, and no more.
+    ``limits`` say by topic and partition which event times were absurd when they were read. Without ``lateness`` the
+    grace is unlimited: the difference is what lateness has cost. ``table_ends`` say how far a table had been read when
+    a record looked a row up in it; without them it was read whole. ``frontier_ms`` is up to where the timers of
+    processors go off in the end; without it, the smallest stream time of the source partitions. ``batches`` are those
+    in which a stream read the logs: with them ``results`` hold what each operator had let go after the last one, by its
+    own frontier, and no more.
 
     Raises ``NotRecomputable`` for what is no function of the log: an operator that needs the order of one key's records
     where these come from several partitions, or each update of a result of which only the last one is determined.

@@ -12,6 +12,7 @@ from recount.core.nodes import KEY, Source
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, DecodePass, Limits
 from recount.recompute.graph.rows import CARRIED, ORDER, PLACE, SUPERSEDED, TIME, TOPIC, at_place, shaped
+from recount.recompute.log import RawLog
 
 _FIELD = "field."
 
@@ -30,11 +31,11 @@ class WholeTopic:
         return list(self.source.topic.value.fields)
 
 
-def decoded(raw: DataFrame, source: Source, *, needs_record_key: bool, limits: Mapping[int, Limits]) -> DataFrame:
+def decoded(raw: RawLog, source: Source, *, needs_record_key: bool, limits: Mapping[int, Limits]) -> DataFrame:
     """One row per record of the topic's log: place, event time, key, fields, and ``reason`` of a bad one."""
     reading = WholeTopic(source=source, needs_record_key=needs_record_key)
     decode = DecodePass(flow=reading, limits=limits, prefix=_FIELD)
-    rows = raw.mapInArrow(lambda batches: decode(batches), decode.schema)
+    rows = raw.through(decode.schema, decode)
     places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME}
     return rows.withColumnsRenamed(places).withColumn(TOPIC, F.lit(source.topic.name))
 

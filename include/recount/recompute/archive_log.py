@@ -1,0 +1,114 @@
+"""The raw log from the Delta archive, for what Kafka's retention has deleted.
+
+Delta's statistics say which files hold which offsets, so a stretch costs the files of that stretch. A task reads those
+of its partitions by Arrow, without Spark's reader and without a shuffle. Files whose offsets overlap, as those of one
+batch and several dates do, are sorted together: a task's memory is one batch of one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from recount.core.tables import Tables
+from recount.recompute.log import COLUMNS, SCHEMA, Ranges, RawLog
+
+_BATCH_ROWS = 50_000
+_STATISTICS = ("min.partition", "max.partition", "min.offset", "max.offset")
+_ARROW_TYPES = (pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveLog:
+    """The Delta archives of topics."""
+
+    tables: Tables
+
+    def read(self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True) -> RawLog:
+        """From the files that hold ``ranges``; where Delta does not say which do, Spark reads, shuffles and sorts."""
+        spans = {partition: span for partition, span in ranges.items() if span[0] < span[1]}
+        if not spans:
+            return RawLog(frame=session.createDataFrame([], SCHEMA))
+        path = self.tables.archive(topic)
+        files = _files(path)
+        if files is None:
+            return RawLog(frame=_by_spark(session.read.format("delta").load(path), spans))
+        stretches = [(p, start, end, runs_of_files(files, p, start, end)) for p, (start, end) in sorted(spans.items())]
+        plan = session.createDataFrame(stretches, "partition int, start long, end long, runs array<array<string>>")
+        return RawLog(frame=plan, reading=ReadFiles(path=path, with_key=with_key))
+
+
+def _files(path: str) -> pl.DataFrame | None:
+    """The table's files with the least and largest partition and offset in each; None where that is not known."""
+    table = DeltaTable(path)
+    files = pl.DataFrame(table.get_add_actions(flatten=True))
+    # a newer protocol may mean that rows of a file are deleted, of which the file itself says nothing
+    if table.protocol().min_reader_version > 1 or not set(_STATISTICS) <= set(files.columns):
+        return None
+    known = files.select("path", *_STATISTICS)
+    return None if known.drop_nulls().height < known.height else known
+
+
+def runs_of_files(files: pl.DataFrame, partition: int, start: int, end: int) -> list[list[str]]:
+    """The paths of the files that can hold offsets ``start`` <= o < ``end`` of ``partition``, in offset order.
+
+    Files that overlap are in one run; a run's offsets are all before those of the next.
+    """
+    mine = files.filter(
+        pl.col("min.partition") <= partition,
+        pl.col("max.partition") >= partition,
+        pl.col("min.offset") < end,
+        pl.col("max.offset") >= start,
+    ).sort("min.offset", "path")
+    reached = pl.col("max.offset").cum_max().shift(1)
+    begins = (pl.col("min.offset") > reached).fill_null(True)
+    return mine.group_by(begins.cum_sum().alias("run"), maintain_order=True).agg("path")["path"].to_list()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadFiles:
+    """One task's first pass: from rows (partition, start, end, runs of files) to the records they name."""
+
+    path: str
+    with_key: bool
+
+    def __call__(self, plans: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of at most 50,000 records, those of a partition in offset order."""
+        storage = PyFileSystem(DeltaStorageHandler(self.path))
+        for plan in plans:
+            for stretch in plan.to_pylist():
+                for files in stretch["runs"]:
+                    records = self._read(storage, files, stretch["partition"], stretch["start"], stretch["end"])
+                    yield from records.to_batches(max_chunksize=_BATCH_ROWS)
+
+    def _read(self, storage: PyFileSystem, files: Sequence[str], partition: int, start: int, end: int) -> pa.Table:
+        stored = COLUMNS if self.with_key else [name for name in COLUMNS if name != "key"]
+        tables = [pq.ParquetFile(storage.open_input_file(file)).read(columns=stored) for file in files]
+        records = pa.concat_tables(tables)
+        offset = records.column("offset")
+        inside = pc.and_(pc.greater_equal(offset, start), pc.less(offset, end))
+        mine = records.filter(pc.and_(inside, pc.equal(records.column("partition"), partition)))
+        if not self.with_key:
+            mine = mine.append_column("key", pa.nulls(mine.num_rows, pa.binary()))
+        typed = mine.select(COLUMNS).cast(pa.schema(zip(COLUMNS, _ARROW_TYPES, strict=True)))
+        return typed.sort_by("offset")
+
+
+def _by_spark(archived: DataFrame, spans: Ranges) -> DataFrame:
+    held = [
+        (F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end)
+        for partition, (start, end) in spans.items()
+    ]
+    rows = archived.where(reduce(lambda one, other: one | other, held)).select(*COLUMNS)
+    return rows.repartition(len(spans), "partition").sortWithinPartitions("partition", "offset")
