@@ -101,10 +101,11 @@ class _Estimator:
                 yield self._state(node, name, title, schema, kept_by(node, title, inflow, self._given))
 
     def _open_windows(self, plan: AggregationPlan) -> StateEstimate:
-        """The merged windows on the driver; a batch writes the partials of each task, which are never written again."""
+        """The merged windows on the driver; a batch writes what it adds to each, which is never written again."""
         node, inflow = plan.aggregate, self._inflow(plan.aggregate)
-        of_a_task = changed_windows(plan.windows, inflow.only.spread_over(inflow.partitions), inflow.trigger_ms)
-        kept = replace(time_windows(plan.windows, inflow), changed=of_a_task * inflow.partitions)
+        kept = replace(
+            time_windows(plan.windows, inflow), changed=changed_windows(plan.windows, inflow.only, inflow.trigger_ms)
+        )
         schema = {**Partials.of(node).schema, REVISION: pl.Int32()}
         return self._state(node, OPEN_WINDOWS, OPEN_WINDOWS, schema, kept)
 
