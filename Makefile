@@ -61,7 +61,7 @@ jars: .cache/jars/spark/.complete .cache/jars/kafka/.complete
 	@touch $@
 
 lock: .venv/bin/uv ## resolve requirements/*.in anew into the lock (exact versions and hashes)
-	@for name in uv main; do $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	@for name in uv main bench; do $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  requirements/$$name.in --output-file requirements/$$name.lock >/dev/null; done
 
 # ---- the embedded profile

@@ -19,10 +19,12 @@ from bench.contenders import build_kafka_streams
 from bench.page import write_page
 from bench.plan import Plan, full
 from bench.plan import quick as quick_plan
+from bench.quix_environment import build_quix_streams
 from bench.results import Results
 from bench.running import Bench
 from bench.session import Session
 from bench.table import tables
+from recount.core.errors import Terminal
 from recount.local.home import Home
 from recount.local.project import Project
 
@@ -39,7 +41,7 @@ class Part(StrEnum):
 
 
 def main(
-    quick: Annotated[bool, typer.Option("--quick", help="About ten minutes instead of an hour.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A quarter of an hour instead of an hour and a half.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Write the page and charts to docs/.")] = False,
     part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be repeated.")] = None,
     job: Annotated[list[str] | None, typer.Option(help="Only the throughput of this job; may be repeated.")] = None,
@@ -47,7 +49,7 @@ def main(
     records: Annotated[int, typer.Option(min=0, help="Records of the throughput topics (0: as planned).")] = 0,
     earlier: Annotated[Path | None, typer.Option(help="Measure nothing: show this results.json.")] = None,
 ) -> None:
-    """Run Recount beside Kafka Streams and plain Structured Streaming on this machine."""
+    """Run Recount beside Kafka Streams, plain Structured Streaming and Quix Streams on this machine."""
     # As on Ctrl-C, so that a benchmark that is told to end leaves neither a broker nor a contender behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console(log_path=False)
@@ -69,10 +71,17 @@ def main(
 def measure(plan: Plan, parts: Sequence[Part], project: Project, output: Path, console: Console) -> Results:
     """Measure ``parts`` of ``plan``; results so far lie in ``output/results.json``, logs in ``output/run-*``."""
     build_kafka_streams(project)
+    missing = []
+    if any(contender.engine == "quix-streams" for scenario in plan.scenarios for contender in scenario.contenders):
+        try:
+            build_quix_streams(project)
+        except Terminal as error:
+            plan, missing = plan.without("quix-streams"), [str(error)]
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=output))
     with cluster(folder / "home", project) as broker:
         bench = Bench(project=project, cluster=broker, folder=folder, max_offsets=plan.max_offsets)
         session = Session(bench, plan, console.log, lambda results: results.write(output / "results.json"))
+        session.results.failures.extend(missing)
         for part in parts:
             getattr(session, part)()
     return session.results

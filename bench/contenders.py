@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bench.jobs import GRACE, GRACE_MS
+from bench.quix_environment import quix_python
 from recount.core.durations import milliseconds
 from recount.core.errors import Terminal
 from recount.core.tables import Tables
@@ -24,7 +25,7 @@ _JAVA = ("java", "-Xms1g", "-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=w
 EXACTLY_ONCE: Final = "exactly_once_v2"
 AT_LEAST_ONCE: Final = "at_least_once"
 Guarantee = Literal["exactly_once_v2", "at_least_once"]
-Engine = Literal["recount", "structured-streaming", "kafka-streams"]
+Engine = Literal["recount", "structured-streaming", "kafka-streams", "quix-streams"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +40,18 @@ class Contender:
 
     def command(self, project: Project, pairs: Mapping[str, object]) -> list[str]:
         """What to run, given the ``name=value`` pairs of a run."""
-        own = {"grace-ms": self.grace_ms, "jars": project.spark_jars}
-        own["guarantee"] = self.guarantee
-        if self.engine == "kafka-streams":
-            own["commit-interval-ms"] = self.commit_interval_ms
-            program = [*_JAVA, "-cp", f"{_kafka_streams_build(project)}/*", "recount.bench.Contender"]
-        else:
-            module = "bench.recount_job" if self.engine == "recount" else "bench.structured_streaming"
-            program = [sys.executable, "-m", module]
+        own: dict[str, object] = {"grace-ms": self.grace_ms, "jars": project.spark_jars, "guarantee": self.guarantee}
+        match self.engine:
+            case "recount":
+                program = [sys.executable, "-m", "bench.recount_job"]
+            case "structured-streaming":
+                program = [sys.executable, "-m", "bench.structured_streaming"]
+            case "kafka-streams":
+                own["commit-interval-ms"] = self.commit_interval_ms
+                program = [*_JAVA, "-cp", f"{_kafka_streams_build(project)}/*", "recount.bench.Contender"]
+            case "quix-streams":
+                own["commit-interval-ms"] = self.commit_interval_ms
+                program = [str(quix_python(project)), "-m", "bench.quix_streams"]
         return [*program, *(f"{name}={value}" for name, value in {**pairs, **own}.items())]
 
     def state_folder(self, state: Path, application: str) -> Path:
@@ -56,8 +61,12 @@ class Contender:
                 return Path(Tables(f"{state}/tables").state(application))
             case "structured-streaming":
                 return state / "checkpoints" / application / "state"
-            case "kafka-streams":
+            case "kafka-streams" | "quix-streams":
                 return state / application
+
+    def changelogs(self, application: str) -> str:
+        """A pattern for what the names of the changelog topics of ``application`` contain, not those of its warm-up."""
+        return f"changelog__{application}--" if self.engine == "quix-streams" else f"{application}-results*changelog"
 
 
 RECOUNT = Contender(engine="recount", name="Recount")
@@ -82,6 +91,9 @@ PEER = kafka_streams(EXACTLY_ONCE, 100, LONG_GRACE)
 """The Kafka Streams that Recount is compared with: exactly once like itself, with a grace that keeps its records."""
 
 PEER_SHORT_GRACE = kafka_streams(EXACTLY_ONCE, 100, GRACE)
+QUIX_STREAMS = Contender(
+    engine="quix-streams", name="Quix Streams, exactly once, commit 100 ms, grace 60 s", commit_interval_ms=100
+)
 
 
 def build_kafka_streams(project: Project) -> None:

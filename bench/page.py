@@ -22,9 +22,9 @@ second of event time, out of order by up to 3 s, one in 1,000 late by 10 minutes
 after the other in turns; the tables have the medians of up to {repeats} runs and their spread. Each first runs the same
 job on {warm_up_records:,} other records in the same process. Kafka Streams has 2 threads, a heap of 1 GiB and client
 settings for throughput; the two on Spark have `local[2]`, a heap of 2 GiB, the same session and fetch options and
-batches of at most {max_offsets:,} records. The peers add doubles, Recount exact decimals. Recount and Structured
-Streaming write their results to Kafka and to Delta, Kafka Streams to Kafka only; Structured Streaming's Kafka sink is
-at least once, Recount and Kafka Streams where it says so are exactly once.
+batches of at most {max_offsets:,} records; Quix Streams is one Python process with one thread. The peers add doubles,
+Recount exact decimals. Recount and Structured Streaming write their results to Kafka and to Delta, the others to Kafka
+only; Structured Streaming's Kafka sink is at least once, Recount and the others where they say so are exactly once.
 
 **records/s**: from the first record processed to the last commit. **Recount is**: Recount's figure divided by that of
 the row; for records/s more than 1 is faster, for a time less than 1 is faster. **wrongly dropped**: records that were
@@ -41,9 +41,9 @@ reader has seen count the record.
 _NOTES = {
     SESSIONS_PER_USER.name: """\
 Each session is written once, when it has ended: Spark has session windows in this output mode only, so it is what all
-do here. The {other_records:,} records end with two minutes in which 4 other users order, once a second each, so that
-all sessions but theirs end. Kafka Streams emits on window close, without its limit of once a second by the wall clock,
-with which the last sessions would never leave.
+do here. The {other_records:,} records end with ten minutes in which 4 other users order, once a second each, so that
+all sessions but theirs end. Kafka Streams emits on window close, every 10 ms instead of once a second by the wall
+clock, and its store keeps sessions 5 minutes longer: with the defaults it loses sessions while it catches up.
 """,
     ORDERS_WITH_PAYMENTS.name: """\
 {other_records:,} orders and payments, together; both topics have the order's id as key, so that nobody has to move

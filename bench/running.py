@@ -19,10 +19,11 @@ from typing import Any
 from bench.cluster import Cluster, folder_bytes
 from bench.contenders import Contender
 from bench.flow import SeededFlow
-from bench.jobs import Job
+from bench.jobs import PAID_WITHIN, SESSION_GAP, Job
 from bench.process_tree import ProcessTree, busy_s
 from bench.results import Throughput
 from bench.results_topic import VisibleResults
+from recount.core.durations import milliseconds
 from recount.core.errors import Terminal, Transient
 from recount.local.daemon import end_of
 from recount.local.project import Project
@@ -143,6 +144,8 @@ class Run:
             "application": self.application,
             "state": self.state,
             "max-offsets": self.bench.max_offsets,
+            "session-gap-ms": milliseconds(SESSION_GAP),
+            "paid-within-ms": milliseconds(PAID_WITHIN),
             **pairs,
         }
 
@@ -188,7 +191,7 @@ class Run:
             cpu_s=cpu_s,
             broker_cpu_s=broker_cpu_s,
             peak_memory_bytes=peak_bytes,
-            state_bytes=folder_bytes(state) + cluster.log_bytes(f"{self.application}-results*changelog"),
+            state_bytes=folder_bytes(state) + cluster.log_bytes(self.contender.changelogs(self.application)),
             kafka_bytes=cluster.log_bytes(self.application) - cluster.log_bytes(f"warm-up-{self.output}"),
             others_cores=max(0.0, all_cpu_s - cpu_s - broker_cpu_s) / (ended_s - begun_s),
             repeated=results.repeated if self.job.results_once else 0,

@@ -10,9 +10,9 @@ from bench.structured_streaming import JOBS as STRUCTURED_STREAMING_JOBS
 
 from recount.spark.plan import plan_of
 
-_JAVA = (
-    Path(__file__).parents[3] / "bench" / "kafka_streams" / "src" / "main" / "java" / "recount" / "bench" / "Jobs.java"
-)
+_BENCH = Path(__file__).parents[3] / "bench"
+_JAVA = _BENCH / "kafka_streams" / "src" / "main" / "java" / "recount" / "bench" / "Jobs.java"
+_QUIX = _BENCH / "quix_streams.py"
 
 
 @pytest.mark.parametrize("job", JOBS.values(), ids=list(JOBS))
@@ -20,6 +20,7 @@ def test_every_contender_knows_every_job(job: Job) -> None:
     assert job.topology("bench", "orders", "results").written
     assert job.name in STRUCTURED_STREAMING_JOBS
     assert f'case "{job.name}"' in _JAVA.read_text()
+    assert f'"{job.name}": {job.name.replace("-", "_")},' in _QUIX.read_text()  # not to be imported here
 
 
 @pytest.mark.parametrize("job", [REVENUE_BY_REGION, COUNTS_PER_USER], ids=["revenue", "counts"])
@@ -58,8 +59,17 @@ def test_the_peer_keeps_its_records_by_a_long_grace_and_recount_has_the_short_on
 
 
 @pytest.mark.parametrize("plan", [quick(3), full(3)], ids=["quick", "full"])
-def test_every_scenario_of_a_plan_has_recount_and_peers_of_distinct_names(plan: Plan) -> None:
-    for scenario in plan.scenarios:
-        names = [contender.name for contender in scenario.contenders]
+def test_every_job_of_a_plan_is_run_by_recount_and_peers_of_distinct_names(plan: Plan) -> None:
+    for place in {(scenario.job.name, scenario.flow) for scenario in plan.scenarios}:
+        scenarios = [scenario for scenario in plan.scenarios if (scenario.job.name, scenario.flow) == place]
+        names = [contender.name for scenario in scenarios for contender in scenario.contenders]
         assert RECOUNT.name in names
         assert len(set(names)) == len(names) > 1
+
+
+def test_a_plan_without_an_engine_has_all_others_and_no_scenario_without_contenders() -> None:
+    plan = full(1).without("quix-streams")
+
+    engines = [{contender.engine for contender in scenario.contenders} for scenario in plan.scenarios]
+    assert set.union(*engines) == {"recount", "structured-streaming", "kafka-streams"}
+    assert all(engines)

@@ -98,7 +98,7 @@ public final class Contender {
         // The orders are older than the wall clock: without this the broker deletes the changelog beneath the store.
         properties.put("windowstore.changelog.additional.retention.ms", Long.toString(Duration.ofDays(3650).toMillis()));
         // By default final results leave once a second at most, and only with a record: the last ones would never leave.
-        properties.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
+        properties.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 10L);
         if (!arguments.has("follow")) {
             properties.putAll(CATCH_UP);
         }

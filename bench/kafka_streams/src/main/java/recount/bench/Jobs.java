@@ -3,6 +3,7 @@ package recount.bench;
 import java.time.Duration;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Branched;
@@ -21,32 +22,33 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.processor.StateStore;
+import org.apache.kafka.streams.state.SessionStore;
 
 /** The jobs of bench/jobs.py as Kafka Streams topologies: from {@code topic} to the topics that begin with {@code output}. */
 final class Jobs {
     private static final Duration SIZE = Duration.ofMinutes(5);
-    private static final Duration SESSION_GAP = Duration.ofSeconds(30);
-    private static final Duration PAID_WITHIN = Duration.ofMinutes(3);
     private static final String STORE = "results";
     private static final Serde<String> TEXT = Serdes.String();
 
     private final StreamsBuilder builder;
     private final Progress progress;
+    private final Arguments arguments;
     private final Duration grace;
     private final String topic;
     private final String output;
 
-    private Jobs(StreamsBuilder builder, Progress progress, Duration grace, String topic, String output) {
+    private Jobs(StreamsBuilder builder, Progress progress, Arguments arguments, String topic, String output) {
         this.builder = builder;
         this.progress = progress;
-        this.grace = grace;
+        this.arguments = arguments;
+        this.grace = arguments.milliseconds("grace-ms");
         this.topic = topic;
         this.output = output;
     }
 
     /** Adds {@code job} to {@code builder}, counted by {@code progress}. */
     static void build(StreamsBuilder builder, String job, Arguments arguments, String topic, String output, Progress progress) {
-        Jobs jobs = new Jobs(builder, progress, arguments.milliseconds("grace-ms"), topic, output);
+        Jobs jobs = new Jobs(builder, progress, arguments, topic, output);
         switch (job) {
             case "revenue-by-region" -> jobs.revenueByRegion();
             case "counts-per-user" -> jobs.countsPerUser();
@@ -76,12 +78,15 @@ final class Jobs {
     }
 
     private void sessionsPerUser() {
+        Duration gap = arguments.milliseconds("session-gap-ms");
+        // By default the store drops a session when it is due: when stream time leaps, before it was emitted.
+        var store = Jobs.<SessionStore<Bytes, byte[]>>store().withRetention(gap.plus(grace).plusMinutes(5));
         writeResults(orders()
             .mapValues(order -> 1L)
             .groupByKey(Grouped.with(TEXT, Serdes.Long()))
-            .windowedBy(SessionWindows.ofInactivityGapAndGrace(SESSION_GAP, grace))
+            .windowedBy(SessionWindows.ofInactivityGapAndGrace(gap, grace))
             .emitStrategy(EmitStrategy.onWindowClose())
-            .aggregate(Result::new, (user, one, result) -> result.add(), (user, one, other) -> one.merge(other), store()));
+            .aggregate(Result::new, (user, one, result) -> result.add(), (user, one, other) -> one.merge(other), store));
     }
 
     private void ordersWithPayments() {
@@ -91,7 +96,9 @@ final class Jobs {
             .join(
                 payments,
                 PaidOrder::by,
-                JoinWindows.ofTimeDifferenceAndGrace(PAID_WITHIN, grace).before(Duration.ZERO),
+                JoinWindows
+                    .ofTimeDifferenceAndGrace(arguments.milliseconds("paid-within-ms"), grace)
+                    .before(Duration.ZERO),
                 StreamJoined.with(TEXT, Serialization.json(PaidOrder.class), Serialization.json(Payment.class))
                     .withStoreName(STORE))
             .to(output, Produced.with(TEXT, Serialization.json(PaidOrder.class)));
