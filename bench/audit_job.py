@@ -1,6 +1,6 @@
-"""What the audit is compared with, and the audit itself: ``python -m bench.audit_job WHICH name=value ...``.
+"""What the audit is compared with, and the audits themselves: ``python -m bench.audit_job WHICH name=value ...``.
 
-Both first do the same on the warm-up topic in the same process, as the contenders of the throughput do.
+All first do the same on the warm-up topic in the same process, as the contenders of the throughput do.
 """
 
 from __future__ import annotations
@@ -8,55 +8,133 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from bench.auditing import AGGREGATION, ARCHIVE, AUDIT, SECOND_NIGHT
 from bench.contending import Arguments, parsed, say, settings_of
-from bench.jobs import JOBS
+from bench.jobs import JOBS, orders_topic
 from bench.structured_streaming import FETCH, decoded
 from bench.structured_streaming import JOBS as PLAIN_JOBS
+from recount.audit.findings import Findings, Interval
+from recount.audit.ledger import Ledger
 from recount.audit.nightly import audited
+from recount.core.archive import Archive
 from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
 from recount.sessions import spark_session
+from recount.spark.archive import ArchiveWork
+from recount.spark.runner import RunOptions, StreamRunner
 
 
-def audit(session: SparkSession, settings: Settings, arguments: Arguments, prefix: str) -> int:
-    """A whole nightly audit, certificate and verdict tables included; returns how many violations it found."""
-    topology = JOBS[arguments["job"]].topology(
-        arguments[prefix + "application"], arguments[prefix + "topic"], arguments[prefix + "output"]
-    )
-    return len(audited(session, settings, topology).findings.differences)
+@dataclass(frozen=True)
+class Told:
+    """How many records were judged or counted, and the violations found."""
+
+    records: int
+    violations: int = 0
 
 
-def aggregation(session: SparkSession, _settings: Settings, arguments: Arguments, prefix: str) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """What there is to audit: the job of ``arguments``, on the warm-up topic or the other one."""
+
+    session: SparkSession
+    settings: Settings
+    arguments: Arguments
+    prefix: str
+
+    @property
+    def topic(self) -> str:
+        """The source."""
+        return self.arguments[self.prefix + "topic"]
+
+    @property
+    def topology(self) -> Topology:
+        """The job as Recount's topology."""
+        names = (self.arguments[self.prefix + name] for name in ("application", "topic", "output"))
+        return JOBS[self.arguments["job"]].topology(*names)
+
+
+def aggregation(scene: Scene) -> Told:
     """The same job as a batch query, as Spark's documentation would write it; its results are collected."""
     records = (
-        session.read.format("kafka")
-        .option("kafka.bootstrap.servers", arguments["bootstrap"])
-        .option("subscribe", arguments[prefix + "topic"])
+        scene.session.read.format("kafka")
+        .option("kafka.bootstrap.servers", scene.arguments["bootstrap"])
+        .option("subscribe", scene.topic)
         .option("startingOffsets", "earliest")
         .options(**FETCH)
         .load()
     )
-    rows = PLAIN_JOBS[arguments["job"]](decoded(records)).collect()
-    counted = sum(row.orders for row in rows)
-    expected = int(arguments[prefix + "records"])
-    assert counted == expected, f"{counted:,} of {expected:,} records"
-    return 0
+    rows = PLAIN_JOBS[scene.arguments["job"]](decoded(records)).collect()
+    return Told(sum(row.orders for row in rows))
 
 
-WHAT: dict[str, Callable[[SparkSession, Settings, Arguments, str], int]] = {"audit": audit, "aggregation": aggregation}
+def audit(scene: Scene) -> Told:
+    """A whole nightly audit, certificate and verdict tables included, of all that the stream has read."""
+    return _told(audited(scene.session, scene.settings, scene.topology, from_the_beginning=True).findings)
+
+
+def archive(scene: Scene) -> None:
+    """Copy the topic to its archive."""
+    work = ArchiveWork(scene.session, Archive(topic=orders_topic(scene.topic)), scene.settings.data)
+    StreamRunner(scene.session, scene.settings, work, RunOptions(available_now=True)).run()
+
+
+def audit_of_the_archive(scene: Scene) -> Told:
+    """The same audit, of which the log is read from the archive."""
+    done = audited(scene.session, scene.settings, scene.topology, source="archive", from_the_beginning=True)
+    return _told(done.findings)
+
+
+def first_night(scene: Scene) -> None:
+    """Audit all batches but the last; of one batch alone, nothing."""
+    proofs = Ledger.read(scene.session, Tables(scene.settings.data).state(scene.topology.name)).proofs
+    if len(proofs) > 1:
+        before_the_last = Interval(end_ms=proofs[-1].batch_timestamp_ms)
+        audited(scene.session, scene.settings, scene.topology, interval=before_the_last, from_the_beginning=True)
+
+
+def second_night(scene: Scene) -> Told:
+    """The audit that goes on where the first night ended."""
+    return _told(audited(scene.session, scene.settings, scene.topology).findings)
+
+
+def _told(findings: Findings) -> Told:
+    return Told(sum(account.records for account in findings.accounts), len(findings.differences))
+
+
+def _nothing(_scene: Scene) -> None:
+    pass
+
+
+WHAT: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], Told]]] = {
+    AGGREGATION: (_nothing, aggregation),
+    AUDIT: (_nothing, audit),
+    ARCHIVE: (archive, audit_of_the_archive),
+    SECOND_NIGHT: (first_night, second_night),
+}
+"""What has to be there first, and what is measured."""
 
 
 def main(which: str, arguments: Arguments) -> None:
     """Warm up, say so, do it, say how long it took."""
+    prepare, measured = WHAT[which]
     session = spark_session(settings := settings_of(arguments), "benchmark")
     try:
-        WHAT[which](session, settings, arguments, "warm-up-")
+        warm_up, scene = (
+            Scene(session=session, settings=settings, arguments=arguments, prefix=prefix) for prefix in ("warm-up-", "")
+        )
+        prepare(warm_up)
+        measured(warm_up)
+        prepare(scene)
         say("measuring")
         begun_s = time.monotonic()
-        violations = WHAT[which](session, settings, arguments, "")
-        say("measured", milliseconds=round((time.monotonic() - begun_s) * 1_000), violations=violations)
+        told = measured(scene)
+        milliseconds = round((time.monotonic() - begun_s) * 1_000)
+        say("measured", milliseconds=milliseconds, records=told.records, violations=told.violations)
     finally:
         session.stop()
 

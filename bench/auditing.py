@@ -10,8 +10,13 @@ from bench.results import AuditCost
 from bench.running import Run
 from recount.core.errors import Terminal
 
-AUDIT, AGGREGATION = "audit", "aggregation"
-WHAT = {AUDIT: "Recount's audit, both verdicts, with its certificate", AGGREGATION: "plain Spark batch aggregation"}
+AGGREGATION, AUDIT, ARCHIVE, SECOND_NIGHT = "aggregation", "audit", "archive", "second-night"
+WHAT = {
+    AGGREGATION: "plain Spark batch aggregation, from Kafka",
+    AUDIT: "Recount's audit, both verdicts, with its certificate, from Kafka",
+    ARCHIVE: "the same audit, from the archive",
+    SECOND_NIGHT: "the second night: the last batch alone",
+}
 """What ``bench.audit_job`` can measure."""
 
 
@@ -29,11 +34,13 @@ def measure_audit(run: Run, what: str, flow: Flow, warm_up: Flow) -> AuditCost:
         program.finish()
     finally:
         program.kill()
+    if what != SECOND_NIGHT and measured["records"] != flow.records:
+        raise Terminal(f"{what} has not read all records", given=measured["records"], expected=f"{flow.records}")
     if measured["violations"]:
         raise Terminal("the audit found violations", given=measured["violations"], remedy="see the log of the run")
     return AuditCost(
         what=what,
-        records=flow.records,
+        records=measured["records"],
         seconds=measured["milliseconds"] / 1_000,
         cpu_s=cpu_s,
         peak_memory_bytes=peak_bytes,

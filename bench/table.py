@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from bench.auditing import AUDIT, WHAT
+from bench.auditing import AGGREGATION, WHAT
 from bench.contenders import RECOUNT
 from bench.jobs import JOBS
 from bench.plan import LAGGING
@@ -126,22 +126,22 @@ def _recovery(results: Results) -> Rows:
 
 
 def _audit(results: Results) -> Rows:
-    seconds = {what: statistics.median(each.seconds for each in results.audit if each.what == what) for what in WHAT}
-    body = []
-    for what in WHAT:
-        runs = [each for each in results.audit if each.what == what]
-        body.append(
-            [
-                WHAT[what],
-                f"{seconds[what]:.1f}",
-                f"{min(each.seconds for each in runs):.1f} to {max(each.seconds for each in runs):.1f}",
-                _ratio(seconds[AUDIT], seconds[what]),
-                f"{statistics.median(each.cpu_s * 1e6 / each.records for each in runs):.1f}",
-                f"{statistics.median(each.peak_memory_bytes for each in runs) / _MIB:,.0f}",
-            ]
-        )
-    head = ["", "s", "spread", "the audit is", "CPU s per million", "peak MiB"]
-    return Rows(name="audit", title=f"the audit of {results.audit[0].records:,} records", head=head, body=body)
+    runs = {what: [each for each in results.audit if each.what == what] for what in WHAT}
+    seconds = {what: statistics.median(each.seconds for each in found) for what, found in runs.items() if found}
+    body = [
+        [
+            WHAT[what],
+            f"{runs[what][0].records:,}",
+            f"{taken:.1f}",
+            f"{min(each.seconds for each in runs[what]):.1f} to {max(each.seconds for each in runs[what]):.1f}",
+            _ratio(taken, seconds[AGGREGATION]) if AGGREGATION in seconds else "",
+            f"{statistics.median(each.cpu_s for each in runs[what]):.1f}",
+            f"{statistics.median(each.peak_memory_bytes for each in runs[what]) / _MIB:,.0f}",
+        ]
+        for what, taken in seconds.items()
+    ]
+    head = ["", "records", "s", "spread", "of the aggregation", "CPU s", "peak MiB"]
+    return Rows(name="audit", title="the audit of a topic", head=head, body=body)
 
 
 def _ratio(ours: float | None, theirs: float) -> str:
