@@ -51,13 +51,14 @@ class Accumulators:
 
     def lifted(self, rows: pl.DataFrame) -> pl.DataFrame:
         """``rows`` with their accumulators, each of that row alone; rows of one ``order`` count as they follow."""
-        numbered = rows.with_columns(pl.int_range(pl.len(), dtype=pl.Int32).over(ORDER).alias(ORDINAL))
+        # Lazily, because numbering costs more than all the rest, and few accumulators read the number.
+        numbered = rows.lazy().with_columns(pl.int_range(pl.len(), dtype=pl.Int32).over(ORDER).alias(ORDINAL))
         columns = [
             made.cast(self.schema[_column(name, part)]).alias(_column(name, part))
             for name, accumulator in self._kinds.items()
             for part, made in accumulator.lifted(self._given(self._aggregates[name])).items()
         ]
-        return numbered.with_columns(columns).drop(ORDINAL)
+        return numbered.with_columns(columns).drop(ORDINAL).collect()
 
     def merged(self, frame: pl.DataFrame, by: Sequence[str], **further: pl.Expr) -> pl.DataFrame:
         """One row for each value of the columns ``by`` (null is one too), with accumulators and ``further`` columns."""

@@ -112,8 +112,10 @@ class MergedSessions:
         columns = list(self._own.schema)
         before = self._own.of(entered, self._own_by)
         marked = self._marked(pl.concat([before, entered.select(columns)]), self._own_by)
-        self._own.remove(before)
-        self._own.put(marked.group_by([*self._own_by, _SESSION], maintain_order=True).agg(**_OUTER_BOUNDS))
+        after = marked.group_by([*self._own_by, _SESSION], maintain_order=True).agg(**_OUTER_BOUNDS).select(columns)
+        # Only what changed, or every batch would write all sessions that its keys ever had to the state table.
+        self._own.remove(before.join(after, on=columns, how="anti", nulls_equal=True))
+        self._own.put(after.join(before, on=columns, how="anti", nulls_equal=True, maintain_order="left"))
         return accepted
 
     def _late(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -173,3 +173,10 @@ def test_a_window_is_remembered_while_an_idle_partition_may_change_it() -> None:
     batches = [[at(1), at(2, 1)], [at(100)], [at(1_000)]]
     held = [Engine(counted(TUMBLING, "final"), batches[:number], idle=[-1, 1, 1]).remembered for number in (1, 2, 3)]
     assert held == sorted(set(held)), "rows are added and none is dropped"
+
+
+def test_a_batch_writes_the_sessions_that_it_changes_and_not_all_that_its_keys_ever_had() -> None:
+    batches = [[at(100 * number), at(100 * number, partition=1)] for number in range(1, 8)]
+    engine = Engine(counted(SESSION, "final"), batches)
+    assert engine.remembered > engine.written[-1]
+    assert set(engine.written[1:]) == {engine.written[1]}

@@ -137,6 +137,7 @@ class Engine:
         self._times: dict[int, int] = {}
         self._late: list[pl.DataFrame] = []
         self._fates: dict[tuple[int, int], str] = {}
+        self.written: list[int] = []
         self.emitted: list[list[Result]] = []
         for number, batch in enumerate(batches):
             if number in restarts:
@@ -215,10 +216,12 @@ class Engine:
 
     def _store(self) -> None:
         """A state table gets the changes of each batch, and nothing else."""
+        self.written.append(0)
         for at, operator in enumerate(self._operators):
             kept = {**operator.states, **{f"clock {name}": one.state for name, one in operator.clocks.items()}}
             for name, state in kept.items():
                 changes = state.changes()
+                self.written[-1] += changes.height
                 before = self._stored.get((at, name), changes.drop("deleted").clear())
                 rest = before.join(changes, on=state.identity, how="anti", nulls_equal=True)
                 now = changes.filter(~pl.col("deleted")).drop("deleted")
