@@ -92,7 +92,7 @@ PEER = kafka_streams(EXACTLY_ONCE, 100, LONG_GRACE)
 
 PEER_SHORT_GRACE = kafka_streams(EXACTLY_ONCE, 100, GRACE)
 QUIX_STREAMS = Contender(
-    engine="quix-streams", name="Quix Streams, exactly once, commit 100 ms, grace 60 s", commit_interval_ms=100
+    engine="quix-streams", name="Quix Streams, exactly once, commit 1000 ms, grace 60 s", commit_interval_ms=1_000
 )
 
 

@@ -30,9 +30,9 @@ from bench.payments import PaidOrders
 from recount.core.durations import milliseconds
 
 ORDERS, LAGGING, ENDING, PAID = "orders", "orders-lagging", "orders-ending", "orders-paid"
-"""The flows: all partitions abreast, one of them 10 minutes behind the others, one in the end of which all
-sessions end,
-and orders with their payments."""
+SHORT, SHORT_RECORDS, SHORT_WARM_UP_RECORDS = "orders-short", 100_000, 20_000
+"""The flows: all partitions abreast, one of them 10 minutes behind the others, one at the end of which all sessions
+end, orders with their payments, and one like the third but short, for a contender that is slow."""
 _WARM_UP = "warm-up-"
 
 
@@ -66,11 +66,13 @@ class Plan:
 
     def without(self, engine: Engine) -> Plan:
         """The plan for a machine on which the contenders of ``engine`` do not install."""
-        kept = [
-            replace(scenario, contenders=[each for each in scenario.contenders if each.engine != engine])
-            for scenario in self.scenarios
-        ]
-        return replace(self, scenarios=[scenario for scenario in kept if scenario.contenders])
+        return replace(
+            self,
+            scenarios=[
+                replace(scenario, contenders=[each for each in scenario.contenders if each.engine != engine])
+                for scenario in self.scenarios
+            ],
+        )
 
     @property
     def followers(self) -> Sequence[Contender]:
@@ -79,18 +81,20 @@ class Plan:
 
     def flow(self, name: str) -> SeededFlow:
         """The flow of a scenario."""
-        return _flow(name, name, self.records if name in (ORDERS, LAGGING) else self.other_records)
+        sizes = {ORDERS: self.records, LAGGING: self.records, SHORT: SHORT_RECORDS}
+        return _flow(name, name, sizes.get(name, self.other_records))
 
     def warm_up(self, name: str) -> SeededFlow:
         """Other records of the same kind."""
-        return _flow(name, _WARM_UP + name, self.warm_up_records, seed=1)
+        records = SHORT_WARM_UP_RECORDS if name == SHORT else self.warm_up_records
+        return _flow(name, _WARM_UP + name, records, seed=1)
 
 
 def _flow(name: str, topic: str, records: int, seed: int = 20_261_121) -> SeededFlow:
     match name:
         case "orders-lagging":
             return Flow(topic=topic, records=records, lag_ms=milliseconds("10 min"), seed=seed)
-        case "orders-ending":
+        case "orders-ending" | "orders-short":
             return Flow(topic=topic, records=records, beats=600, seed=seed)
         case "orders-paid":
             return PaidOrders(orders=Flow(topic=topic, records=records // 2, seed=seed))
@@ -112,11 +116,15 @@ _NOT_RE_KEYED = [RECOUNT, STRUCTURED_STREAMING, PEER_SHORT_GRACE]
 """Where no record leaves its partition Kafka Streams judges as Recount does, and the short grace loses nothing."""
 
 
-_OTHER_JOBS = ((SESSIONS_PER_USER, ENDING), (ORDERS_WITH_PAYMENTS, PAID), (ROUTING_BY_REGION, ENDING))
+def _other_jobs(repeats: int) -> list[Scenario]:
+    jobs = ((SESSIONS_PER_USER, ENDING), (ORDERS_WITH_PAYMENTS, PAID), (ROUTING_BY_REGION, ENDING))
+    return [Scenario(job=job, flow=flow, contenders=_NOT_RE_KEYED, repeats=repeats) for job, flow in jobs]
 
 
-def _other_jobs(repeats: int, contenders: Sequence[Contender] = _NOT_RE_KEYED) -> list[Scenario]:
-    return [Scenario(job=job, flow=flow, contenders=contenders, repeats=repeats) for job, flow in _OTHER_JOBS]
+def _short_jobs() -> list[Scenario]:
+    contenders = [*_NOT_RE_KEYED, QUIX_STREAMS]
+    jobs = (COUNTS_PER_USER, SESSIONS_PER_USER, ROUTING_BY_REGION)
+    return [Scenario(job=job, flow=SHORT, contenders=contenders, repeats=1) for job in jobs]
 
 
 def quick(repeats: int) -> Plan:
@@ -156,7 +164,7 @@ def full(repeats: int) -> Plan:
         ]
         + [Scenario(job=REVENUE_BY_REGION, flow=LAGGING, contenders=[*_FAIR, PEER_SHORT_GRACE], repeats=1)]
         + _other_jobs(repeats)
-        + _other_jobs(1, [QUIX_STREAMS]),
+        + _short_jobs(),
         latency_s=60,
         recovery_keys=[10_000, 1_000_000, 10_000_000],
         audit_repeats=repeats,

@@ -11,21 +11,18 @@ from rich.table import Table
 from bench.auditing import AGGREGATION, WHAT
 from bench.contenders import RECOUNT
 from bench.jobs import JOBS
-from bench.plan import LAGGING
+from bench.plan import LAGGING, SHORT, SHORT_RECORDS
 from bench.results import Results, Summary, summaries
 
 _MIB = 1 << 20
+_FLOWS = {LAGGING: ", one partition 10 minutes behind", SHORT: f", {SHORT_RECORDS:,} records"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A table before it is drawn, and the ``name`` of its chart. The first column is text, the others are figures.
-
-    ``job`` is what was measured, if the table is of one job.
-    """
+    """A table before it is drawn, and the ``name`` of its chart. The first column is text, the others are figures."""
 
     name: str
-    job: str = ""
     title: str
     head: Sequence[str]
     body: Sequence[Sequence[str]]
@@ -93,8 +90,7 @@ def _throughput(job: str, flow: str, contenders: Sequence[Summary]) -> Rows:
         "to Kafka MiB",
         "others' cores",
     ]
-    lagging = ", one partition 10 minutes behind" if flow == LAGGING else ""
-    return Rows(name=f"{job}-{flow}", job=job, title=f"{JOBS[job].what}{lagging}", head=head, body=body)
+    return Rows(name=f"{job}-{flow}", title=f"{JOBS[job].what}{_FLOWS.get(flow, '')}", head=head, body=body)
 
 
 def _latency(results: Results) -> Rows:

@@ -76,12 +76,19 @@ def test_only_a_job_that_sends_each_result_once_is_asked_how_many_came_again() -
 
 
 def test_the_page_says_of_a_job_what_is_special_about_it(tmp_path: Path) -> None:
-    runs = [replace(_RUN, job=job) for job in ("sessions-per-user", "orders-with-payments", "routing-by-region")]
+    places = {
+        "sessions-per-user": "orders-ending",
+        "orders-with-payments": "orders-paid",
+        "routing-by-region": "orders-ending",
+        "counts-per-user": "orders-short",
+    }
+    runs = [replace(_RUN, job=job, flow=flow) for job, flow in places.items()]
     page = write_page(replace(_RESULTS, throughput=runs), tmp_path).read_text()
 
     assert "when it has ended" in page
     assert "counts pairs" in page
     assert "counts as dropped" in page
+    assert "100,000 records after a warm-up" in page
 
 
 def test_results_are_read_back_as_they_were_written(tmp_path: Path) -> None:
