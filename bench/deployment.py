@@ -11,7 +11,7 @@ from pathlib import Path
 import pyspark
 
 from bench.cluster import Cluster
-from bench.jobs import Job, output_topic
+from bench.jobs import Job
 from bench.running import Program
 from recount.kafka.connection import Connection
 from recount.local import daemon
@@ -80,8 +80,8 @@ class Deployment:
     def started(
         self, stream: str, job: Job, topic: str, *, max_offsets: int, heap: str = "2g", **pairs: object
     ) -> Program:
-        """``bench.stream_program``, submitted in client mode; it writes to the topic ``<stream>-results``."""
-        self.topics.create([output_topic(f"{stream}-results")])
+        """``bench.stream_program``, submitted in client mode; its output topics begin with ``<stream>-results``."""
+        self.topics.create(job.outputs(f"{stream}-results"))
         jars = ",".join(sorted(str(jar) for jar in self.project.spark_jars.glob("*.jar")))
         given = {
             "bootstrap": self.connection.bootstrap_servers,

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from matplotlib.figure import Figure
 
 from bench.batches import batches_until
 from bench.deployment import EMBEDDED, Deployment, deployed
-from bench.jobs import JOBS, REVENUE_BY_REGION, Job
+from bench.jobs import JOBS, Job
 from bench.long_flow import LongFlow
 from bench.processes import cpu_s, footprints
 from bench.report import Place, Report
@@ -23,6 +23,8 @@ from bench.table import Rows
 from bench.trend import Trend
 
 _TOPIC, _STREAM = "long-orders", "long"
+OfWindows = Literal["revenue-by-region", "counts-per-user"]
+"""The jobs of which ``LongFlow`` knows how many records are on time."""
 _MILLION_A_BATCH = 1_000_100
 """A million and some: Spark rounds each partition's share down."""
 _MIB = 1 << 20
@@ -139,7 +141,7 @@ def _chart(taken: Sequence[Step]) -> Figure:
 
 def main(
     records: Annotated[int, typer.Option(min=3_000_000, help="Orders in the topic.")] = 30_000_000,
-    job: Annotated[str, typer.Option(help=f"One of {', '.join(JOBS)}.")] = REVENUE_BY_REGION.name,
+    job: Annotated[OfWindows, typer.Option(help="What the stream does.")] = "revenue-by-region",
     publish: Annotated[bool, typer.Option("--publish", help="Write the page to docs/operations.")] = False,
 ) -> None:
     """Read a long topic, and say what each million costs."""

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from bench.batches import Batch, batches_of
 from bench.deployment import EMBEDDED, Deployment, deployed
-from bench.jobs import JOBS, REVENUE_BY_REGION, Job
+from bench.jobs import JOBS, Job
 from bench.report import Place
 from bench.running import Program
 from bench.soak_report import reported
@@ -26,6 +26,8 @@ from recount.core.errors import RecountError
 _TOPIC, _STREAM = "soak-orders", "soak"
 _MAX_OFFSETS = 200_000
 _SAMPLES_A_WORD = 30
+OfOrders = Literal["revenue-by-region", "counts-per-user", "sessions-per-user", "routing-by-region"]
+"""The jobs that need orders only."""
 
 
 class Follower(threading.Thread):
@@ -95,7 +97,7 @@ def main(
     minutes: Annotated[float, typer.Option(min=1, help="How long, from the first batch on.")] = 60,
     rate: Annotated[int, typer.Option(min=100, help="Orders a second.")] = 5_000,
     every: Annotated[float, typer.Option(min=1, help="Seconds between two samples.")] = 10,
-    job: Annotated[str, typer.Option(help=f"One of {', '.join(JOBS)}.")] = REVENUE_BY_REGION.name,
+    job: Annotated[OfOrders, typer.Option(help="What the stream does.")] = "revenue-by-region",
     heap: Annotated[str, typer.Option(help="Of the driver's JVM.")] = "1g",
     publish: Annotated[bool, typer.Option("--publish", help="Write the page to docs/operations.")] = False,
 ) -> None:
