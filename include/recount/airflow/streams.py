@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,8 @@ class StreamOperator(BaseOperator):
 
     Success means: the stream was stopped by order. Marking the task failed or success in the UI stops the stream;
     clearing it starts the watch anew, which adopts the driver.
+
+    ``run_options`` go to the driver's command line, such as ``["--target-batch-ms", "1000"]``.
     """
 
     operator_extra_links = (StreamLink(),)
@@ -75,6 +78,7 @@ class StreamOperator(BaseOperator):
         limits: Health,
         connection: str = DEFAULT_CONNECTION,
         driver_memory: str = "2g",
+        run_options: Sequence[str] = (),
         relaunches: int = 5,
         backoff_s: int = 2,
         start_timeout_s: int = 180,
@@ -87,6 +91,7 @@ class StreamOperator(BaseOperator):
         self.limits = limits_of(limits)
         self.connection = connection
         self.driver_memory = driver_memory
+        self.run_options = list(run_options)
         self.relaunches = relaunches
         self.backoff_s = backoff_s
         self.start_timeout_s = start_timeout_s
@@ -164,7 +169,7 @@ class StreamOperator(BaseOperator):
         status = last_status(Connection(bootstrap_servers=settings.bootstrap_servers), self.stream)
         submission = Submission(
             application=Path(self.application),
-            arguments=["--stream", self.stream],
+            arguments=["--stream", self.stream, *self.run_options],
             name=f"recount stream {self.stream}",
             settings=settings,
             connection=self.connection,

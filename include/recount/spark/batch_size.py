@@ -28,18 +28,19 @@ class BatchCost:
 
     def and_of(self, records: int, ms: int) -> BatchCost:
         """With another batch."""
-        return BatchCost(records=(*self.records, records)[-_WINDOW:], ms=(*self.ms, ms)[-_WINDOW:])
+        return BatchCost(records=(*self.records, records)[-_WINDOW:], ms=(*self.ms, max(ms, 1))[-_WINDOW:])
 
     def records_within(self, target_ms: int) -> float:
         """How many records take ``target_ms``; with fixed 300 ms and 0.01 ms a record, 1,000 ms are 70,000 records.
 
-        Of batches too much alike to tell the fixed part, all the cost counts as the records'.
+        Of batches too much alike to tell the fixed part, or so uneven that none shows, all the cost counts as the
+        records'.
         """
-        ms_per_record, fixed_ms = sum(self.ms) / sum(self.records), 0.0
+        ms_per_record, fixed_ms = 0.0, 0.0
         if max(self.records) > 1.1 * min(self.records):
             ms_per_record, fixed_ms = linear_regression(self.records, self.ms)
         if ms_per_record <= 0:
-            return float("inf")
+            ms_per_record, fixed_ms = sum(self.ms) / sum(self.records), 0.0
         return max(target_ms - max(fixed_ms, 0.0), 0.0) / ms_per_record
 
 

@@ -25,6 +25,10 @@ def stream(
     name: Annotated[str, typer.Option("--stream", help="The name of the topology to run.")],
     available_now: Annotated[bool, typer.Option(help="End once what is there now is processed.")] = False,
     max_offsets: Annotated[int, typer.Option(min=1, help="Most records of a batch.")] = RunOptions.max_offsets,
+    target_batch_ms: Annotated[
+        int,
+        typer.Option(min=0, help="Milliseconds that a batch may take unless the stream is far behind (0: any time)."),
+    ] = RunOptions.target_batch_ms,
     trigger_interval_ms: Annotated[int, typer.Option(min=0, help="Start a batch every so many milliseconds.")] = 0,
 ) -> None:
     """Run a stream in this process until it is told to stop."""
@@ -32,7 +36,12 @@ def stream(
     settings = Settings.from_environment(os.environ)
     declaration = declared(settings.topologies).stream(name)
     session = spark_session(settings, f"recount stream {name}")
-    options = RunOptions(max_offsets=max_offsets, trigger_interval_ms=trigger_interval_ms, available_now=available_now)
+    options = RunOptions(
+        max_offsets=max_offsets,
+        target_batch_ms=target_batch_ms,
+        trigger_interval_ms=trigger_interval_ms,
+        available_now=available_now,
+    )
     try:
         StreamRunner(session, settings, work_of(session, declaration, settings.data), options).run()
     finally:

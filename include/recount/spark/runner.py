@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,9 +21,11 @@ from recount.kafka.lease import Lease
 from recount.kafka.offsets import lag, log_ranges, partitions_of
 from recount.kafka.status import StreamStatus
 from recount.kafka.transaction import OutputTransaction
+from recount.spark.batch_size import BatchSize
 from recount.spark.checkpoint import BatchRange, Checkpoint, OneBatch, Partition
 from recount.spark.progress import BatchProgress, ProgressListener
 from recount.spark.source import kafka_range, kafka_source
+from recount.spark.stream_query import StreamQuery
 from recount.spark.work import Attempt, Observer, Processor, Work, unobserved
 
 _LOG = logging.getLogger(__name__)
@@ -37,10 +38,12 @@ class RunOptions:
     """How a stream is run, not what it means: none of these changes an output.
 
     ``available_now`` ends once everything that was there at the start is processed; otherwise a batch starts every
-    ``trigger_interval_ms`` (0: as soon as the last one is done) until a stop is asked for.
+    ``trigger_interval_ms`` (0: as soon as the last one is done) until a stop is asked for. A batch has at most
+    ``max_offsets`` records, and with a ``target_batch_ms`` (0: none) as many as take that time, see ``BatchSize``.
     """
 
     max_offsets: int = 1_000_000
+    target_batch_ms: int = 0
     trigger_interval_ms: int = 0
     available_now: bool = False
 
@@ -62,7 +65,6 @@ class StreamRunner:
         self._options = options
         self._observer = observer
         self._connection = Connection(bootstrap_servers=settings.bootstrap_servers)
-        self._between_batches = threading.Lock()
 
     def run(self) -> None:
         """Acquire the lease and run; the last status says ``stopped`` or ``failed``."""
@@ -75,8 +77,8 @@ class StreamRunner:
         listener = ProgressListener(self._work.name)
         self._session.streams.addListener(listener)
         try:
-            processor, query = self._start(transaction, lease.epoch)
-            status = self._watch(query, processor, lease, control, listener, replace(status, state="running"))
+            query = self._start(transaction, lease.epoch)
+            status = self._watch(query, lease, control, listener, replace(status, state="running"))
             lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
         except BaseException as error:
             _LOG.exception("stream %s failed", self._work.name)
@@ -88,7 +90,7 @@ class StreamRunner:
             transaction.close()
             lease.release()
 
-    def _start(self, transaction: OutputTransaction, lease_epoch: int) -> tuple[Processor, StreamingQuery]:
+    def _start(self, transaction: OutputTransaction, lease_epoch: int) -> StreamQuery:
         self._work.create()
         location = f"{self._settings.checkpoints}/{self._work.name}"
         checkpoint = Checkpoint(self._session, location)
@@ -104,24 +106,23 @@ class StreamRunner:
             generation, start = self._generation(checkpoint)
         processor = self._work.processor(replace(attempt, generation=generation))
 
-        def process(records: DataFrame, batch: int) -> None:
-            with self._between_batches:
-                processor(records, batch)
+        def started(max_offsets: int, process: Callable[[DataFrame, int], None]) -> StreamingQuery:
+            source = kafka_source(
+                self._session,
+                self._settings.bootstrap_servers,
+                self._work.topics,
+                start=start,
+                max_offsets=max_offsets,
+                headers=self._work.with_headers,
+            )
+            writer = source.writeStream.queryName(self._work.name).option("checkpointLocation", location)
+            if self._options.available_now:
+                writer = writer.trigger(availableNow=True)
+            else:
+                writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
+            return writer.foreachBatch(process).start()
 
-        source = kafka_source(
-            self._session,
-            self._settings.bootstrap_servers,
-            self._work.topics,
-            start=start,
-            max_offsets=self._options.max_offsets,
-            headers=self._work.with_headers,
-        )
-        writer = source.writeStream.queryName(self._work.name).option("checkpointLocation", location)
-        if self._options.available_now:
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
-        return processor, writer.foreachBatch(process).start()
+        return StreamQuery(started, processor, self._options.max_offsets)
 
     def _completed(self, attempt: Attempt, start: Mapping[Partition, int] | None) -> bool:
         """Complete the batch that Kafka has and the ledger has not, whose plan is lost; False if there is none.
@@ -181,8 +182,7 @@ class StreamRunner:
 
     def _watch(
         self,
-        query: StreamingQuery,
-        processor: Processor,
+        query: StreamQuery,
         lease: Lease,
         control: ControlChannel,
         listener: ProgressListener,
@@ -190,23 +190,26 @@ class StreamRunner:
     ) -> StreamStatus:
         """Report until the query ends; a requested stop waits for the batch at hand. Returns the last status."""
         heartbeat_due = 0.0
-        while query.isActive:
+        size = BatchSize.first(query.max_offsets, self._options.target_batch_ms)
+        while query.is_active:
             if control.stop_requested():
                 _LOG.info("stop requested")
                 lease.publish(replace(status, state="stopping", heartbeat_ms=_now_ms()))
-                with self._between_batches:
-                    query.stop()
+                query.stop()
                 break
             for progress in listener.take(timeout_s=0.5):
-                status = _progressed(status, progress, processor)
+                status = _progressed(status, progress, query.processor)
+                size = size.after(progress.records, progress.duration_ms, progress.lag)
                 heartbeat_due = 0.0
+            if size.records != query.max_offsets and not self._options.available_now:
+                query.resize(size.records)
             if time.monotonic() >= heartbeat_due:
                 status = replace(status, heartbeat_ms=_now_ms(), lag=self._lag_between_batches(status))
                 lease.publish(status)
                 heartbeat_due = time.monotonic() + _HEARTBEAT_S
-        query.awaitTermination()
+        query.await_end()
         for progress in listener.take(timeout_s=2.0):
-            status = _progressed(status, progress, processor)
+            status = _progressed(status, progress, query.processor)
         return status
 
     def _lag_between_batches(self, status: StreamStatus) -> int | None:

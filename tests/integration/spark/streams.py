@@ -1,4 +1,4 @@
-"""One topic read by three streams and an archive, and a stream that is launched, doubled, stopped and bereft."""
+"""Topics that are read by several streams, and a stream that is launched, doubled, stopped and bereft."""
 
 from __future__ import annotations
 
@@ -14,3 +14,7 @@ large = revenue("large", cut_purchases)
 
 live_purchases = purchases_topic("live-purchases")
 live = revenue("live", live_purchases)
+
+backlog_purchases = purchases_topic("backlog-purchases")
+paced = revenue("paced", backlog_purchases)
+unpaced = revenue("unpaced", backlog_purchases)

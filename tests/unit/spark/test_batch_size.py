@@ -48,9 +48,9 @@ def test_of_batches_alike_all_the_cost_is_the_records() -> None:
     assert cost.records_within(TARGET_MS) == pytest.approx(2_500)
 
 
-def test_batches_that_cost_the_same_whatever_they_hold_are_within_any_target() -> None:
-    cost = BatchCost().and_of(1_000, 400).and_of(9_000, 400)
-    assert cost.records_within(TARGET_MS) == float("inf")
+def test_where_large_batches_were_no_dearer_than_small_ones_all_the_cost_is_the_records() -> None:
+    cost = BatchCost().and_of(1_000, 450).and_of(9_000, 350)
+    assert cost.records_within(TARGET_MS) == pytest.approx(12_500)
 
 
 def test_far_behind_a_batch_is_as_large_as_it_may_be(warm: BatchSize) -> None:

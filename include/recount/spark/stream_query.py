@@ -1,0 +1,70 @@
+"""Spark's query of one stream, which can be started again between two batches."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from recount.spark.work import Processor
+
+_LOG = logging.getLogger(__name__)
+_PATIENCE_S = 2.0
+
+StartQuery = Callable[[int, Callable[[DataFrame, int], None]], StreamingQuery]
+"""Starts a query with batches of at most so many records, given what ``foreachBatch`` calls."""
+
+
+class StreamQuery:
+    """The query that ``start`` starts, with batches of at most ``max_offsets`` records, and its ``processor``.
+
+    Spark reads the size of a batch when a query starts. A query that is started again goes on from its checkpoint, with
+    the same processor and its state: a batch that Spark had planned keeps its range, one that it had not yet noted as
+    done is not processed twice.
+    """
+
+    def __init__(self, start: StartQuery, processor: Processor, max_offsets: int) -> None:
+        self._start = start
+        self._between_batches = threading.Lock()
+        self.processor = processor
+        self.max_offsets = max_offsets
+        self._query = start(max_offsets, self._process)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        return self._query.isActive
+
+    def resize(self, max_offsets: int) -> None:
+        """Go on with batches of at most ``max_offsets`` records."""
+        begun_s = time.monotonic()
+        self.stop()
+        self.await_end()
+        self.max_offsets = max_offsets
+        self._query = self._start(max_offsets, self._process)
+        _LOG.info(
+            "batches of at most %d records; stopped and started in %.1f s", max_offsets, time.monotonic() - begun_s
+        )
+
+    def stop(self) -> None:
+        """Stop when the batch at hand is done; returns when it has ended."""
+        stopping = threading.Thread(target=self._query.stop, name="stop query", daemon=True)
+        with self._between_batches:
+            stopping.start()
+            # A batch that came between the lock and the stop waits for the lock, and the stop for the batch.
+            stopping.join(_PATIENCE_S)
+        stopping.join()
+
+    def await_end(self) -> None:
+        """Wait for its end; raises what it failed with."""
+        self._query.awaitTermination()
+
+    def _process(self, records: DataFrame, batch: int) -> None:
+        with self._between_batches:
+            last = self.processor.last
+            if last is None or batch > last.proof.batch:
+                self.processor(records, batch)

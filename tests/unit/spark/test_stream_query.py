@@ -1,0 +1,133 @@
+"""A query that is stopped and started again between two batches loses none and repeats none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from recount.core.ledger import BatchProof
+from recount.spark.stream_query import StreamQuery
+from recount.spark.work import BatchResult
+
+Process = Callable[[DataFrame, int], None]
+NO_RECORDS = cast(DataFrame, None)
+
+
+class Batches:
+    """A processor that remembers which batches it was called for; ``gate`` holds it up in the middle of each."""
+
+    def __init__(self) -> None:
+        self.last: BatchResult | None = None
+        self.processed: list[int] = []
+        self.begun = threading.Event()
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self, records: DataFrame, batch: int) -> None:  # noqa: ARG002 - there are none
+        self.begun.set()
+        assert self.gate.wait(5)
+        self.processed.append(batch)
+        proof = BatchProof(
+            stream="s",
+            generation=0,
+            batch=batch,
+            checkpoint_id="c",
+            lease_epoch=1,
+            batch_timestamp_ms=0,
+            partitions=(),
+            frontier_ms=None,
+        )
+        self.last = BatchResult(proof=proof, map_ms=0, kafka_ms=0, delta_ms=0)
+
+
+class FakeQuery:
+    """Calls for ``batches`` in a thread of its own, as Spark does; ``stop`` waits for the call at hand, as Spark's."""
+
+    def __init__(self, process: Process, batches: Sequence[int]) -> None:
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(process, batches), daemon=True)
+        self._thread.start()
+
+    def _run(self, process: Process, batches: Sequence[int]) -> None:
+        for batch in batches:
+            process(NO_RECORDS, batch)
+            if self._stopped.is_set():
+                return
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802  (Spark's name)
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def awaitTermination(self) -> None:  # noqa: N802  (Spark's name)
+        self._thread.join()
+
+
+def query_of(processor: Batches, *plans: Sequence[int]) -> tuple[StreamQuery, list[int]]:
+    """A query whose starts call for the batches of one plan after the other, and the sizes it was started with."""
+    sizes: list[int] = []
+    left: Iterator[Any] = iter(plans)
+
+    def start(max_offsets: int, process: Process) -> StreamingQuery:
+        sizes.append(max_offsets)
+        return cast(StreamingQuery, FakeQuery(process, next(left)))
+
+    return StreamQuery(start, processor, 100), sizes
+
+
+def test_it_goes_on_with_another_size_and_the_same_processor() -> None:
+    processor = Batches()
+    query, sizes = query_of(processor, [0], [1])
+    query.await_end()
+    query.resize(50)
+    query.await_end()
+    assert (sizes, query.max_offsets, processor.processed) == ([100, 50], 50, [0, 1])
+
+
+def test_a_batch_that_was_done_but_not_noted_is_not_processed_twice() -> None:
+    processor = Batches()
+    query, _ = query_of(processor, [0, 1], [1, 2])
+    query.await_end()
+    query.resize(50)
+    query.await_end()
+    assert processor.processed == [0, 1, 2]
+
+
+def test_a_stop_waits_for_the_batch_at_hand() -> None:
+    processor = Batches()
+    processor.gate.clear()
+    query, _ = query_of(processor, [0, 1])
+    assert processor.begun.wait(5)
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    stopping.join(0.1)
+    assert stopping.is_alive()
+    processor.gate.set()
+    stopping.join(5)
+    assert not query.is_active
+    assert processor.processed in ([0], [0, 1]), "the next may have been on its way"
+
+
+class OnItsWay(FakeQuery):
+    """Its one batch comes when the stop has begun."""
+
+    def __init__(self, process: Process) -> None:
+        self._thread = threading.Thread(target=process, args=(NO_RECORDS, 0), daemon=True)
+
+    def stop(self) -> None:
+        self._thread.start()
+        self._thread.join()
+
+
+def test_a_batch_on_its_way_when_the_stop_comes_is_processed_and_the_stop_ends() -> None:
+    processor = Batches()
+    query = StreamQuery(lambda _, process: cast(StreamingQuery, OnItsWay(process)), processor, 100)
+    query.stop()
+    assert processor.processed == [0]
