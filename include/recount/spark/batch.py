@@ -20,15 +20,15 @@ from pyspark.sql import DataFrame
 
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
-from recount.core.output import output_record
-from recount.core.topology import Topology, Written
+from recount.core.topology import Topology
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
 from recount.spark.aggregation import AggregationComputation
 from recount.spark.checkpoint import BatchRange
-from recount.spark.columns import IS_NULL, ORIGIN, REVISION, TIMESTAMP
+from recount.spark.columns import TIMESTAMP
 from recount.spark.computation import Computation, Computed
 from recount.spark.graph_computation import GraphComputation
+from recount.spark.output_records import output_records
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of
 from recount.spark.stream_tables import BatchRows, StreamTables
@@ -168,25 +168,3 @@ class BatchProcessor:
                 reason=row["reason"],
                 error=row["detail"],
             )
-
-
-def output_records(sink: Written, rows: pl.DataFrame) -> Iterator[KafkaRecord]:
-    """The records that ``sink`` writes for ``rows`` of its output table."""
-    for row in rows.iter_rows(named=True):
-        record = output_record(
-            row,
-            key=sink.key,
-            fields=list(sink.fields),
-            timestamp_ms=row[TIMESTAMP],
-            revision=row[REVISION],
-            origin="stream",
-            is_null=row.get(IS_NULL, False),
-            source=row.get(ORIGIN),
-        )
-        yield KafkaRecord(
-            topic=sink.topic.name,
-            key=record.key,
-            value=record.value,
-            headers=tuple(record.headers),
-            timestamp_ms=record.timestamp_ms,
-        )

@@ -1,0 +1,132 @@
+"""Records encoded together are the records encoded one by one, byte for byte."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recount.core.aggregates import count
+from recount.core.expressions import col
+from recount.core.nodes import KEY, Sink
+from recount.core.output import output_record
+from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal, list_of
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.kafka.transaction import KafkaRecord
+from recount.spark.columns import IS_NULL, ORIGIN, REVISION, TIMESTAMP
+from recount.spark.graph_computation import GraphComputation
+from recount.spark.output_records import output_records
+
+_SCHEMA = RecordSchema.of(
+    text=STRING, number=LONG, amount=decimal(15, 2), ratio=DOUBLE, flag=BOOLEAN, tags=list_of(STRING)
+)
+_SOURCE = Topic(name="source", key="id", value=_SCHEMA)
+_TARGET = Topic(name="target", key="id")
+_RECORDS = stream(_SOURCE).to(_TARGET)
+_WINDOWS = (
+    stream(_SOURCE)
+    .select_key(number=col("number"))
+    .windowed_by(tumbling("5 s", grace="0 s"))
+    .aggregate(n=count())
+    .emit_final()
+    .to(_TARGET)
+)
+
+_text = st.text(max_size=5)
+_long = st.integers(-(2**63), 2**63 - 1)
+_record = st.fixed_dictionaries(
+    {
+        KEY: st.none() | _text,
+        "text": st.none() | _text,
+        "number": st.none() | _long,
+        "amount": st.none() | st.decimals(-(10**13) + 1, 10**13 - 1, places=2),
+        "ratio": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "flag": st.none() | st.booleans(),
+        "tags": st.none() | st.lists(_text, max_size=3),
+        TIMESTAMP: st.integers(0, 10**13),
+        REVISION: st.integers(0, 9),
+        IS_NULL: st.booleans(),
+        ORIGIN: st.none() | _text,
+    }
+)
+_result = st.fixed_dictionaries(
+    {
+        "number": _long,
+        "window_start": st.integers(0, 10**13),
+        "window_end": st.integers(0, 10**13),
+        "n": st.none() | _long,
+        TIMESTAMP: st.integers(0, 10**13),
+        REVISION: st.integers(0, 9),
+        IS_NULL: st.booleans(),
+        ORIGIN: st.none(),
+    }
+)
+
+
+@pytest.mark.parametrize("name", ["text", "number"])
+@given(st.lists(_record, max_size=4))
+def test_a_key_is_the_text_that_a_single_record_has(name: str, rows: list[dict[str, Any]]) -> None:
+    keyed = stream(_SOURCE).select_key(key=col(name)).to(_TARGET)
+    keyed_rows = [{**row, "key": row[name]} for row in rows]
+    assert _together(keyed, keyed_rows) == _row_by_row(keyed, keyed_rows)
+
+
+def _row_by_row(sink: Sink, rows: list[dict[str, Any]]) -> list[KafkaRecord]:
+    records = [
+        output_record(
+            row,
+            key=sink.key,
+            fields=list(sink.fields),
+            timestamp_ms=row[TIMESTAMP],
+            revision=row[REVISION],
+            origin="stream",
+            is_null=row[IS_NULL],
+            source=row[ORIGIN],
+        )
+        for row in rows
+    ]
+    return [
+        KafkaRecord(
+            topic=sink.topic.name,
+            key=record.key,
+            value=record.value,
+            headers=tuple(record.headers),
+            timestamp_ms=record.timestamp_ms,
+        )
+        for record in records
+    ]
+
+
+def _together(sink: Sink, rows: list[dict[str, Any]]) -> list[KafkaRecord]:
+    schema = GraphComputation(Topology(name="flow", sinks=[sink])).output_schema(sink)
+    return list(output_records(sink, pl.DataFrame(rows, schema)))
+
+
+@given(st.lists(_record, max_size=4))
+def test_records_made_together_are_those_made_one_by_one(rows: list[dict[str, Any]]) -> None:
+    assert _together(_RECORDS, rows) == _row_by_row(_RECORDS, rows)
+
+
+@given(st.lists(_result, max_size=4))
+def test_results_of_windows_made_together_are_those_made_one_by_one(rows: list[dict[str, Any]]) -> None:
+    assert _together(_WINDOWS, rows) == _row_by_row(_WINDOWS, rows)
+
+
+def test_decimals_have_their_full_scale_and_texts_are_escaped() -> None:
+    row = dict.fromkeys((KEY, "number", "ratio", "flag", "tags", ORIGIN)) | {
+        "text": 'a "b"\n',
+        "amount": Decimal("-0.50"),
+        TIMESTAMP: 1,
+        REVISION: 0,
+        IS_NULL: False,
+    }
+
+    [record] = _together(_RECORDS, [row])
+
+    assert record.value == b'{"text":"a \\"b\\"\\n","number":null,"amount":-0.50,"ratio":null,"flag":null,"tags":null}'
