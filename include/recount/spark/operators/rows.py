@@ -59,7 +59,11 @@ LOG_ORDER = pl.format(
 def window_order(start: pl.Expr, end: pl.Expr, key: pl.Expr) -> pl.Expr:
     """The ``order`` of a window's result: before every record of the log, by start, end and key."""
     bounds = (bound.cast(pl.String).str.zfill(19) for bound in (start, end))
-    return pl.format("\x00{}{}{}", *bounds, key.cast(pl.String))
+    return pl.format("\x00{}{}{}\x00", *bounds, key.cast(pl.String))
+
+
+_PLACES = r"\x00\d{38}[^\x00]*\x00|([^\x00]+)\x00(\d{10})(\d{19})"
+"""What an ``order`` is put together from: orders of windows' results, and (in groups) of records of the log."""
 
 
 def nth(number: pl.Expr) -> pl.Expr:
@@ -68,10 +72,10 @@ def nth(number: pl.Expr) -> pl.Expr:
 
 
 def origin(order: pl.Expr) -> pl.Expr:
-    """``order`` as a person reads it: ``orders-0@12+payments-3@7``; null for a window's result."""
-    places = order.str.replace_all(r"([^\x00]+)\x00(\d{10})(\d{19})", "$1\x01$2\x02$3+")
+    """The records of the log in ``order`` as a person reads them: ``orders-0@12+payments-3@7``; null without any."""
+    places = order.str.replace_all(_PLACES, "$1\x01$2\x02$3+").str.replace_all("\x01\x02+", "", literal=True)
     plain = places.str.replace_all(r"\x010*(\d)", "-$1").str.replace_all(r"\x020*(\d)", "@$1")
-    return pl.when(~order.str.starts_with("\x00")).then(plain.str.strip_suffix("+"))
+    return pl.when(places != "").then(plain.str.strip_suffix("+"))
 
 
 def rows_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
