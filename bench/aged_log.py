@@ -41,7 +41,7 @@ The CPU milliseconds (median of {measured}) of one append to a table of a stream
 
 def append_ms(folder: Path, old_commits: int) -> float:
     """CPU milliseconds of an append to a new table in ``folder``, after so many commits; the median."""
-    table = AppendOnlyTable(path=str(folder), schema=_SCHEMA)
+    table = AppendOnlyTable(path=str(folder), schema=_SCHEMA, is_ledger=True)
     table.create()
     for batch in range(_AFTER_A_CHECKPOINT):
         table.append(_row(batch), writer="stream", version=batch, metadata=_PROOF)

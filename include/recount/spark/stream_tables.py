@@ -40,10 +40,10 @@ class StreamTables:
     def __init__(self, name: str, root: str, *, state: Schema, outputs: Mapping[str, Schema]) -> None:
         places = Tables(root)
 
-        def table(path: str, schema: Schema) -> AppendOnlyTable:
-            return AppendOnlyTable(path=path, schema={**schema, **_BATCH})
+        def table(path: str, schema: Schema, *, is_ledger: bool = False) -> AppendOnlyTable:
+            return AppendOnlyTable(path=path, schema={**schema, **_BATCH}, is_ledger=is_ledger)
 
-        self.state = table(places.state(name), state)
+        self.state = table(places.state(name), state, is_ledger=True)
         self.late = table(places.late(name), LATE_SCHEMA)
         self.rejected = table(places.rejected(name), _REJECTED)
         self.outputs = {output: table(places.output(output), schema) for output, schema in outputs.items()}
