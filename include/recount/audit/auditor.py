@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -34,6 +35,9 @@ from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 from recount.recompute.log import Log, Ranges
 from recount.recompute.recomputation import Recomputation, recompute
+
+_AT_ONCE = 2
+"""Spark plans a small query for longer than it runs it, on one core: the others are planned beside it."""
 
 
 class Auditor:
@@ -79,23 +83,27 @@ class Auditor:
         log = log_of(self._session, self._settings, self._topology, source)
         recomputed = self._recomputed(segment, seed, log)
         judge = Judge(self._session, self._settings.bootstrap_servers, self._tables, self.store, self._flow)
+        beside = ThreadPoolExecutor(_AT_ONCE)
+        lists = beside.submit(self._side_ledgers, recomputed, segment, letters)
         rows, parts = judge.judged(stretch, recomputed)
         judged = rows.persist()
         try:
             late = self._up_to(self._tables.late(self._topology.name), cut.order)
             state = self._up_to(self._tables.state(self._topology.name), cut.order)
             counts = verdict_counts(judged)
+            verdicts = beside.submit(self._keep_verdicts, audit, judged)
+            series = beside.submit(window_totals, judged, self._flow)
             misses = grace_misses(judged, parts, late, self._flow) if counts.get(f"{COMPLETENESS} {MISSED}") else []
             found = accounts(self._session, self._connection, log, self._source.name, recomputed.totals)
             differences = [
                 *ledger_faults(_at(ledger, seed.order), segment.proofs, self._topology.idle_after_ms),
                 *([] if seed.run else unread(self._connection, self._source.name, ranges)),
                 *conservation_differences(found, recomputed.totals, segment),
-                *self._side_ledgers(recomputed, segment, letters),
+                *lists.result(),
                 *output_differences(self._session, judged, recomputed, state, segment),
                 *completeness_differences(judged, misses, self._flow),
             ]
-            self._keep_verdicts(audit, judged)
+            verdicts.result()
             self.store.put_findings(audit, found, differences, misses)
             return Findings(
                 audit=audit,
@@ -111,9 +119,10 @@ class Auditor:
                 differences=tuple(differences),
                 misses=tuple(misses),
                 charted=charted(self._flow),
-                series=window_totals(judged, self._flow),
+                series=series.result(),
             )
         finally:
+            beside.shutdown()
             judged.unpersist()
             recomputed.release()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 
@@ -57,9 +58,14 @@ class Judge:
         What was recomputed and what was read from Kafka is stored first, for the audits to come.
         """
         flow = self._flow
-        self._store.put(PARTIALS, stretch.audit, recomputed.partials)
         seen = copies_on_kafka(self._session, self._bootstrap_servers, flow, stretch.published)
-        self._store.put(PUBLISHED, stretch.audit, seen)
+        with ThreadPoolExecutor() as pool:
+            stored = [
+                pool.submit(self._store.put, PARTIALS, stretch.audit, recomputed.partials),
+                pool.submit(self._store.put, PUBLISHED, stretch.audit, seen),
+            ]
+        for done in stored:
+            done.result()
         # an audit from the beginning touches everything
         touched = self._touched(stretch, stretch.seed.run) if stretch.seed.run else None
         oldest_ms = None if touched is None else touched.agg(F.min(WINDOW_START)).first()[0]  # type: ignore[index]
