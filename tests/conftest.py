@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -20,6 +21,11 @@ from recount.local.project import Project
 PROJECT = Project.containing(Path(__file__).parent)
 # Airflow reads it at its first import, and would otherwise write into the home of whoever runs the tests.
 os.environ["AIRFLOW_HOME"] = str(PROJECT.root / ".cache" / "airflow")
+
+
+def pytest_unconfigure() -> None:
+    """Pytest's summary comes last: what goes away with the interpreter would log to streams that are closed by then."""
+    logging.disable()
 
 
 @pytest.fixture(scope="session", autouse=True)
