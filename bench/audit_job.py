@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from bench.auditing import AGGREGATION, ARCHIVE, AUDIT, SECOND_NIGHT
 from bench.contending import Arguments, parsed, say, settings_of
 from bench.jobs import JOBS, orders_topic
-from bench.structured_streaming import FETCH, decoded
 from bench.structured_streaming import JOBS as PLAIN_JOBS
+from bench.structured_streaming import decoded
 from recount.audit.findings import Findings, Interval
 from recount.audit.ledger import Ledger
 from recount.audit.nightly import audited
@@ -24,6 +24,7 @@ from recount.core.archive import Archive
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
+from recount.kafka.scanning import SCAN_OPTIONS
 from recount.sessions import spark_session
 from recount.spark.archive import ArchiveWork
 from recount.spark.runner import RunOptions, StreamRunner
@@ -65,7 +66,7 @@ def aggregation(scene: Scene) -> Told:
         .option("kafka.bootstrap.servers", scene.arguments["bootstrap"])
         .option("subscribe", scene.topic)
         .option("startingOffsets", "earliest")
-        .options(**FETCH)
+        .options(**SCAN_OPTIONS)
         .load()
     )
     rows = PLAIN_JOBS[scene.arguments["job"]](decoded(records)).collect()

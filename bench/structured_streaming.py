@@ -18,16 +18,10 @@ from bench.payments import payments_of
 from bench.routes import BY_REGION
 from recount.core.durations import milliseconds
 from recount.core.settings import Settings
+from recount.kafka.scanning import SCAN_OPTIONS
 
 _ORDER = "order_id STRING, user_id STRING, region STRING, amount DOUBLE, status STRING"
 _PAYMENT = "order_id STRING, method STRING"
-FETCH = {
-    "kafka.isolation.level": "read_committed",
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
-    "kafka.max.poll.records": "10000",
-    "kafka.fetch.min.bytes": str(512 << 10),
-    "kafka.fetch.max.wait.ms": "20",
-}
 
 
 def source(session: SparkSession, arguments: Arguments, topic: str, max_offsets: int) -> DataFrame:
@@ -38,7 +32,7 @@ def source(session: SparkSession, arguments: Arguments, topic: str, max_offsets:
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", max_offsets)
-        .options(**FETCH)
+        .options(**SCAN_OPTIONS)
         .load()
     )
 

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.core.errors import Terminal
+from recount.kafka.scanning import SCAN_OPTIONS
 
 Ranges = Mapping[int, tuple[int, int]]
 """Per partition the offsets ``start`` <= o < ``end``."""
@@ -70,12 +71,8 @@ class KafkaLog:
             .option("assign", json.dumps({topic: sorted(spans)}))
             .option("startingOffsets", offsets[0])
             .option("endingOffsets", offsets[1])
-            .option("kafka.isolation.level", "read_committed")
-            .option("kafka.max.partition.fetch.bytes", str(8 << 20))
-            .option("kafka.max.poll.records", "10000")
-            .option("kafka.fetch.min.bytes", str(512 << 10))
-            .option("kafka.fetch.max.wait.ms", "20")
             .option("failOnDataLoss", "true")
+            .options(**SCAN_OPTIONS)
             .load()
         )
         key = F.col("key") if with_key else F.lit(None).cast("binary").alias("key")

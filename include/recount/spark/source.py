@@ -1,4 +1,4 @@
-"""The Kafka source of a stream, with the fetch options that a scan needs."""
+"""The Kafka source of a stream."""
 
 from __future__ import annotations
 
@@ -8,16 +8,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.kafka.scanning import SCAN_OPTIONS
 from recount.spark.checkpoint import Partition
-
-_FETCH = {
-    "kafka.isolation.level": "read_committed",
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
-    "kafka.max.poll.records": "10000",
-    "kafka.fetch.min.bytes": str(512 << 10),
-    "kafka.fetch.max.wait.ms": "20",
-}
-"""Measured: 1.7 times the throughput of the defaults on a bare scan; the short wait keeps small batches quick."""
 
 
 def kafka_source(
@@ -68,7 +60,7 @@ def kafka_range(
 
 def _read_options(bootstrap_servers: str, *, headers: bool) -> dict[str, str]:
     own = {"kafka.bootstrap.servers": bootstrap_servers, "failOnDataLoss": "true", "includeHeaders": str(headers)}
-    return {**_FETCH, **own}
+    return {**SCAN_OPTIONS, **own}
 
 
 def _selected(source: DataFrame, topics: Sequence[str], *, headers: bool) -> DataFrame:
