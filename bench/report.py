@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,15 @@ from bench.table import Rows
 from recount.local.home import Home
 from recount.local.project import Project
 
-_WIDTH = 190
+_WIDTH = 190  # of the widest table: a log file should not break it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a program runs: the checkout, the folder of its results, a new folder for what it starts, the terminal."""
+    """Where a program runs: the checkout, the folder of its results, the terminal."""
 
     project: Project
     output: Path
-    folder: Path
     console: Console
 
     @classmethod
@@ -40,8 +40,12 @@ class Place:
         project = Project.containing(Path(__file__).parent)
         output = Home.of(project.root).path / "bench"
         output.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="run-", dir=output))
-        return cls(project=project, output=output, folder=folder, console=console)
+        return cls(project=project, output=output, console=console)
+
+    @cached_property
+    def folder(self) -> Path:
+        """A new folder for what the program starts."""
+        return Path(tempfile.mkdtemp(prefix="run-", dir=self.output))
 
     def tell(self, what: str) -> None:
         """Say what happens."""
