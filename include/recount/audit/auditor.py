@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
-from recount.audit import side_ledgers
 from recount.audit.causes import output_differences
-from recount.audit.completeness import COMPLETENESS, MISSED, completeness_differences, grace_misses
+from recount.audit.completeness import unexplained
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
-from recount.audit.counts import verdict_counts
-from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
-from recount.audit.judgement import Judge, Stretch
+from recount.audit.judgement import Judge, Judgement, Stretch
+from recount.audit.keeping import keep_partials, keep_published
 from recount.audit.kept import kept, kept_if_any, log_of, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
-from recount.audit.series import charted, window_totals
+from recount.audit.listing import Listing
+from recount.audit.series import charted
 from recount.audit.settled import published_offsets, settled_ledger
-from recount.audit.store import NOTHING, VERDICTS, AuditStore, Seed
+from recount.audit.store import NOTHING, AuditStore
 from recount.core.ledger import BatchProof
-from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
-from recount.core.verdict import Difference
+from recount.core.verdict import Difference, PartitionAccount
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange
-from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 from recount.recompute.log import Log, Ranges
 from recount.recompute.recomputation import Recomputation, recompute
 
-_AT_ONCE = 2
-"""Spark plans a small query for longer than it runs it, on one core: the others are planned beside it."""
+
+@dataclass(frozen=True, kw_only=True)
+class _Scope:
+    """What one audit covers: ``ledger`` are the batches to judge, ``before`` the one that they follow.
+
+    ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began.
+    """
+
+    stretch: Stretch
+    source: Source
+    before: BatchProof | None
+    ledger: Ledger
+    ranges: Ranges
+    published: Mapping[int, LogRange]
+    letters: Ranges
+
+    @property
+    def unseen(self) -> Ranges:
+        """The kept offsets of the sink's topic that no earlier audit has read."""
+        run = self.stretch.seed.run
+        seen = run.published_ends if run else {}
+        return {p: (max(span.start, seen.get(p, 0)), span.end) for p, span in self.published.items()}
 
 
 class Auditor:
@@ -64,6 +81,16 @@ class Auditor:
         ``from_the_beginning`` takes no seed, so that all the log is judged again. Raises ``Transient`` when the stream
         is stuck between its two commits, ``Terminal`` when there is nothing to audit.
         """
+        scope = self._scope(audit, interval, source, from_the_beginning=from_the_beginning)
+        require_kept(self._connection, self._source.name, scope.ranges, source)
+        log = log_of(self._settings, self._topology, source)
+        recomputed = self._recomputed(scope, log)
+        try:
+            return self._findings(scope, interval, log, recomputed)
+        finally:
+            recomputed.release()
+
+    def _scope(self, audit: str, interval: Interval, source: Source, *, from_the_beginning: bool) -> _Scope:
         reached = published_offsets(self._connection, self._topology)
         published = kept(self._connection, self._flow.sink.topic.name)
         letters = kept_if_any(self._connection, self._source.dead_letter_name)
@@ -71,105 +98,90 @@ class Auditor:
         cut = ledger.up_to(reached).cut_before(interval.end_ms)
         seed = NOTHING if from_the_beginning else self.store.seed_for(ledger, cut.order)
         segment = ledger.between(seed.order, cut.order)
-        stretch = Stretch(
-            audit=audit,
-            seed=seed,
-            cut=cut.order,
-            frontier_ms=ledger.between(None, cut.order).frontier_ms,
-            published=_unseen(published, seed),
+        frontier_ms = ledger.between(None, cut.order).frontier_ms
+        return _Scope(
+            stretch=Stretch(audit=audit, seed=seed, cut=cut.order, frontier_ms=frontier_ms),
+            source=source,
+            before=_at(ledger, seed.order),
+            ledger=segment,
+            ranges=segment.ranges[self._source.name],
+            published=published,
+            letters=letters,
         )
-        ranges = segment.ranges[self._source.name]
-        require_kept(self._connection, self._source.name, ranges, source)
-        log = log_of(self._session, self._settings, self._topology, source)
-        recomputed = self._recomputed(segment, seed, log)
-        judge = Judge(self._session, self._settings.bootstrap_servers, self._tables, self.store, self._flow)
-        beside = ThreadPoolExecutor(_AT_ONCE)
-        lists = beside.submit(self._side_ledgers, recomputed, segment, letters)
-        rows, parts = judge.judged(stretch, recomputed)
-        judged = rows.persist()
-        try:
-            late = self._up_to(self._tables.late(self._topology.name), cut.order)
-            state = self._up_to(self._tables.state(self._topology.name), cut.order)
-            counts = verdict_counts(judged)
-            verdicts = beside.submit(self._keep_verdicts, audit, judged)
-            series = beside.submit(window_totals, judged, self._flow)
-            misses = grace_misses(judged, parts, late, self._flow) if counts.get(f"{COMPLETENESS} {MISSED}") else []
-            found = accounts(self._session, self._connection, log, self._source.name, recomputed.totals)
-            differences = [
-                *ledger_faults(_at(ledger, seed.order), segment.proofs, self._topology.idle_after_ms),
-                *([] if seed.run else unread(self._connection, self._source.name, ranges)),
-                *conservation_differences(found, recomputed.totals, segment),
-                *lists.result(),
-                *output_differences(self._session, judged, recomputed, state, segment),
-                *completeness_differences(judged, misses, self._flow),
-            ]
-            verdicts.result()
-            self.store.put_findings(audit, found, differences, misses)
-            return Findings(
-                audit=audit,
-                topology=self._topology,
-                interval=interval,
-                source=source,
-                seed=seed,
-                ledger=segment,
-                frontier_ms=stretch.frontier_ms,
-                published_ends={partition: span.end for partition, span in published.items()},
-                accounts=tuple(found),
-                counts=counts,
-                differences=tuple(differences),
-                misses=tuple(misses),
-                charted=charted(self._flow),
-                series=series.result(),
-            )
-        finally:
-            beside.shutdown()
-            judged.unpersist()
-            recomputed.release()
 
-    def _recomputed(self, segment: Ledger, seed: Seed, log: Log) -> Recomputation:
+    def _recomputed(self, scope: _Scope, log: Log) -> Recomputation:
         return recompute(
             self._session,
             self._flow,
             log,
-            segment.ranges[self._source.name],
-            limits=segment.limits(self._source.name, self._topology.max_future_ms),
-            stream_times=seed.stream_times,
+            scope.ranges,
+            limits=scope.ledger.limits(self._source.name, self._topology.max_future_ms),
+            stream_times=scope.stretch.seed.stream_times,
         )
 
-    def _up_to(self, path: str, cut: Order) -> DataFrame:
-        return self._session.read.format("delta").load(path).where(~is_after(cut))
-
-    def _side_ledgers(self, recomputed: Recomputation, segment: Ledger, letters: Ranges) -> list[Difference]:
-        def written(path: str) -> DataFrame:
-            rows = self._session.read.format("delta").load(path)
-            first, last = segment.proofs[0].order, segment.proofs[-1].order
-            return rows.where(is_after((first[0], first[1] - 1)) & ~is_after(last))
-
-        name = self._topology.name
-        posted = side_ledgers.dead_letters(
-            self._session, self._settings.bootstrap_servers, self._source.dead_letter_name, letters
+    def _findings(self, scope: _Scope, interval: Interval, log: Log, recomputed: Recomputation) -> Findings:
+        stretch = scope.stretch
+        with ThreadPoolExecutor(1) as beside:
+            listed = beside.submit(self._listing(scope).differences, recomputed)
+            judgement = self._judgement(scope, recomputed)
+            found = accounts(self._session, self._connection, log, self._source.name, recomputed.totals)
+            differences = self._differences(scope, recomputed, judgement, found, listed.result())
+        self.store.put_findings(stretch.audit, found, differences, judgement.misses)
+        return Findings(
+            audit=stretch.audit,
+            topology=self._topology,
+            interval=interval,
+            source=scope.source,
+            seed=stretch.seed,
+            ledger=scope.ledger,
+            frontier_ms=stretch.frontier_ms,
+            published_ends={partition: span.end for partition, span in scope.published.items()},
+            accounts=tuple(found),
+            counts=judgement.counts,
+            differences=tuple(differences),
+            misses=tuple(judgement.misses),
+            charted=charted(self._flow),
+            series=tuple(judgement.series),
         )
-        mine = side_ledgers.within(posted, self._source.name, segment.ranges[self._source.name])
-        return side_ledgers.side_ledger_differences(
-            [
-                side_ledgers.late_records(recomputed.late, written(self._tables.late(name))),
-                side_ledgers.rejected_records(recomputed.rejected, written(self._tables.rejected(name))),
-                side_ledgers.posted_letters(recomputed.rejected, mine, self._source.dead_letter_name),
-            ]
+
+    def _judgement(self, scope: _Scope, recomputed: Recomputation) -> Judgement:
+        audit = scope.stretch.audit
+        keep_published(self._session, self._connection, self.store, audit, self._flow, scope.unseen)
+        keep_partials(self.store, audit, recomputed)
+        return Judge(self._tables, self.store, self._flow).judge(scope.stretch)
+
+    def _listing(self, scope: _Scope) -> Listing:
+        return Listing(
+            session=self._session,
+            connection=self._connection,
+            tables=self._tables,
+            ledger=scope.ledger,
+            letters=scope.letters,
         )
 
-    def _keep_verdicts(self, audit: str, judged: DataFrame) -> None:
-        verdicts = [f"{place}_verdict" for place in PLACES]
-        key = named(self._flow.key).cast("string").alias("key")
-        sink, origin = F.lit(self._flow.sink.topic.name).alias("sink"), F.lit(None).cast("string").alias("origin")
-        rows = judged.select(sink, key, WINDOW_START, WINDOW_END, origin, *verdicts, COMPLETENESS)
-        self.store.put(VERDICTS, audit, rows)
+    def _differences(
+        self,
+        scope: _Scope,
+        recomputed: Recomputation,
+        judgement: Judgement,
+        found: Sequence[PartitionAccount],
+        listed: Sequence[Difference],
+    ) -> list[Difference]:
+        is_first = scope.stretch.seed.run is None
+        return [
+            *ledger_faults(scope.before, scope.ledger.proofs, self._topology.idle_after_ms),
+            *(unread(self._connection, self._source.name, scope.ranges) if is_first else []),
+            *conservation_differences(found, recomputed.totals, scope.ledger),
+            *listed,
+            *(self._explained(scope, recomputed, judgement) if judgement.wrong else []),
+            *unexplained(judgement.misses),
+            *judgement.corrections,
+        ]
 
-
-def _unseen(published: Mapping[int, LogRange], seed: Seed) -> Ranges:
-    """The kept offsets of the sink's topic that no earlier audit has read."""
-    seen = seed.run.published_ends if seed.run else {}
-    return {p: (max(span.start, seen.get(p, 0)), span.end) for p, span in published.items()}
+    def _explained(self, scope: _Scope, recomputed: Recomputation, judgement: Judgement) -> list[Difference]:
+        path = self._tables.state(self._topology.name)
+        state = self._session.read.format("delta").load(path).where(~is_after(scope.stretch.cut))
+        return output_differences(self._session, judgement.wrong, recomputed, state, scope.ledger)
 
 
 def _at(ledger: Ledger, order: Order | None) -> BatchProof | None:

@@ -6,26 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.copies import DELTA, KAFKA
-from recount.audit.fidelity import EXPECTED, EXPIRED, MATCH, PLACES
+from recount.audit.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.ledger import Ledger, Order
+from recount.audit.results import EXPECTED, text_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.verdict import Difference
 from recount.core.windows import TimeWindows
-from recount.recompute.aggregating import TIMESTAMP, group_of, partials, results
+from recount.recompute.aggregating import OFFSET, PARTITION, TIMESTAMP, group_of, partials, placed, results
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
-from recount.recompute.judging import IS_LATE, windowed
+from recount.recompute.judging import IS_LATE
 from recount.recompute.recomputation import Recomputation
 
 OUTPUT = "output"
-MAX_EXPLAINED = 200
 _BATCH = ("generation", "batch")
 Group = tuple[Any, int, int]
 Values = Mapping[str, Any]
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,24 +51,17 @@ class BatchShare:
 
 
 def output_differences(
-    session: SparkSession, judged: DataFrame, recomputed: Recomputation, state: DataFrame, ledger: Ledger
+    session: SparkSession, wrong: Sequence[Row], recomputed: Recomputation, state: DataFrame, ledger: Ledger
 ) -> list[Difference]:
-    """The differences of ``judged`` (``fidelity.with_verdicts``), explained; at most ``MAX_EXPLAINED`` windows.
+    """The differences of the rows ``wrong`` (``Judgement.wrong``), explained.
 
     ``state`` holds the stream's partials up to the cut; ``ledger`` the batches that were recomputed.
     """
     flow = recomputed.flow
-    wrong = F.lit(False)
-    for place in PLACES:
-        wrong = wrong | ~F.col(f"{place}_verdict").isin(MATCH, EXPIRED)
-    texts = [F.to_json(name).alias(f"{name}_text") for name in (EXPECTED, *(f"{place}_result" for place in PLACES))]
-    rows = judged.where(wrong).select("*", *texts).orderBy(WINDOW_START, named(flow.key)).limit(MAX_EXPLAINED).collect()
-    if not rows:
-        return []
-    shares = _shares(session, [_group(row, flow) for row in rows], recomputed, state, ledger)
+    shares = _shares(session, [_group(row, flow) for row in wrong], recomputed, state, ledger)
     return [
         _difference(row, place, flow, shares.get(_group(row, flow), []))
-        for row in rows
+        for row in wrong
         for place in PLACES
         if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
     ]
@@ -85,10 +79,10 @@ def _difference(row: Row, place: str, flow: Flow, shares: Sequence[BatchShare]) 
         key=None if row[flow.key] is None else str(row[flow.key]),
         window_start=row[WINDOW_START],
         window_end=row[WINDOW_END],
-        expected=row[f"{EXPECTED}_text"],
-        actual=row[f"{place}_result_text"],
+        expected=text_of(row[EXPECTED]),
+        actual=text_of(row[f"{place}_result"]),
         cause=cause_of(row, place, verdict, flow.windows, shares),
-        evidence=(*row[f"{place}_evidence"], *inputs[:20]),
+        evidence=(*(row[f"{place}_evidence"] or ()), *inputs[:20]),
     )
 
 
@@ -130,7 +124,7 @@ def _cause_of_extra(row: Row, place: str, windows: TimeWindows) -> str:
     return "no record that was on time makes this result, or its window was not due yet"
 
 
-def _batch_between(expected: Row | None, actual: Row | None, shares: Sequence[BatchShare]) -> str:
+def _batch_between(expected: Values | None, actual: Values | None, shares: Sequence[BatchShare]) -> str:
     """The one batch whose share is the whole difference, counted twice or left out."""
     if expected is None or actual is None:
         return ""
@@ -161,19 +155,19 @@ def _shares(
     flow = recomputed.flow
     keys = group_of(flow)
     wanted = session.createDataFrame(groups, state.select(*map(named, keys)).schema)
-    records = windowed(recomputed.records, flow.windows).where(~F.col(IS_LATE))
-    behind = records.join(F.broadcast(wanted), keys, "left_semi")
+    on_time = placed(recomputed.records, flow).where(~F.col(IS_LATE))
+    behind = on_time.join(F.broadcast(wanted), keys, "left_semi")
     spans = _spans(ledger, flow.source.topic.name)
     batches = session.createDataFrame(spans, "p int, first long, beyond long, generation int, batch long")
-    offset = F.col("offset")
-    inside = (F.col("partition") == F.col("p")) & (offset >= F.col("first")) & (offset < F.col("beyond"))
+    offset = F.col(OFFSET)
+    inside = (F.col(PARTITION) == F.col("p")) & (offset >= F.col("first")) & (offset < F.col("beyond"))
     numbered = behind.join(F.broadcast(batches), inside)
     stored = state.withColumn("records", F.lit(0).cast("long")).join(F.broadcast(wanted), keys, "left_semi")
     found: dict[tuple[Group, Order], dict[str, Values]] = {}
     sides = {"recomputed": partials(numbered, flow, *_BATCH), "stored": results(stored, flow, *_BATCH)}
     for side, rows in sides.items():
-        for row in rows.collect():
-            found.setdefault((_group(row, flow), (row.generation, row.batch)), {})[side] = _values(row, flow)
+        for row in (one.asDict() for one in rows.collect()):
+            found.setdefault((_group(row, flow), _order(row)), {})[side] = _values(row, flow)
     offsets = _offsets(numbered, flow)
     recomputed_orders = {proof.order for proof in ledger.proofs}
     shares: dict[Group, list[BatchShare]] = {}
@@ -200,19 +194,23 @@ def _spans(ledger: Ledger, topic: str) -> list[tuple[int, int, int, int, int]]:
 
 def _offsets(numbered: DataFrame, flow: Flow) -> dict[tuple[Group, Order], tuple[str, ...]]:
     """Per group and batch the source offsets that were counted, as ``topic-partition@[first, last]``."""
-    rows = numbered.groupBy(*map(named, group_of(flow)), *_BATCH, "partition").agg(
-        F.count("*").alias("n"), F.min("offset").alias("first"), F.max("offset").alias("last")
+    rows = numbered.groupBy(*map(named, group_of(flow)), *_BATCH, PARTITION).agg(
+        F.count("*").alias("n"), F.min(OFFSET).alias("first"), F.max(OFFSET).alias("last")
     )
     found: dict[tuple[Group, Order], tuple[str, ...]] = {}
-    for row in rows.orderBy("partition").collect():
-        place = (_group(row, flow), (row.generation, row.batch))
-        text = f"{row.n} of {flow.source.topic.name}-{row.partition}@[{row['first']}, {row['last']}]"
+    for row in (one.asDict() for one in rows.orderBy(PARTITION).collect()):
+        place = (_group(row, flow), _order(row))
+        text = f"{row['n']} of {flow.source.topic.name}-{row[PARTITION]}@[{row['first']}, {row['last']}]"
         found[place] = (*found.get(place, ()), text)
     return found
 
 
 def _group(row: Row, flow: Flow) -> Group:
     return row[flow.key], row[WINDOW_START], row[WINDOW_END]
+
+
+def _order(row: Row) -> Order:
+    return row["generation"], row["batch"]
 
 
 def _values(row: Row, flow: Flow) -> Values:

@@ -1,13 +1,76 @@
-"""Committed records of a topic that Recount writes, with their headers, for comparison."""
+"""Committed records of a topic that Recount writes, with their headers, for comparison.
+
+Few are read by a consumer here, in milliseconds; many by Spark, which takes a second to begin but has more hands.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.core.errors import Transient
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.recompute.log import Ranges
+
+_AT_A_TIME = 10_000
+_SETTINGS = {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20}
+"""A range ends in a transaction marker, of which only the end of the partition tells."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CommittedRecord:
+    """One record as it lies on Kafka."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, str | bytes | None]]
+
+    def header(self, name: str) -> str | None:
+        """The value of the last header called ``name``, as text; None where there is none, or it is no text."""
+        for mine, value in reversed(self.headers):
+            if mine == name:
+                return _text(value)
+        return None
+
+
+def offsets_in(ranges: Ranges) -> int:
+    """How many offsets ``ranges`` hold; at most so many records."""
+    return sum(max(0, end - start) for start, end in ranges.values())
+
+
+def read_committed(connection: Connection, topic: str, ranges: Ranges) -> Iterator[CommittedRecord]:
+    """What a read_committed consumer finds in ``ranges`` of ``topic``, one by one.
+
+    Raises ``Transient`` when the brokers do not answer.
+    """
+    ends = {partition: end for partition, (start, end) in ranges.items() if start < end}
+    if not ends:
+        return
+    consumer = connection.consumer("recount.audit", _SETTINGS)
+    try:
+        consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in ends])
+        while ends:
+            for message in _received(consumer, topic):
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise failure(f"reading {topic}", error)
+                if error is None and offset < ends.get(partition, 0):
+                    yield _record(message, partition, offset)
+                if error is not None or offset >= ends.get(partition, 0) - 1:
+                    ends.pop(partition, None)
+    finally:
+        consumer.close()
 
 
 def committed_records(session: SparkSession, bootstrap_servers: str, topic: str, ranges: Ranges) -> DataFrame | None:
@@ -33,3 +96,30 @@ def header(name: str) -> Column:
     """The value of the last header called ``name``, as text; null where there is none."""
     mine = F.filter("headers", lambda header: header["key"] == name)
     return F.try_element_at(mine, F.lit(-1))["value"].cast("string")
+
+
+def _received(consumer: Consumer, topic: str) -> list[Message]:
+    first = consumer.poll(REQUEST_TIMEOUT_S)
+    if first is None:
+        raise Transient(f"no answer from the brokers while reading {topic}", remedy="see that the brokers are up")
+    return [first, *consumer.consume(_AT_A_TIME, 0)]
+
+
+def _record(message: Message, partition: int, offset: int) -> CommittedRecord:
+    kind, timestamp_ms = message.timestamp()
+    key, value, headers = message.key(), message.value(), message.headers()
+    return CommittedRecord(
+        partition=partition,
+        offset=offset,
+        timestamp_ms=-1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        key=key,
+        value=value,
+        headers=tuple(headers.items() if isinstance(headers, dict) else headers or ()),
+    )
+
+
+def _text(value: str | bytes | None) -> str | None:
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return None

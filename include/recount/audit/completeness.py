@@ -2,69 +2,79 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from collections.abc import Sequence
+
+import polars as pl
 
 from recount.audit.copies import DELTA, KAFKA
-from recount.audit.fidelity import COMPLETE, EXPECTED, EXPIRED, same_result
+from recount.audit.fidelity import EXPIRED
+from recount.audit.results import COMPLETE, EXPECTED, in_order, same_result, text_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.verdict import Difference, GraceMiss
-from recount.recompute.aggregating import group_of
-from recount.recompute.columns import named
+from recount.recompute.aggregating import RECORDS, group_of
 from recount.recompute.flow import Flow
+from recount.recompute.judging import IS_LATE
 
 COMPLETENESS, CORRECTION = "completeness", "correction"
 KEPT, REPAIRED, MISSED = "kept", "repaired", "missed"
 MAX_LATE_NAMED = 100
 
 
-def with_completeness(lined_up: DataFrame, flow: Flow) -> DataFrame:
+def with_completeness(lined_up: pl.DataFrame, flow: Flow) -> pl.DataFrame:
     """``lined_up`` (with verdicts) with ``completeness``: ``kept`` (grace lost nothing), ``missed``, ``repaired``.
 
     A backfill repairs a result when the newest revision is the complete one, in Delta and, unless it expired, on Kafka.
     """
-    unaffected = same_result(F.col(EXPECTED), F.col(COMPLETE), flow)
-    kafka, delta = (same_result(F.col(f"{place}_latest"), F.col(COMPLETE), flow) for place in (KAFKA, DELTA))
-    repaired = delta & (kafka | (F.col(f"{KAFKA}_verdict") == EXPIRED))
-    verdict = F.when(unaffected, KEPT).when(repaired, REPAIRED).otherwise(MISSED)
-    return lined_up.withColumn(COMPLETENESS, verdict)
+    unaffected = same_result(pl.col(EXPECTED), pl.col(COMPLETE), flow)
+    kafka, delta = (same_result(pl.col(f"{place}_latest"), pl.col(COMPLETE), flow) for place in (KAFKA, DELTA))
+    repaired = delta & (kafka | (pl.col(f"{KAFKA}_verdict") == EXPIRED))
+    verdict = pl.when(unaffected).then(pl.lit(KEPT)).when(repaired).then(pl.lit(REPAIRED)).otherwise(pl.lit(MISSED))
+    return lined_up.with_columns(verdict.alias(COMPLETENESS))
 
 
-def grace_misses(judged: DataFrame, parts: DataFrame, late_ledger: DataFrame, flow: Flow) -> list[GraceMiss]:
+def grace_misses(
+    judged: pl.DataFrame, partials: pl.DataFrame, late_ledger: pl.LazyFrame, flow: Flow
+) -> list[GraceMiss]:
     """Every missed result of ``judged`` with the late records behind it.
 
-    ``parts`` are all partials of those windows, ``late_ledger`` the stream's own list: the miss is explained when the
+    ``partials`` are all of those windows, ``late_ledger`` the stream's own list: the miss is explained when the
     ledger lists as many records for the key and window as the recompute found late.
     """
-    group = [named(name) for name in group_of(flow)]
-    missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*group, f"{KAFKA}_latest", COMPLETE)
-    counted = parts.where("is_late").groupBy(*group).agg(F.sum("records").alias("late_records"))
-    place = F.concat_ws(
-        "", "topic", F.lit("-"), "partition", F.lit("@"), "offset", F.lit(" +"), "margin_ms", F.lit(" ms")
+    missed = judged.filter(pl.col(COMPLETENESS) == MISSED)
+    if missed.is_empty():
+        return []
+    group, place = group_of(flow), ["late_key", WINDOW_START, WINDOW_END]
+    counted = partials.filter(IS_LATE).group_by(group).agg(pl.col(RECORDS).sum().alias("late_records"))
+    found = missed.join(counted, on=group, how="left", nulls_equal=True).with_columns(
+        pl.col(flow.key).cast(pl.String).alias("late_key")
     )
-    order = F.struct("topic", "partition", "offset", place.alias("place"))
-    listed = late_ledger.groupBy(F.col("key").alias("late_key"), WINDOW_START, WINDOW_END).agg(
-        F.count("*").alias("listed"), F.slice(F.array_sort(F.collect_list(order)), 1, MAX_LATE_NAMED).alias("late")
+    record = pl.format("{}-{}@{} +{} ms", "topic", "partition", "offset", "margin_ms").alias("late")
+    listed = (
+        late_ledger.rename({"key": "late_key"})
+        .join(found.select(place).lazy(), on=place, how="semi")
+        .sort("topic", "partition", "offset", "margin_ms")
+        .group_by(place, maintain_order=True)
+        .agg(pl.len().alias("listed"), record.head(MAX_LATE_NAMED))
     )
-    keyed = missed.join(counted, group_of(flow), "left").withColumn("late_key", named(flow.key).cast("string"))
-    rows = keyed.join(listed, ["late_key", WINDOW_START, WINDOW_END], "left")
-    found = rows.select(
-        F.col("late_key").alias("key"),
-        WINDOW_START,
-        WINDOW_END,
-        F.to_json(f"{KAFKA}_latest").alias("published"),
-        F.to_json(COMPLETE).alias("complete"),
-        F.coalesce("late_records", F.lit(0)).alias("late_records"),
-        F.coalesce(F.col("late.place"), F.array()).alias("late"),
-        (F.coalesce("listed", F.lit(0)) == F.coalesce("late_records", F.lit(0))).alias("explained"),
-    )
-    misses = [GraceMiss(**{**row.asDict(), "late": tuple(row.late)}) for row in found.collect()]
-    return sorted(misses, key=lambda miss: (miss.window_start, miss.key or ""))
+    rows = found.join(listed.collect(), on=place, how="left").to_dicts()
+    return [
+        GraceMiss(
+            key=row["late_key"],
+            window_start=row[WINDOW_START],
+            window_end=row[WINDOW_END],
+            published=text_of(row[f"{KAFKA}_latest"]),
+            complete=text_of(row[COMPLETE]),
+            late_records=row["late_records"] or 0,
+            late=tuple(row["late"] or ()),
+            explained=(row["listed"] or 0) == (row["late_records"] or 0),
+        )
+        for row in in_order(rows, WINDOW_START, "late_key")
+    ]
 
 
-def completeness_differences(judged: DataFrame, misses: list[GraceMiss], flow: Flow) -> list[Difference]:
-    """Grace misses that nothing explains, and corrections that are not there exactly once in both places."""
-    unexplained = [
+def unexplained(misses: Sequence[GraceMiss]) -> list[Difference]:
+    """Grace misses that nothing explains."""
+    return [
         Difference(
             kind=COMPLETENESS,
             place="late ledger",
@@ -80,37 +90,35 @@ def completeness_differences(judged: DataFrame, misses: list[GraceMiss], flow: F
         for miss in misses
         if not miss.explained
     ]
-    return unexplained + _correction_differences(judged, flow)
 
 
-def _correction_differences(judged: DataFrame, flow: Flow) -> list[Difference]:
-    kafka, delta = (F.col(f"{place}_corrections") for place in (KAFKA, DELTA))
+def correction_differences(judged: pl.DataFrame, flow: Flow) -> list[Difference]:
+    """Corrections that are not there exactly once in both places."""
+    kafka, delta = (pl.col(f"{place}_corrections") for place in (KAFKA, DELTA))
+    same = same_result(pl.col(f"{KAFKA}_latest"), pl.col(f"{DELTA}_latest"), flow)
     verdict = (
-        F.when((kafka > 1) | (delta > 1), "duplicated")
-        .when((kafka > 0) & (delta == 0), "extra")
-        .when((kafka == 0) & (delta > 0), "lost")
-        .when(~same_result(F.col(f"{KAFKA}_latest"), F.col(f"{DELTA}_latest"), flow), "altered")
+        pl.when((kafka > 1) | (delta > 1))
+        .then(pl.lit("duplicated"))
+        .when((kafka > 0) & (delta == 0))
+        .then(pl.lit("extra"))
+        .when((kafka == 0) & (delta > 0))
+        .then(pl.lit("lost"))
+        .when(~same)
+        .then(pl.lit("altered"))
     )
-    corrected = judged.where((kafka > 0) | (delta > 0)).withColumn("correction", verdict)
-    rows = corrected.where(F.col("correction").isNotNull()).select(
-        named(flow.key).cast("string").alias("key"),
-        WINDOW_START,
-        WINDOW_END,
-        "correction",
-        F.to_json(f"{DELTA}_latest").alias("stored"),
-        F.to_json(f"{KAFKA}_latest").alias("published"),
-    )
+    corrected = judged.filter((kafka > 0) | (delta > 0)).with_columns(verdict.alias(CORRECTION))
+    rows = corrected.filter(pl.col(CORRECTION).is_not_null()).to_dicts()
     return [
         Difference(
             kind=CORRECTION,
             place=flow.sink.topic.name,
-            verdict=row.correction,
-            key=row.key,
-            window_start=row.window_start,
-            window_end=row.window_end,
-            expected=row.stored,
-            actual=row.published,
+            verdict=row[CORRECTION],
+            key=None if row[flow.key] is None else str(row[flow.key]),
+            window_start=row[WINDOW_START],
+            window_end=row[WINDOW_END],
+            expected=text_of(row[f"{DELTA}_latest"]),
+            actual=text_of(row[f"{KAFKA}_latest"]),
             cause="a backfill's correction is not on Kafka exactly as in the corrections table",
         )
-        for row in rows.collect()
+        for row in in_order(rows, WINDOW_START, flow.key)
     ]

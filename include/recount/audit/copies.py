@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from delta.tables import DeltaTable
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from collections.abc import Mapping
 
-from recount.audit.committed import committed_records, header
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
 from recount.audit.ledger import Order
-from recount.core.nodes import KEY
-from recount.core.output import ORIGIN_HEADER, REVISION_HEADER
+from recount.codec.decoder import arrow_type
 from recount.core.tables import Tables
 from recount.recompute.aggregating import TIMESTAMP
-from recount.recompute.columns import named, spark_type
 from recount.recompute.flow import Flow
-from recount.recompute.log import Ranges
 
 KAFKA, DELTA, LATER = "kafka", "delta", "later"
 STREAM, BACKFILL = "stream", "backfill"
@@ -23,80 +22,51 @@ NO_REVISION = -1
 PLACE, ORIGIN, REVISION, EVIDENCE = "place", "origin", "revision", "evidence"
 
 
-def copies_on_kafka(session: SparkSession, bootstrap_servers: str, flow: Flow, ranges: Ranges) -> DataFrame:
-    """The committed records of the sink's topic: result columns, place, origin, revision, and offset as evidence.
-
-    A value that is no result of this sink has nulls; a record without our headers has ``NO_REVISION``.
-    """
-    topic = flow.sink.topic.name
-    records = committed_records(session, bootstrap_servers, topic, ranges)
-    if records is None:
-        return session.createDataFrame([], _schema(flow))
-    value = F.from_json(F.col("value").cast("string"), _value_schema(flow), {"prefersDecimal": "true"})
-    origin = F.when(header(ORIGIN_HEADER) == BACKFILL, BACKFILL).otherwise(STREAM)
-    record_key = F.col("key").cast("string")
-    columns = {name: F.col("decoded")[name] for name in flow.aggregate.fields}
-    if flow.key == KEY:
-        columns[KEY] = record_key
-    revision = F.coalesce(header(REVISION_HEADER).try_cast("int"), F.lit(NO_REVISION))
-    has_own_key = record_key.eqNullSafe(columns[flow.key].cast("string"))
-    return records.withColumn("decoded", value).select(
-        *(column.alias(name) for name, column in columns.items()),
-        F.unix_millis("timestamp").alias(TIMESTAMP),
-        F.lit(KAFKA).alias(PLACE),
-        origin.alias(ORIGIN),
-        F.when(has_own_key, revision).otherwise(NO_REVISION).alias(REVISION),
-        F.concat_ws("", F.lit(f"{topic}-"), "partition", F.lit("@"), "offset").alias(EVIDENCE),
-    )
+def copy_schema(flow: Flow) -> pa.Schema:
+    """The columns of a copy: those of a result, where it is, who wrote it, as which revision."""
+    told = {TIMESTAMP: pa.int64(), PLACE: pa.string(), ORIGIN: pa.string(), REVISION: pa.int32(), EVIDENCE: pa.string()}
+    return pa.schema([*((name, arrow_type(kind)) for name, kind in flow.aggregate.fields.items()), *told.items()])
 
 
-def copies_in_output(session: SparkSession, tables: Tables, flow: Flow, cut: Order) -> DataFrame:
+def copies_in_output(tables: Tables, flow: Flow, cut: Order) -> pl.LazyFrame:
     """The rows of the sink's Delta table; those of batches after ``cut`` have the place ``LATER``."""
-    evidence = F.concat_ws("", F.lit(f"outputs/{flow.sink.table} batch "), "generation", F.lit("/"), "batch")
-    rows = session.read.format("delta").load(tables.output(flow.sink.table))
-    return rows.select(
-        *_result(flow),
-        F.when(is_after(cut), LATER).otherwise(DELTA).alias(PLACE),
-        F.lit(STREAM).alias(ORIGIN),
-        F.coalesce(F.col(REVISION), F.lit(NO_REVISION)).alias(REVISION),
-        evidence.alias(EVIDENCE),
-    )
+    told: Mapping[str, pl.Expr] = {
+        PLACE: pl.when(written_after(cut)).then(pl.lit(LATER)).otherwise(pl.lit(DELTA)),
+        ORIGIN: pl.lit(STREAM),
+        REVISION: pl.col(REVISION).fill_null(NO_REVISION),
+        EVIDENCE: pl.format(f"outputs/{flow.sink.table} batch {{}}/{{}}", "generation", "batch"),
+    }
+    return as_copies(pl.scan_delta(tables.output(flow.sink.table)).with_columns(**told), flow)
 
 
-def copies_in_corrections(session: SparkSession, tables: Tables, flow: Flow) -> DataFrame:
+def copies_in_corrections(tables: Tables, flow: Flow) -> pl.LazyFrame:
     """The rows that backfills wrote for the sink."""
     path = tables.corrections(flow.sink.table)
-    if not DeltaTable.isDeltaTable(session, path):
-        return session.createDataFrame([], _schema(flow))
-    return (
-        session.read.format("delta")
-        .load(path)
-        .select(
-            *_result(flow),
-            F.lit(DELTA).alias(PLACE),
-            F.lit(BACKFILL).alias(ORIGIN),
-            REVISION,
-            F.concat_ws(" ", F.lit(f"corrections/{flow.sink.table}"), "backfill_id").alias(EVIDENCE),
-        )
-    )
+    if not DeltaTable.is_deltatable(path):
+        return pl.DataFrame(copy_schema(flow).empty_table()).lazy()
+    told: Mapping[str, pl.Expr] = {
+        PLACE: pl.lit(DELTA),
+        ORIGIN: pl.lit(BACKFILL),
+        EVIDENCE: pl.format(f"corrections/{flow.sink.table} {{}}", "backfill_id"),
+    }
+    return as_copies(pl.scan_delta(path).with_columns(**told), flow)
+
+
+def written_after(order: Order) -> pl.Expr:
+    """Whether a row was written by a batch after ``order``."""
+    generation, batch = order
+    same = (pl.col("generation") == generation) & (pl.col("batch") > batch)
+    return (pl.col("generation") > generation) | same
 
 
 def is_after(order: Order) -> Column:
-    """Whether a row was written by a batch after ``order``."""
+    """The same for Spark."""
     generation, batch = order
     same = (F.col("generation") == generation) & (F.col("batch") > batch)
     return (F.col("generation") > generation) | same
 
 
-def _result(flow: Flow) -> list[Column]:
-    return [named(name) for name in [*flow.aggregate.fields, TIMESTAMP]]
-
-
-def _value_schema(flow: Flow) -> T.StructType:
-    return T.StructType([T.StructField(name, spark_type(kind)) for name, kind in flow.aggregate.fields.items()])
-
-
-def _schema(flow: Flow) -> T.StructType:
-    texts = {PLACE: T.StringType(), ORIGIN: T.StringType(), REVISION: T.IntegerType(), EVIDENCE: T.StringType()}
-    further = {TIMESTAMP: T.LongType(), **texts}
-    return T.StructType([*_value_schema(flow), *(T.StructField(name, kind) for name, kind in further.items())])
+def as_copies(rows: pl.LazyFrame, flow: Flow) -> pl.LazyFrame:
+    """``rows`` in the columns of a copy, in their order and types."""
+    columns = pl.DataFrame(copy_schema(flow).empty_table()).schema
+    return rows.select(pl.col(name).cast(kind) for name, kind in columns.items())

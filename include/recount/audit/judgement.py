@@ -1,123 +1,212 @@
-"""The outputs of the audited stretch, lined up with what the log gives, and judged."""
+"""The outputs of the audited stretch, lined up with what the log gives, and judged, a part of the results at a time.
+
+All that is compared lies in Delta tables and is read without Spark, which would plan for longer than it judges. A part
+holds about ``RESULTS_AT_ONCE`` rows of all tables, so that memory does not grow with the number of results.
+"""
 
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from math import ceil
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import polars as pl
 
-from recount.audit.completeness import with_completeness
-from recount.audit.copies import copies_in_corrections, copies_in_output, copies_on_kafka, is_after
-from recount.audit.fidelity import line_up, with_verdicts
+from recount.audit.completeness import COMPLETENESS, correction_differences, grace_misses, with_completeness
+from recount.audit.copies import (
+    EVIDENCE,
+    ORIGIN,
+    PLACE,
+    STREAM,
+    as_copies,
+    copies_in_corrections,
+    copies_in_output,
+    written_after,
+)
+from recount.audit.counts import verdict_counts
+from recount.audit.fidelity import PLACES, is_wrong, line_up, with_verdicts
 from recount.audit.ledger import Order
-from recount.audit.store import PARTIALS, PUBLISHED, AuditStore, Run, Seed
+from recount.audit.results import in_order, merged
+from recount.audit.series import WindowTotal, series_of, totals_by_window
+from recount.audit.store import PARTIALS, PUBLISHED, VERDICTS, AuditStore, Run, Seed
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
-from recount.recompute.aggregating import group_of, results
-from recount.recompute.columns import named
+from recount.core.verdict import Difference, GraceMiss
+from recount.recompute.aggregating import group_of
 from recount.recompute.flow import Flow
 from recount.recompute.judging import IS_LATE
-from recount.recompute.log import Ranges
-from recount.recompute.recomputation import Recomputation
+
+RESULTS_AT_ONCE = 1_000_000
+MAX_WRONG = 200
+"""So many wrong rows are kept to be explained; all are counted."""
+_MAX_EVIDENCE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
     """What is judged: the results that the batches after ``seed`` up to ``cut`` made due, changed, or wrote.
 
-    ``published`` are the offsets of the sink's topic that no audit has seen yet; ``frontier_ms`` is that of the cut.
+    ``frontier_ms`` is that of the cut. What was recomputed and what was read from Kafka is in the audit's tables.
     """
 
     audit: str
     seed: Seed
     cut: Order
     frontier_ms: int | None
-    published: Ranges
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What became of the results: all ``counts`` by verdict, the first wrong rows, and what else differs.
+
+    A wrong row has the columns of ``fidelity.line_up``, the verdicts, and ``<place>_evidence``.
+    """
+
+    counts: Mapping[str, int]
+    wrong: Sequence[Mapping[str, Any]]
+    misses: Sequence[GraceMiss]
+    corrections: Sequence[Difference]
+    series: Sequence[WindowTotal]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Claims:
+    """What is known about some keys and windows; ``touched`` None: all of them are judged."""
+
+    partials: pl.LazyFrame
+    copies: pl.LazyFrame
+    touched: pl.LazyFrame | None
 
 
 class Judge:
     """Judges the sink of one flow."""
 
-    def __init__(
-        self, session: SparkSession, bootstrap_servers: str, tables: Tables, store: AuditStore, flow: Flow
-    ) -> None:
-        self._session = session
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, tables: Tables, store: AuditStore, flow: Flow) -> None:
         self._tables = tables
         self._store = store
         self._flow = flow
+        self._group = group_of(flow)
 
-    def judged(self, stretch: Stretch, recomputed: Recomputation) -> tuple[DataFrame, DataFrame]:
-        """One row per key and window of the stretch with its verdicts; and all partials behind those windows.
+    def judge(self, stretch: Stretch) -> Judgement:
+        """Judge the stretch and keep the verdicts, one row per key and window."""
+        counts: Counter[str] = Counter()
+        wrong: list[Mapping[str, Any]] = []
+        misses: list[GraceMiss] = []
+        corrections: list[Difference] = []
+        totals: list[Mapping[str, Any]] = []
+        late = pl.scan_delta(self._tables.late(self._flow.topology.name)).filter(~written_after(stretch.cut))
+        for number, claims in enumerate(self._parts(stretch)):
+            partials, copies = pl.collect_all([claims.partials, claims.copies])
+            judged = self._judged(stretch, partials, copies, claims.touched)
+            self._store.put_rows(VERDICTS, stretch.audit, self._verdicts(judged), part=number)
+            counts += verdict_counts(judged)
+            wrong = in_order([*wrong, *self._wrong(judged, copies)], WINDOW_START, self._flow.key)[:MAX_WRONG]
+            misses += grace_misses(judged, partials, late, self._flow)
+            corrections += correction_differences(judged, self._flow)
+            totals += totals_by_window(judged, self._flow)
+        return Judgement(
+            counts=dict(counts),
+            wrong=wrong,
+            misses=sorted(misses, key=lambda miss: (miss.window_start or 0, miss.key or "")),
+            corrections=corrections,
+            series=series_of(totals),
+        )
 
-        What was recomputed and what was read from Kafka is stored first, for the audits to come.
-        """
-        flow = self._flow
-        seen = copies_on_kafka(self._session, self._bootstrap_servers, flow, stretch.published)
-        with ThreadPoolExecutor() as pool:
-            stored = [
-                pool.submit(self._store.put, PARTIALS, stretch.audit, recomputed.partials),
-                pool.submit(self._store.put, PUBLISHED, stretch.audit, seen),
-            ]
-        for done in stored:
-            done.result()
+    def _judged(
+        self, stretch: Stretch, partials: pl.DataFrame, copies: pl.DataFrame, touched: pl.LazyFrame | None
+    ) -> pl.DataFrame:
+        due = self._due(stretch.frontier_ms)
+        expected, complete = merged(partials.filter(~pl.col(IS_LATE)), self._flow), merged(partials, self._flow)
+        lined_up = line_up(expected.filter(due), complete.filter(due), copies, self._flow)
+        if touched is not None:
+            lined_up = lined_up.join(touched.collect(), on=self._group, how="semi", nulls_equal=True)
+        judged = with_verdicts(lined_up, self._flow, kafka_kept_since_ms=self._kept_since_ms())
+        return with_completeness(judged, self._flow)
+
+    def _parts(self, stretch: Stretch) -> Iterator[_Claims]:
+        """The claims about all results of the stretch, those about one key and window in one part."""
         # an audit from the beginning touches everything
         touched = self._touched(stretch, stretch.seed.run) if stretch.seed.run else None
-        oldest_ms = None if touched is None else touched.agg(F.min(WINDOW_START)).first()[0]  # type: ignore[index]
-        parts = self._all(PARTIALS, stretch, oldest_ms)
-        copies = self._all(PUBLISHED, stretch, oldest_ms).drop("audit")
-        for rows in (
-            copies_in_output(self._session, self._tables, flow, stretch.cut),
-            copies_in_corrections(self._session, self._tables, flow),
-        ):
-            copies = copies.unionByName(rows.where(_since(oldest_ms)))
-        due = self._due(stretch.frontier_ms)
-        expected, complete = results(parts.where(~F.col(IS_LATE)), flow), results(parts, flow)
-        lined_up = line_up(expected.where(due), complete.where(due), copies, flow)
-        mine = lined_up if touched is None else _same_group(lined_up, touched, flow)
-        judged = with_verdicts(mine, flow, kafka_kept_since_ms=self._kept_since_ms())
-        return with_completeness(judged, flow), parts
+        oldest_ms = None if touched is None else touched.select(pl.col(WINDOW_START).min()).collect().item()
+        partials = self._all(PARTIALS, stretch).filter(_since(oldest_ms))
+        written = [
+            as_copies(self._all(PUBLISHED, stretch), self._flow),
+            copies_in_output(self._tables, self._flow, stretch.cut),
+            copies_in_corrections(self._tables, self._flow),
+        ]
+        copies = pl.concat(written).filter(_since(oldest_ms))
+        sizes = pl.collect_all([rows.select(pl.len()) for rows in (partials, copies)])
+        number = max(1, ceil(sum(size.item() for size in sizes) / RESULTS_AT_ONCE))
+        for part in range(number):
+            here = self._is_in(part, number)
+            yield _Claims(
+                partials=partials.filter(here),
+                copies=copies.filter(here),
+                touched=None if touched is None else touched.filter(here),
+            )
 
-    def _touched(self, stretch: Stretch, seed: Run) -> DataFrame:
+    def _is_in(self, part: int, of: int) -> pl.Expr:
+        if of == 1:
+            return pl.lit(value=True)
+        place = pl.col(self._flow.key).cast(pl.String).hash() ^ pl.col(WINDOW_START).hash()
+        return place % of == part
+
+    def _touched(self, stretch: Stretch, seed: Run) -> pl.LazyFrame:
         """The keys and windows whose verdict may be another one than at ``seed``."""
-        group = [named(name) for name in group_of(self._flow)]
-        parts = self._all(PARTIALS, stretch, None)
-        fresh = F.col("audit") == stretch.audit
+        fresh = pl.col("audit") == stretch.audit
         newly_due = self._due(stretch.frontier_ms) & ~self._due(seed.frontier_ms)
-        outputs = self._session.read.format("delta").load(self._tables.output(self._flow.sink.table))
-        written = outputs.where(is_after(seed.order) & ~is_after(stretch.cut))
-        frames = [parts.where(fresh | newly_due), self._all(PUBLISHED, stretch, None).where(fresh), written]
-        return reduce(DataFrame.unionByName, [frame.select(*group) for frame in frames]).distinct()
+        written = pl.scan_delta(self._tables.output(self._flow.sink.table)).filter(
+            written_after(seed.order) & ~written_after(stretch.cut)
+        )
+        rows = [
+            self._all(PARTIALS, stretch).filter(fresh | newly_due),
+            self._all(PUBLISHED, stretch).filter(fresh),
+            written,
+        ]
+        return pl.concat([one.select(self._group) for one in rows]).unique()
 
-    def _all(self, name: str, stretch: Stretch, oldest_ms: int | None) -> DataFrame:
-        rows = self._store.read(name, [*stretch.seed.lineage, stretch.audit])
-        return rows.where(_since(oldest_ms))
+    def _all(self, name: str, stretch: Stretch) -> pl.LazyFrame:
+        return self._store.rows(name, [*stretch.seed.lineage, stretch.audit])
 
-    def _due(self, frontier_ms: int | None) -> Column:
+    def _due(self, frontier_ms: int | None) -> pl.Expr:
         """Whether a window's result must have been written when the frontier was ``frontier_ms``."""
         if self._flow.aggregate.emission.kind != "final":
-            return F.lit(True)
+            return pl.lit(value=True)
         if frontier_ms is None:
-            return F.lit(False)
-        return F.col(WINDOW_END) <= frontier_ms - self._flow.windows.grace_ms
+            return pl.lit(value=False)
+        return pl.col(WINDOW_END) <= frontier_ms - self._flow.windows.grace_ms
 
     def _kept_since_ms(self) -> int:
         retention_ms = self._flow.sink.topic.retention_ms
         return 0 if retention_ms == UNLIMITED_RETENTION_MS else time.time_ns() // 1_000_000 - retention_ms
 
+    def _verdicts(self, judged: pl.DataFrame) -> pl.DataFrame:
+        return judged.select(
+            pl.lit(self._flow.sink.topic.name).alias("sink"),
+            pl.col(self._flow.key).cast(pl.String).alias("key"),
+            WINDOW_START,
+            WINDOW_END,
+            pl.lit(None, pl.String).alias("origin"),
+            *(f"{place}_verdict" for place in PLACES),
+            COMPLETENESS,
+        )
 
-def _since(oldest_ms: int | None) -> Column:
+    def _wrong(self, judged: pl.DataFrame, copies: pl.DataFrame) -> Sequence[Mapping[str, Any]]:
+        """The first wrong rows, each with where its copies are."""
+        wrong = judged.filter(is_wrong()).sort(WINDOW_START, self._flow.key).head(MAX_WRONG)
+        for place in PLACES:
+            mine = copies.filter((pl.col(PLACE) == place) & (pl.col(ORIGIN) == STREAM))
+            found = mine.join(wrong, on=self._group, how="semi", nulls_equal=True).group_by(self._group)
+            evidence = found.agg(pl.col(EVIDENCE).sort().head(_MAX_EVIDENCE).alias(f"{place}_evidence"))
+            wrong = wrong.join(evidence, on=self._group, how="left", nulls_equal=True)
+        return wrong.to_dicts()
+
+
+def _since(oldest_ms: int | None) -> pl.Expr:
     """Rows of windows that start at ``oldest_ms`` or later, and rows that name no window."""
-    return F.lit(True) if oldest_ms is None else (F.col(WINDOW_START) >= oldest_ms) | F.col(WINDOW_START).isNull()
-
-
-def _same_group(rows: DataFrame, wanted: DataFrame, flow: Flow) -> DataFrame:
-    """The rows whose key and window are among ``wanted``, null equal to null."""
-    other = wanted.select(*(named(name).alias(f"__{place}") for place, name in enumerate(group_of(flow))))
-    equal = [named(name).eqNullSafe(F.col(f"__{place}")) for place, name in enumerate(group_of(flow))]
-    return rows.join(other, reduce(lambda one, two: one & two, equal), "left_semi")
+    start = pl.col(WINDOW_START)
+    return pl.lit(value=True) if oldest_ms is None else (start >= oldest_ms) | start.is_null()

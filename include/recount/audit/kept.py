@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
 
 from recount.audit.conservation import OFFSETS
 from recount.audit.findings import Source
@@ -34,13 +33,13 @@ def kept_if_any(connection: Connection, topic: str) -> Ranges:
     return {partition: (span.start, span.end) for partition, span in kept(connection, topic).items()}
 
 
-def log_of(session: SparkSession, settings: Settings, topology: Topology, source: Source) -> Log:
+def log_of(settings: Settings, topology: Topology, source: Source) -> Log:
     """Where the raw log is read; raises ``Terminal`` when it shall be the archive and a topic has none."""
     if source == "kafka":
         return KafkaLog(bootstrap_servers=settings.bootstrap_servers)
     tables = Tables(settings.data)
     topics = sorted({one.topic.name for one in topology.sources})
-    missing = [topic for topic in topics if not DeltaTable.isDeltaTable(session, tables.archive(topic))]
+    missing = [topic for topic in topics if not DeltaTable.is_deltatable(tables.archive(topic))]
     if missing:
         raise Terminal(
             f"no archive of {', '.join(missing)}",

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import polars as pl
 
 from recount.audit.copies import KAFKA
-from recount.audit.fidelity import COMPLETE, EXPECTED
+from recount.audit.results import COMPLETE, EXPECTED
 from recount.core.nodes import WINDOW_START
 from recount.recompute.flow import Flow
 
 MAX_WINDOWS = 500
+_SIDES = {EXPECTED: EXPECTED, "published": f"{KAFKA}_latest", COMPLETE: COMPLETE}
+_PLACES = 6
+"""Decimal places of a double on the chart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,22 +36,25 @@ def charted(flow: Flow) -> str | None:
     return next(additive, None)
 
 
-def window_totals(judged: DataFrame, flow: Flow) -> tuple[WindowTotal, ...]:
-    """The newest ``MAX_WINDOWS`` windows, in order of their start; empty when nothing can be added up."""
+def totals_by_window(judged: pl.DataFrame, flow: Flow) -> Sequence[Mapping[str, Any]]:
+    """The totals of the rows of ``judged`` that name a window."""
     name = charted(flow)
     if name is None:
-        return ()
+        return []
+    totals = [pl.col(column).struct.field(name).sum().alias(side) for side, column in _SIDES.items()]
+    return judged.filter(pl.col(WINDOW_START).is_not_null()).group_by(WINDOW_START).agg(*totals).to_dicts()
 
-    def total(side: str) -> Column:
-        return F.coalesce(F.sum(F.col(side)[name]), F.lit(0)).cast("decimal(38,6)")
 
-    sides = {EXPECTED: EXPECTED, "published": f"{KAFKA}_latest", COMPLETE: COMPLETE}
-    rows = (
-        judged.where(F.col(WINDOW_START).isNotNull())
-        .groupBy(WINDOW_START)
-        .agg(*(total(column).alias(side) for side, column in sides.items()))
-        .orderBy(F.desc(WINDOW_START))
-        .limit(MAX_WINDOWS)
-        .collect()
-    )
-    return tuple(WindowTotal(**row.asDict()) for row in reversed(rows))
+def series_of(totals: Iterable[Mapping[str, Any]]) -> tuple[WindowTotal, ...]:
+    """``totals``, of which several may be about one window, as the newest ``MAX_WINDOWS`` windows in order."""
+    windows: dict[int, dict[str, Decimal]] = {}
+    for total in totals:
+        window = windows.setdefault(total[WINDOW_START], dict.fromkeys(_SIDES, Decimal(0)))
+        for side in _SIDES:
+            window[side] += _exact(total[side])
+    newest = sorted(windows)[-MAX_WINDOWS:]
+    return tuple(WindowTotal(window_start=start, **windows[start]) for start in newest)
+
+
+def _exact(total: Any) -> Decimal:
+    return Decimal(str(round(total, _PLACES))) if isinstance(total, float) else Decimal(total)

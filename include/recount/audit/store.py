@@ -126,14 +126,14 @@ class AuditStore:
         """The grace misses that ``audit`` found."""
         return [GraceMiss(**{**row, "late": tuple(row["late"])}) for row in self._rows(MISSES, audit)]
 
-    def verdicts(self, audit: str) -> pl.LazyFrame:
-        """The verdicts of ``audit``, to be read without Spark."""
-        return pl.scan_delta(self._tables.audit(self._stream, VERDICTS)).filter(pl.col("audit") == audit)
-
     def read(self, name: str, audits: Sequence[str]) -> DataFrame:
         """The rows of ``audits`` in the table ``name``, which must exist."""
         rows = self._session.read.format("delta").load(self._tables.audit(self._stream, name))
         return rows.where(F.col("audit").isin(list(audits)))
+
+    def rows(self, name: str, audits: Sequence[str]) -> pl.LazyFrame:
+        """The same, to be read without Spark."""
+        return pl.scan_delta(self._tables.audit(self._stream, name)).filter(pl.col("audit").is_in(list(audits)))
 
     def put(self, name: str, audit: str, rows: DataFrame) -> None:
         """Make ``rows`` those of ``audit``: an audit that is tried again replaces what its first try left."""
@@ -141,6 +141,21 @@ class AuditStore:
         mine = rows.withColumn("audit", F.lit(audit)).coalesce(1)
         writer = mine.write.format("delta").mode("overwrite").partitionBy("audit").option("mergeSchema", "true")
         writer.option("replaceWhere", f"audit = '{audit}'").save(path)
+
+    def put_rows(self, name: str, audit: str, rows: pl.DataFrame, *, part: int = 0) -> None:
+        """The same without Spark, which would take a second over few rows; parts after the first come beside it."""
+        path, mine = self._tables.audit(self._stream, name), rows.with_columns(audit=pl.lit(audit))
+        if part:
+            write_deltalake(path, mine, mode="append")
+            return
+        write_deltalake(
+            path,
+            mine,
+            mode="overwrite",
+            predicate=f"audit = '{audit}'",
+            partition_by=["audit"],
+            schema_mode="merge",
+        )
 
     def put_findings(
         self,
@@ -159,16 +174,7 @@ class AuditStore:
         self._put_small(RUNS, run.audit, _Document, [_Document(document=json.dumps(asdict(run)))])
 
     def _put_small(self, name: str, audit: str, kind: type[Any], found: Iterable[Any]) -> None:
-        """As ``put``, for what lies on the driver: without Spark, which would take a second over each."""
-        rows = pl.DataFrame([asdict(one) for one in found], schema=_schema(kind)).with_columns(audit=pl.lit(audit))
-        write_deltalake(
-            self._tables.audit(self._stream, name),
-            rows,
-            mode="overwrite",
-            predicate=f"audit = '{audit}'",
-            partition_by=["audit"],
-            schema_mode="merge",
-        )
+        self.put_rows(name, audit, pl.DataFrame([asdict(one) for one in found], schema=_schema(kind)))
 
     def _rows(self, name: str, audit: str | None = None) -> list[dict[str, Any]]:
         path = self._tables.audit(self._stream, name)

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from recount.audit.causes import OUTPUT
 from recount.audit.completeness import COMPLETENESS, CORRECTION
 from recount.audit.conservation import OFFSETS
-from recount.audit.fidelity import EXPIRED, MATCH, PLACES
+from recount.audit.fidelity import is_wrong
 from recount.audit.findings import Findings
 from recount.audit.ledger_rules import LEDGER
 from recount.audit.side_ledgers import DEAD_LETTERS, LATE_LEDGER
-from recount.audit.store import AuditStore
+from recount.audit.store import VERDICTS, AuditStore
 
 TABLES = ("raw_log", "batch_ledger", "outputs", "reconciliation")
 CHECKS = (OUTPUT, LATE_LEDGER, DEAD_LETTERS, OFFSETS, LEDGER, COMPLETENESS, CORRECTION)
@@ -41,7 +41,7 @@ def write_tables(findings: Findings, store: AuditStore, reports: str) -> Path:
     tables = {
         "raw_log": pa.Table.from_pylist(_raw_log(findings)),
         "batch_ledger": pa.Table.from_pylist(_batch_ledger(findings)),
-        "outputs": _outputs(store.verdicts(findings.audit)),
+        "outputs": _outputs(store.rows(VERDICTS, [findings.audit])),
         "reconciliation": pa.Table.from_pylist(_reconciliation(findings)),
     }
     for name, table in tables.items():
@@ -75,8 +75,7 @@ def _batch_ledger(findings: Findings) -> list[dict[str, Any]]:
 
 
 def _outputs(verdicts: pl.LazyFrame) -> pa.Table:
-    differs = pl.any_horizontal(~pl.col(f"{place}_verdict").is_in([MATCH, EXPIRED]) for place in PLACES)
-    rows = verdicts.drop("audit").sort(~differs, "window_start", "key")
+    rows = verdicts.drop("audit").sort(~is_wrong(), "window_start", "key")
     return rows.head(MAX_OUTPUTS).collect().to_arrow()
 
 

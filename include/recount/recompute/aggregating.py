@@ -9,7 +9,7 @@ from recount.core.aggregates import Aggregate
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.recompute.columns import named, spark_type
 from recount.recompute.flow import Flow
-from recount.recompute.judging import DEAD_LETTERED, FATE, IS_LATE, input_of, newest_start, windowed
+from recount.recompute.judging import DEAD_LETTERED, FATE, GROUPED_BY, IS_LATE, input_of, newest_start, windowed
 from recount.recompute.stream_time import STREAM_TIME
 
 TIMESTAMP, RECORDS = "timestamp_ms", "records"
@@ -18,12 +18,26 @@ FIRSTS, REACHED_MS = "__firsts", "__reached_ms"
 """Columns of a digest; an aggregate may be called ``offset``."""
 
 
+def placed(records: DataFrame, flow: Flow, **further: Column) -> DataFrame:
+    """One row per record of ``records`` (``judging.judged``) and window that holds it, with what is aggregated.
+
+    Of the records it keeps the event time, ``PARTITION`` and ``OFFSET``, and the columns ``further``.
+    """
+    kept = {PARTITION: F.col("partition"), OFFSET: F.col("offset"), RECORDS: F.lit(1), **further}
+    inputs = [input_of(name) for name, aggregate in flow.aggregate.aggregates.items() if aggregate.of is not None]
+    key = F.when(F.col(WINDOW_START).isNotNull(), F.col(GROUPED_BY)).alias(flow.key)
+    columns = [value.alias(name) for name, value in kept.items()]
+    return windowed(records, flow.windows).select(
+        key, WINDOW_START, WINDOW_END, IS_LATE, TIMESTAMP, *columns, *map(named, inputs)
+    )
+
+
 def partials(placed: DataFrame, flow: Flow, *further: str) -> DataFrame:
     """Per key, window, ``is_late`` and ``further`` columns: aggregates, largest event time, number of records.
 
     What is on time makes the expected result (fidelity), both together the complete one (unlimited grace).
     """
-    return _grouped(placed.withColumn(RECORDS, F.lit(1)), flow, _taken_in(flow), (IS_LATE, *further))
+    return _grouped(placed, flow, _taken_in(flow), (IS_LATE, *further))
 
 
 def digested(records: DataFrame, flow: Flow) -> DataFrame:
@@ -36,22 +50,14 @@ def digested(records: DataFrame, flow: Flow) -> DataFrame:
     is_single = F.col(IS_LATE) | (F.col(FATE) == DEAD_LETTERED)
     in_newest = F.coalesce(F.col(WINDOW_START) == newest_start(flow.windows), F.lit(True))
     told_apart = {
-        PARTITION: F.col("partition"),
         OUTCOME: F.col(FATE),
         OFFSET: F.when(is_single, F.col("offset")),
         REASON: F.col("reason"),
         DETAIL: F.col("detail"),
     }
-    rows = windowed(records, flow.windows).withColumns(
-        {
-            **told_apart,
-            RECORDS: F.lit(1),
-            FIRSTS: in_newest.cast("int"),
-            flow.key: F.when(F.col(WINDOW_START).isNotNull(), named(flow.key)),
-        }
-    )
-    totals = [F.sum(FIRSTS).alias(FIRSTS), F.max(STREAM_TIME).alias(REACHED_MS)]
-    return _grouped(rows, flow, _taken_in(flow), (IS_LATE, *told_apart), *totals)
+    rows = placed(records, flow, **told_apart, **{FIRSTS: in_newest.cast("int"), REACHED_MS: F.col(STREAM_TIME)})
+    totals = [F.sum(FIRSTS).alias(FIRSTS), F.max(REACHED_MS).alias(REACHED_MS)]
+    return _grouped(rows, flow, _taken_in(flow), (IS_LATE, PARTITION, *told_apart), *totals)
 
 
 def results(parts: DataFrame, flow: Flow, *further: str) -> DataFrame:

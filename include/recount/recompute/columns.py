@@ -51,17 +51,17 @@ def named(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def column(tree: expr.Expression, fields: Mapping[str, FieldType]) -> Column:
-    """``tree`` over rows with the columns ``fields``."""
+def column(tree: expr.Expression, fields: Mapping[str, FieldType], prefix: str = "") -> Column:
+    """``tree`` over rows with the columns ``fields``, before whose names ``prefix`` goes."""
     match tree:
         case expr.Column(name):
-            return named(name)
+            return named(prefix + name)
         case expr.Literal(value):
             return _literal(tree, value)
         case expr.Call(name, arguments):
             if _is_null(arguments, fields) and name not in {"and", "or", "is_null", "coalesce", "when"}:
                 return _null_of(tree, fields)
-            return _call(name, [column(argument, fields) for argument in arguments])
+            return _call(name, [column(argument, fields, prefix) for argument in arguments])
     raise AssertionError(tree)
 
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
 from recount.core.windows import TimeWindows
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import DecodePass, Limits
@@ -20,7 +20,11 @@ from recount.recompute.stream_time import ADVANCES, STREAM_TIME, StreamTimePass
 COUNTED, LATE, FILTERED, NULL_KEY, DEAD_LETTERED = "counted", "late", "filtered", "null_key", "dead_lettered"
 FATES = (COUNTED, LATE, FILTERED, NULL_KEY, DEAD_LETTERED)
 FATE, IS_LATE = "fate", "is_late"
+GROUPED_BY = "__grouped_by"
+"""The column of the key that a record is grouped by."""
 _PASSES = "__passes"
+_FIELD = "field."
+"""Goes before the names of fields, for a field can be called ``reason`` or ``offset``."""
 
 
 def input_of(aggregate: str) -> str:
@@ -35,16 +39,18 @@ def judged(raw: RawLog, flow: Flow, limits: Mapping[int, Limits], stream_times: 
     record is late when it is late for every window that holds it.
     """
     keyless = keyless_when(flow)
-    decode = DecodePass(flow=flow, limits=limits)
-    time = StreamTimePass(seeds=stream_times, keyless_when=keyless)
-    columns: list[Column | str] = ["partition", "offset", "timestamp_ms", named(flow.key), "reason", "detail", _PASSES]
+    decode = DecodePass(flow=flow, limits=limits, prefix=_FIELD)
+    nulls = None if keyless is None else [KEY if name == flow.source.key else _FIELD + name for name in keyless]
+    time = StreamTimePass(seeds=stream_times, keyless_when=nulls)
+    key = named(_FIELD + flow.key).alias(GROUPED_BY)
+    columns: list[Column | str] = ["partition", "offset", "timestamp_ms", key, "reason", "detail", _PASSES]
     columns += _inputs(flow)
     if keyless is not None:
         decoded = raw.through(_with_stream_time(decode.schema), decode, time)
         timed = _stepped(decoded, flow).select(*columns, STREAM_TIME)
     else:
-        advances = F.col("reason").isNull() & (~F.col(_PASSES) | named(flow.key).isNotNull())
-        stepped = _stepped(raw.through(decode.schema, decode), flow).select(*columns, advances.alias(ADVANCES))
+        advances = F.col("reason").isNull() & (~F.col(_PASSES) | F.col(GROUPED_BY).isNotNull())
+        stepped = _stepped(raw.through(decode.schema, decode), flow).select(*columns).withColumn(ADVANCES, advances)
         timed = RawLog(frame=stepped).through(_with_stream_time(stepped.schema), time).drop(ADVANCES)
     return timed.withColumn(FATE, _fate(flow)).drop(_PASSES)
 
@@ -73,15 +79,17 @@ def newest_start(windows: TimeWindows) -> Column:
 
 def _stepped(decoded: DataFrame, flow: Flow) -> DataFrame:
     fields = dict(flow.source.fields)
-    rows = decoded.withColumn(_PASSES, F.lit(True))
+    rows = decoded.withColumnRenamed(KEY, _FIELD + flow.source.key).withColumn(_PASSES, F.lit(True))
     for step in flow.steps:
         match step:
             case Filter(predicate=predicate):
-                rows = rows.withColumn(_PASSES, F.col(_PASSES) & F.coalesce(column(predicate, fields), F.lit(False)))
+                rows = rows.withColumn(
+                    _PASSES, F.col(_PASSES) & F.coalesce(column(predicate, fields, _FIELD), F.lit(False))
+                )
             case WithFields(added=added):
-                rows = rows.withColumns({name: column(tree, fields) for name, tree in added.items()})
+                rows = rows.withColumns({_FIELD + name: column(tree, fields, _FIELD) for name, tree in added.items()})
             case SelectKey(key=key, by=by):
-                rows = rows.withColumn(key, column(by, fields))
+                rows = rows.withColumn(_FIELD + key, column(by, fields, _FIELD))
         fields = dict(step.fields)
     return rows
 
@@ -89,7 +97,7 @@ def _stepped(decoded: DataFrame, flow: Flow) -> DataFrame:
 def _inputs(flow: Flow) -> list[Column]:
     fields = flow.aggregate.input.fields
     return [
-        column(aggregate.of, fields).alias(input_of(name))
+        column(aggregate.of, fields, _FIELD).alias(input_of(name))
         for name, aggregate in flow.aggregate.aggregates.items()
         if aggregate.of is not None
     ]
@@ -100,7 +108,7 @@ def _fate(flow: Flow) -> Column:
     return (
         F.when(F.col("reason").isNotNull(), DEAD_LETTERED)
         .when(~F.col(_PASSES), FILTERED)
-        .when(named(flow.key).isNull(), NULL_KEY)
+        .when(F.col(GROUPED_BY).isNull(), NULL_KEY)
         .when(newest_end <= F.col(STREAM_TIME) - flow.windows.grace_ms, LATE)
         .otherwise(COUNTED)
     )

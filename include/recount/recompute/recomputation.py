@@ -50,7 +50,8 @@ class PartitionTotals:
 
 @dataclass(frozen=True, kw_only=True)
 class Recomputation:
-    """The recomputed stretch. ``digest`` is cached: call ``release`` when done.
+    """The recomputed stretch. ``digest`` is cached: call ``release`` when done. It has ``rows`` rows, of which
+    ``singles`` are about one record each: late for a window, or bad.
 
     ``records`` (``judging.judged``) are not: whoever asks for single ones that were on time reads the log again.
     """
@@ -59,6 +60,8 @@ class Recomputation:
     records: DataFrame
     digest: DataFrame
     totals: tuple[PartitionTotals, ...]
+    rows: int
+    singles: int
 
     @property
     def partials(self) -> DataFrame:
@@ -118,9 +121,14 @@ def recompute(
     digest = digested(records, flow).persist()
     sums = [F.sum(F.when(F.col(OUTCOME) == fate, F.col(FIRSTS)).otherwise(0)).alias(fate) for fate in FATES]
     rows = digest.groupBy(F.col(PARTITION).alias("partition")).agg(
-        F.sum(FIRSTS).alias("records"), *sums, F.max(REACHED_MS).alias(STREAM_TIME)
+        F.sum(FIRSTS).alias("records"),
+        *sums,
+        F.max(REACHED_MS).alias(STREAM_TIME),
+        F.count("*").alias("rows"),
+        F.count(OFFSET).alias("singles"),
     )
     found = {row.partition: row.asDict() for row in rows.collect()}
+    lengths = {name: sum(row.pop(name) for row in found.values()) for name in ("rows", "singles")}
     nothing = {"records": 0, **dict.fromkeys(FATES, 0)}
     totals = tuple(
         PartitionTotals(
@@ -130,4 +138,4 @@ def recompute(
         )
         for partition, (start, end) in sorted(ranges.items())
     )
-    return Recomputation(flow=flow, records=records, digest=digest, totals=totals)
+    return Recomputation(flow=flow, records=records, digest=digest, totals=totals, **lengths)

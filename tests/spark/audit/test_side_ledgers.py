@@ -1,78 +1,45 @@
-"""The late ledger and the dead letters are judged record by record."""
+"""Long side ledgers are compared by Spark, and it finds what is found without."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from tests.unit.audit.test_side_ledgers import LATE, LETTER, LISTED, RECORD, ROW, letters_and_rejected, rows
 
-from recount.audit import side_ledgers
-from recount.audit.side_ledgers import late_records, posted_letters, rejected_records, side_ledger_differences, within
-
-_LATE = "topic string, partition int, offset long, timestamp_ms long, stream_time_ms long, key string, "
-_LATE += "window_start long, window_end long, margin_ms long"
-ROW = ("orders", 0, 7, 10, 400, "EU", 0, 300, 40)
-
-
-def late(spark: SparkSession, *rows: tuple[object, ...]) -> DataFrame:
-    return spark.createDataFrame(list(rows), _LATE)
+from recount.audit import side_ledgers_by_spark
+from recount.audit.letters import within, within_by_spark
+from recount.audit.side_ledgers import Comparison, late_records, posted_letters, side_ledger_differences
+from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 
 
-@pytest.mark.parametrize(
-    ("listed", "verdict"),
-    [
-        ([], "lost"),
-        ([ROW, ROW], "duplicated"),
-        ([(*ROW[:8], 41)], "altered"),
-        ([ROW, (*ROW[:2], 8, *ROW[3:])], "extra"),
-        ([ROW, (*ROW[:6], 300, 600, 40)], "extra"),
-        ([ROW, (*ROW[:3], 11, *ROW[4:])], "altered"),
-    ],
-)
-def test_a_late_ledger_that_differs_is_found(
-    spark: SparkSession, listed: list[tuple[object, ...]], verdict: str
-) -> None:
-    [difference] = side_ledger_differences([late_records(late(spark, ROW), late(spark, *listed))])
-    assert (difference.kind, difference.verdict) == ("late ledger", verdict)
-    assert difference.evidence[0] in ("orders-0@7", "orders-0@8")
+def in_spark(spark: SparkSession, comparison: Comparison[pl.DataFrame]) -> Comparison[DataFrame]:
+    recomputed, listed = (spark.createDataFrame(one.to_arrow()) for one in (comparison.recomputed, comparison.listed))
+    return replace(comparison, recomputed=recomputed, listed=listed)  # type: ignore[arg-type]
 
 
-def test_a_late_ledger_that_lists_every_late_record_once_has_no_difference(spark: SparkSession) -> None:
-    assert side_ledger_differences([late_records(late(spark, ROW), late(spark, ROW))]) == []
-
-
-def test_dead_letters_are_compared_by_source_offset_and_reason(spark: SparkSession) -> None:
-    columns = "topic string, partition int, offset long, timestamp_ms long, reason string, detail string"
-    bad = spark.createDataFrame([("orders", 0, 3, 5, "schema", "x"), ("orders", 0, 4, 5, "schema", "x")], columns)
-    other = spark.createDataFrame([("orders", 0, 3, 5, "schema", "y"), ("orders", 0, 4, 5, "null-key", "")], columns)
-    letters = other.unionByName(other.where("offset = 3")).select("topic", "partition", "offset", "reason")
-    found = side_ledger_differences(
-        [rejected_records(bad, bad), rejected_records(bad, other), posted_letters(bad, letters, "orders.dlq")]
-    )
-    assert [(one.place, one.verdict, one.evidence[0]) for one in found] == [
-        ("rejected table", "altered", "orders-0@4"),
-        ("orders.dlq", "duplicated", "orders-0@3"),
-        ("orders.dlq", "altered", "orders-0@4"),
-    ]
+@pytest.mark.parametrize("listed", [[ROW], *(given for given, _ in LISTED)])
+def test_spark_finds_what_is_found_without(spark: SparkSession, listed: list[tuple[Any, ...]]) -> None:
+    comparisons = [late_records(rows(LATE, ROW), rows(LATE, *listed)), *letters_and_rejected()]
+    found = side_ledger_differences_by_spark([in_spark(spark, one) for one in comparisons])
+    assert found == side_ledger_differences(comparisons)
 
 
 def test_many_differences_of_one_list_do_not_hide_those_of_another(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_ledgers, "MAX_DIFFERENCES", 2)
-    rows = [(*ROW[:2], offset, *ROW[3:]) for offset in range(5)]
-    columns = "topic string, partition int, offset long, reason string"
-    letters = spark.createDataFrame([("orders", 0, 3, "schema")], columns)
-    comparisons = [late_records(late(spark, ROW), late(spark, *rows)), posted_letters(letters.limit(0), letters, "dlq")]
-    found = side_ledger_differences(comparisons)
-    assert [(one.place, one.evidence[0]) for one in found] == [
-        ("late table", "orders-0@0"),
-        ("late table", "orders-0@1"),
-        ("dlq", "orders-0@3"),
-    ]
+    monkeypatch.setattr(side_ledgers_by_spark, "MAX_DIFFERENCES", 2)
+    many = rows(LATE, *((*ROW[:2], offset, *ROW[3:]) for offset in range(5)))
+    letters = rows(LETTER, ("orders", 0, 3, "schema"))
+    comparisons = [late_records(rows(LATE, ROW), many), posted_letters(letters[:0], letters, "dlq")]
+    found = side_ledger_differences_by_spark([in_spark(spark, one) for one in comparisons])
+    assert [one.evidence[0] for one in found] == ["orders-0@0", "orders-0@1", "orders-0@3"]
 
 
 def test_only_letters_of_the_audited_offsets_count_and_those_that_name_none(spark: SparkSession) -> None:
-    rows = [("orders", 0, 3), ("orders", 0, 10), ("other", 0, 3), (None, None, None)]
-    letters = spark.createDataFrame(rows, "topic string, partition int, offset long")
-    kept = within(letters, "orders", {0: (0, 10)}).collect()
-    assert [tuple(row) for row in kept] == [("orders", 0, 3), (None, None, None)]
+    letters = rows(RECORD, ("orders", 0, 3), ("orders", 0, 10), ("other", 0, 3), (None, None, None))
+    kept = within_by_spark(spark.createDataFrame(letters.to_arrow()), "orders", {0: (0, 10)}).collect()
+    assert [tuple(row) for row in kept] == within(letters, "orders", {0: (0, 10)}).rows()

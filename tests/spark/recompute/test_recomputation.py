@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from tests.spark.recompute.conftest import LogRecord, MemoryLog, order, told
 from tests.unit.spark.test_engine_is_the_interpreter import TOPOLOGIES, values
 
-from recount.core.aggregates import count, total
+from recount.core.aggregates import count, largest, total
 from recount.core.errors import Terminal
-from recount.core.expressions import coalesce, col
+from recount.core.expressions import coalesce, col, when
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.schema import STRING, RecordSchema, decimal
@@ -122,6 +122,28 @@ def test_a_log_that_is_not_in_offset_order_is_refused(spark: SparkSession) -> No
     log = Shuffled([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (1, 2)])
     with pytest.raises(Exception, match="not in offset order"):
         recompute(spark, Flow.of(revenue(tumbling("10 s", grace="3 s"))), log, log.ranges)
+
+
+@pytest.mark.parametrize("key", ["reason", "offset", "partition", "detail", "fate"])
+@pytest.mark.parametrize("may_be_null", [False, True])
+def test_fields_can_have_any_name_the_recompute_has_for_its_own_columns(
+    spark: SparkSession, key: str, may_be_null: bool
+) -> None:
+    names = ("reason", "offset", "partition", "detail", "fate")
+    topic = Topic(name="odd", key="id", value=RecordSchema.of(**dict.fromkeys(names, STRING)))
+    read = when(col("detail") == col("offset"), col(key), None) if may_be_null else coalesce(col(key), "none")
+    kept = stream(topic).filter(coalesce(col("reason") != col("partition"), False)).select_key(**{key: read})
+    counted = kept.windowed_by(tumbling("10 s", grace="3 s")).aggregate(n=count(), most=largest("fate"))
+    flow = Flow.of(Topology(name="odd", sinks=[counted.emit_final().to(Topic(name="out", key=key))]))
+    odd = {"reason": "r", "offset": "o", "partition": "p", "detail": "o", "fate": "f"}
+    log = MemoryLog([LogRecord(timestamp_ms=1_000, value=value) for value in (order(**odd), b"{", order(**odd))])
+
+    done = recompute(spark, flow, log, log.ranges)
+
+    assert told(done.partials.collect(), key, "n", "most") == [(odd[key], 2, "f")]
+    assert told(done.rejected.collect(), "partition", "offset", "reason") == [(0, 1, "undecodable")]
+    assert (done.totals[0].counted, done.rows, done.singles) == (2, 2, 1)
+    done.release()
 
 
 def test_a_topology_of_another_shape_is_refused_by_name() -> None:

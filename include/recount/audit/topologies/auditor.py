@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from recount.audit import side_ledgers
+from recount.audit import letters
 from recount.audit.completeness import COMPLETENESS
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
-from recount.audit.counts import verdict_counts
+from recount.audit.counts import verdict_counts_by_spark
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.kept import kept_if_any, log_of, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.settled import published_offsets, settled_ledger
+from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
+from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.store import NOTHING, VERDICTS, AuditStore
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.differences import output_differences
@@ -63,11 +65,11 @@ class TopologyAuditor:
         """
         reached = published_offsets(self._connection, self._topology)
         published = self._published()
-        letters = {one.topic.name: self._letters(one.topic.dead_letter_name) for one in self._topology.sources}
+        posted = {one.topic.name: self._letters(one.topic.dead_letter_name) for one in self._topology.sources}
         settled = settled_ledger(self._session, self._tables, self._topology, reached)
         cut = settled.up_to(reached).cut_before(interval.end_ms)
         ledger = settled.between(None, cut.order)
-        log = log_of(self._session, self._settings, self._topology, source)
+        log = log_of(self._settings, self._topology, source)
         for topic, ranges in ledger.ranges.items():
             require_kept(self._connection, topic, ranges, source)
         truth, complete = (self._recomputed(ledger, log, lateness=lateness) for lateness in (True, False))
@@ -80,7 +82,7 @@ class TopologyAuditor:
         )
         judged = judge.judged(self._identities, truth, complete).persist()
         try:
-            counts = verdict_counts(judged)
+            counts = verdict_counts_by_spark(judged)
             late = self._up_to(self._tables.late(self._topology.name), cut.order)
             missed = counts.get(f"{COMPLETENESS} missed")
             misses = grace_misses(judged, late, self._topology) if missed else []
@@ -92,7 +94,7 @@ class TopologyAuditor:
                 *ledger_faults(None, ledger.proofs, self._topology.idle_after_ms),
                 *(one for topic, ranges in ledger.ranges.items() for one in unread(self._connection, topic, ranges)),
                 *(one for t in totals for one in conservation_differences(found[t], totals[t], ledger)),
-                *self._side_ledgers(truth, ledger, late, letters),
+                *self._side_ledgers(truth, ledger, late, posted),
                 *output_differences(judged),
                 *unexplained(misses),
             ]
@@ -142,17 +144,17 @@ class TopologyAuditor:
         return self._session.read.format("delta").load(path).where(~is_after(cut))
 
     def _side_ledgers(
-        self, truth: Recomputed, ledger: Ledger, late: DataFrame, letters: dict[str, Ranges]
+        self, truth: Recomputed, ledger: Ledger, late: DataFrame, posted: dict[str, Ranges]
     ) -> list[Difference]:
         rejected = self._up_to(self._tables.rejected(self._topology.name), ledger.proofs[-1].order)
         comparisons = [
-            side_ledgers.late_records(truth.late, late),
-            side_ledgers.rejected_records(truth.rejected, rejected),
+            late_records(truth.late, late),
+            rejected_records(truth.rejected, rejected),
         ]
         for source in self._topology.sources:
             topic, name = source.topic.name, source.topic.dead_letter_name
-            posted = side_ledgers.dead_letters(self._session, self._settings.bootstrap_servers, name, letters[topic])
-            mine = side_ledgers.within(posted, topic, ledger.ranges[topic])
+            found = letters.dead_letters_by_spark(self._session, self._settings.bootstrap_servers, name, posted[topic])
+            mine = letters.within_by_spark(found, topic, ledger.ranges[topic])
             bad = truth.rejected.where(truth.rejected.topic == topic)
-            comparisons.append(side_ledgers.posted_letters(bad, mine, name))
-        return side_ledgers.side_ledger_differences(comparisons)
+            comparisons.append(posted_letters(bad, mine, name))
+        return side_ledger_differences_by_spark(comparisons)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from recount.audit.causes import MAX_EXPLAINED, OUTPUT
+from recount.audit.causes import OUTPUT
 from recount.audit.copies import KAFKA
-from recount.audit.fidelity import ALTERED, DUPLICATED, EXPECTED, EXPIRED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.judgement import MAX_WRONG
+from recount.audit.results import EXPECTED
 from recount.audit.topologies.judge import SINK, TABLE
 from recount.core.nodes import WINDOW_START
 from recount.core.verdict import Difference
@@ -21,11 +23,11 @@ _CAUSES = {
 
 
 def output_differences(judged: DataFrame) -> list[Difference]:
-    """The wrong rows of ``judged`` (``Judge.judged``), at most ``MAX_EXPLAINED``, by sink, window and key."""
+    """The wrong rows of ``judged`` (``Judge.judged``), at most ``MAX_WRONG``, by sink, window and key."""
     wrong = F.lit(False)
     for place in PLACES:
         wrong = wrong | ~F.col(f"{place}_verdict").isin(MATCH, EXPIRED)
-    rows = judged.where(wrong).orderBy(SINK, WINDOW_START, "key", "origin").limit(MAX_EXPLAINED).collect()
+    rows = judged.where(wrong).orderBy(SINK, WINDOW_START, "key", "origin").limit(MAX_WRONG).collect()
     return [
         _difference(row, place) for row in rows for place in PLACES if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
     ]

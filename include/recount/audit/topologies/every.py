@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, KEPT, MISSED
 from recount.audit.copies import LATER
-from recount.audit.fidelity import ALTERED, COMPLETE, DUPLICATED, EXPECTED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.fidelity import ALTERED, DUPLICATED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.claims import ENTRY, EVIDENCE, IDENTITY, SIDE
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import MAX_EVIDENCE

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS
 from recount.audit.copies import KAFKA
-from recount.audit.fidelity import COMPLETE, EXPECTED, EXPIRED, LOST, PLACES
+from recount.audit.fidelity import EXPIRED, LOST, PLACES
 from recount.audit.ledger import Order
+from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.claims import AT_MS, IDENTITY, ROW, in_delta, of_recompute, on_kafka
 from recount.audit.topologies.every import judged_rows
 from recount.audit.topologies.identity import Identity

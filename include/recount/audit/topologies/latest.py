@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, KEPT, MISSED
 from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION
-from recount.audit.fidelity import ALTERED, COMPLETE, DUPLICATED, EXPECTED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.fidelity import ALTERED, DUPLICATED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, SIDE
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.sameness import same_entry, same_entry_or_none

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MAX_LATE_NAMED, MISSED
-from recount.audit.fidelity import COMPLETE, EXPECTED
+from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.identity import above_of
 from recount.audit.topologies.judge import SINK

@@ -1,0 +1,73 @@
+"""The side ledgers of a stream that is a single aggregation, compared where their length allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+from pyspark.sql import DataFrame, SparkSession
+
+from recount.audit import letters
+from recount.audit.committed import offsets_in
+from recount.audit.copies import is_after, written_after
+from recount.audit.keeping import RECORDS_AT_HAND, at_hand
+from recount.audit.ledger import Ledger
+from recount.audit.side_ledgers import late_records, posted_letters, rejected_records, side_ledger_differences
+from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
+from recount.core.tables import Tables
+from recount.core.verdict import Difference
+from recount.kafka.connection import Connection
+from recount.recompute.log import Ranges
+from recount.recompute.recomputation import Recomputation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """What the stream has listed: its tables, of the batches in ``ledger``, and ``letters``, dead-letter offsets."""
+
+    session: SparkSession
+    connection: Connection
+    tables: Tables
+    ledger: Ledger
+    letters: Ranges
+
+    def differences(self, recomputed: Recomputation) -> list[Difference]:
+        """Where it is another list than ``recomputed`` makes."""
+        source, name = recomputed.flow.source.topic, recomputed.flow.topology.name
+        place, ranges = source.dead_letter_name, self.ledger.ranges[source.name]
+        late, rejected = self._written(self.tables.late(name)), self._written(self.tables.rejected(name))
+        lengths = pl.collect_all([rows.select(pl.len()) for rows in (late, rejected)])
+        longest = max(recomputed.singles, offsets_in(self.letters), *(length.item() for length in lengths))
+        if longest > RECORDS_AT_HAND:
+            return self._by_spark(recomputed)
+        mine = letters.within(letters.dead_letters(self.connection, place, self.letters), source.name, ranges)
+        bad = at_hand(recomputed.rejected)
+        return side_ledger_differences(
+            [
+                late_records(at_hand(recomputed.late), late.collect()),
+                rejected_records(bad, rejected.collect()),
+                posted_letters(bad, mine, place),
+            ]
+        )
+
+    def _by_spark(self, recomputed: Recomputation) -> list[Difference]:
+        source, name = recomputed.flow.source.topic, recomputed.flow.topology.name
+        place, servers = source.dead_letter_name, self.connection.bootstrap_servers
+        posted = letters.dead_letters_by_spark(self.session, servers, place, self.letters)
+        mine = letters.within_by_spark(posted, source.name, self.ledger.ranges[source.name])
+        return side_ledger_differences_by_spark(
+            [
+                late_records(recomputed.late, self._spark_rows(self.tables.late(name))),
+                rejected_records(recomputed.rejected, self._spark_rows(self.tables.rejected(name))),
+                posted_letters(recomputed.rejected, mine, place),
+            ]
+        )
+
+    def _written(self, path: str) -> pl.LazyFrame:
+        (generation, batch), last = self.ledger.proofs[0].order, self.ledger.proofs[-1].order
+        return pl.scan_delta(path).filter(written_after((generation, batch - 1)) & ~written_after(last))
+
+    def _spark_rows(self, path: str) -> DataFrame:
+        (generation, batch), last = self.ledger.proofs[0].order, self.ledger.proofs[-1].order
+        rows = self.session.read.format("delta").load(path)
+        return rows.where(is_after((generation, batch - 1)) & ~is_after(last))

@@ -1,0 +1,134 @@
+"""The committed records of the sink's topic, decoded to copies of results: here, or in Spark's tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from recount.audit.committed import CommittedRecord, committed_records
+from recount.audit.copies import (
+    BACKFILL,
+    EVIDENCE,
+    KAFKA,
+    NO_REVISION,
+    ORIGIN,
+    PLACE,
+    REVISION,
+    STREAM,
+    copy_schema,
+)
+from recount.core.nodes import KEY
+from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, encode_key
+from recount.core.schema import FieldType
+from recount.recompute.aggregating import TIMESTAMP
+from recount.recompute.flow import Flow
+from recount.recompute.log import Ranges
+
+_MAX_LONG, _MAX_INT = 2**63, 2**31
+
+
+def copies_of(records: Iterable[CommittedRecord], flow: Flow) -> pa.Table:
+    """The copies that ``records`` of the sink's topic are (``copy_schema``), with their offset as evidence.
+
+    A value that is no result of this sink has nulls; a record without our headers, or under another key than its
+    result's, has ``NO_REVISION``.
+    """
+    return pa.Table.from_pylist([_copy(record, flow) for record in records], schema=copy_schema(flow))
+
+
+def copies_by_spark(session: SparkSession, bootstrap_servers: str, flow: Flow, ranges: Ranges) -> DataFrame:
+    """The copies in ``ranges`` of the sink's topic."""
+    columns = from_arrow_schema(copy_schema(flow))
+    records = committed_records(session, bootstrap_servers, flow.sink.topic.name, ranges)
+    if records is None:
+        return session.createDataFrame([], columns)
+    timestamp_ms = F.unix_millis("timestamp").alias("timestamp_ms")
+
+    def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from copies_of(map(_of_row, batch.to_pylist()), flow).to_batches()
+
+    return records.select("partition", "offset", timestamp_ms, "key", "value", "headers").mapInArrow(decoded, columns)
+
+
+def _of_row(row: dict[str, Any]) -> CommittedRecord:
+    headers = tuple((header["key"], header["value"]) for header in row.pop("headers") or ())
+    return CommittedRecord(**row, headers=headers)
+
+
+def _copy(record: CommittedRecord, flow: Flow) -> dict[str, Any]:
+    said = _document(record.value)
+    result = {name: _value(said.get(name), kind) for name, kind in flow.aggregate.fields.items()}
+    if flow.key == KEY:
+        result[KEY] = _text(record.key)
+    has_own_key = record.key == encode_key(result[flow.key])
+    return {
+        **result,
+        TIMESTAMP: record.timestamp_ms,
+        PLACE: KAFKA,
+        ORIGIN: BACKFILL if record.header(ORIGIN_HEADER) == BACKFILL else STREAM,
+        REVISION: _revision(record.header(REVISION_HEADER)) if has_own_key else NO_REVISION,
+        EVIDENCE: f"{flow.sink.topic.name}-{record.partition}@{record.offset}",
+    }
+
+
+def _document(value: bytes | None) -> dict[str, Any]:
+    """The JSON object in ``value``; empty where it holds none."""
+    try:
+        said = json.loads(value or b"", parse_float=Decimal)
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _value(said: Any, kind: FieldType) -> Any:
+    """``said`` as a value of ``kind``; None where it is none, to the last digit."""
+    if isinstance(said, bool) or kind.kind == "boolean":
+        return said if isinstance(said, bool) and kind.kind == "boolean" else None
+    match kind.kind:
+        case "string" if isinstance(said, str):
+            return _text(said.encode(errors="surrogatepass"))
+        case "long" if isinstance(said, int) and -_MAX_LONG <= said < _MAX_LONG:
+            return said
+        case "double" if isinstance(said, int | float | Decimal):
+            return _double(said)
+        case "decimal" if isinstance(said, int | Decimal):
+            return _decimal(Decimal(said), kind)
+    return None
+
+
+def _double(said: float | Decimal) -> float | None:
+    try:
+        return float(said)
+    except OverflowError:
+        return None
+
+
+def _decimal(said: Decimal, kind: FieldType) -> Decimal | None:
+    try:
+        pa.scalar(said, pa.decimal128(kind.precision, kind.scale))
+    except pa.ArrowInvalid:
+        return None
+    return said
+
+
+def _revision(said: str | None) -> int:
+    try:
+        revision = int(said or "")
+    except ValueError:
+        return NO_REVISION
+    return revision if 0 <= revision < _MAX_INT else NO_REVISION
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

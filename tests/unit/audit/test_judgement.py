@@ -1,0 +1,205 @@
+"""Results are judged copy by copy, a part of them at a time, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+from recount.audit import judgement
+from recount.audit.copies import copy_schema
+from recount.audit.judgement import Judge, Judgement, Stretch
+from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, VERDICTS, AuditStore, Run, Seed
+from recount.core.aggregates import count, total
+from recount.core.expressions import col
+from recount.core.schema import STRING, RecordSchema, decimal
+from recount.core.tables import Tables
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.recompute.flow import Flow
+
+ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(region=STRING, amount=decimal(9, 2)))
+OUT = Topic(name="revenue", key="region", retention_ms=-1)
+CUT, LATER_BATCH = (0, 1), (0, 2)
+SUM = pl.Decimal(38, 2)
+
+Copy = dict[str, Any]
+
+
+def a_flow(**aggregates: Any) -> Flow:
+    grouped = stream(ORDERS).select_key(region=col("region")).windowed_by(tumbling("10 s", grace="3 s"))
+    made = aggregates or {"orders": count(), "revenue": total("amount")}
+    return Flow.of(
+        Topology(name="revenue", sinks=[grouped.aggregate(**made).emit_each_batch().to(OUT, table="revenue")])
+    )
+
+
+def result(region: str | None = "EU", start: int | None = 0, orders: int = 2, revenue: str = "3.50") -> Copy:
+    end = None if start is None else start + 10_000
+    window = {"window_start": start, "window_end": end}
+    return {"region": region, **window, "orders": orders, "revenue": Decimal(revenue), "timestamp_ms": 9_000}
+
+
+def published(copy: Copy, revision: int = 0, origin: str = "stream", offset: int = 0) -> Copy:
+    return {**copy, "place": "kafka", "origin": origin, "revision": revision, "evidence": f"revenue-0@{offset}"}
+
+
+def stored(copy: Copy, revision: int = 0, order: tuple[int, int] = CUT) -> Copy:
+    return {**copy, "revision": revision, "generation": order[0], "batch": order[1]}
+
+
+class Tried:
+    """An audit's tables, and what is judged of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tables = Tables(str(folder))
+        self.flow = a_flow()
+        self.store = AuditStore(None, self.tables, "revenue")  # type: ignore[arg-type]  # no Spark takes part
+        late = {"topic": "", "partition": 0, "offset": 0, "margin_ms": 0, "generation": 0, "batch": 0, **window("")}
+        write_deltalake(self.tables.late("revenue"), pl.DataFrame([late]).clear())
+
+    def judged(
+        self,
+        results: Sequence[Copy],
+        on_kafka: Sequence[Copy],
+        in_delta: Sequence[Copy],
+        *,
+        late: Sequence[Copy] = (),
+        seed: Seed = NOTHING,
+        audit: str = "tonight",
+    ) -> Judgement:
+        """The judgement where the log makes ``results``, and ``late`` more with unlimited grace."""
+        parts = [{**one, "is_late": False, "records": 1} for one in results]
+        parts += [{**one, "is_late": True, "records": 1} for one in late]
+        types = {
+            "region": pl.String,
+            "window_start": pl.Int64,
+            "window_end": pl.Int64,
+            "revenue": SUM,
+            "orders": pl.Int64,
+        }
+        partial = {**types, "timestamp_ms": pl.Int64, "is_late": pl.Boolean, "records": pl.Int64}
+        self.store.put_rows(PARTIALS, audit, pl.DataFrame(parts, schema=partial))
+        copies = pl.DataFrame(copy_schema(self.flow).empty_table()).schema
+        self.store.put_rows(PUBLISHED, audit, pl.DataFrame(list(on_kafka), schema=copies))
+        rows = {**types, "timestamp_ms": pl.Int64, "revision": pl.Int32, "generation": pl.Int64, "batch": pl.Int64}
+        write_deltalake(self.tables.output("revenue"), pl.DataFrame(list(in_delta), schema=rows), mode="overwrite")
+        stretch = Stretch(audit=audit, seed=seed, cut=CUT, frontier_ms=None)
+        return Judge(self.tables, self.store, self.flow).judge(stretch)
+
+
+def window(key: str) -> Copy:
+    return {"key": key, "window_start": 0, "window_end": 10_000}
+
+
+@pytest.fixture
+def tried(tmp_path: Path) -> Tried:
+    return Tried(tmp_path)
+
+
+R = result()
+OTHER = result(orders=3)
+
+
+@pytest.mark.parametrize(
+    ("on_kafka", "in_delta", "kafka", "delta"),
+    [
+        ([published(R)], [stored(R)], "match", "match"),
+        ([], [stored(R)], "lost", "match"),
+        ([published(R)], [], "match", "lost"),
+        ([published(R), published(R)], [stored(R)], "duplicated", "match"),
+        ([published(OTHER)], [stored(R)], "altered", "match"),
+        ([published(OTHER), published(R)], [stored(R)], "altered", "match"),
+        ([published(R, revision=-1)], [stored(R)], "extra", "match"),
+        ([published(OTHER), published(R, revision=1)], [stored(R, 1)], "match", "lost"),
+        ([published(OTHER), published(R, 1)], [stored(OTHER), stored(R, 1)], "match", "match"),
+        ([published(R)], [stored(OTHER), stored(R, 1)], "lost", "match"),
+        ([published(R), published(R, 1)], [stored(R)], "extra", "match"),
+        ([published(R), published(OTHER, 1)], [stored(R), stored(OTHER, 1, LATER_BATCH)], "match", "match"),
+    ],
+)
+def test_every_result_is_there_once_per_revision_in_both_places(
+    tried: Tried, on_kafka: list[Copy], in_delta: list[Copy], kafka: str, delta: str
+) -> None:
+    found = tried.judged([R], on_kafka, in_delta)
+    assert found.counts == {f"kafka {kafka}": 1, f"delta {delta}": 1, "completeness kept": 1}
+    assert len(found.wrong) == (0 if kafka == delta == "match" else 1)
+
+
+def test_what_nobody_makes_is_extra_even_if_it_names_no_window(tried: Tried) -> None:
+    nothing = result(region=None, start=None)
+    found = tried.judged([R], [published(R), published(nothing, offset=7)], [stored(R), stored(result(start=10_000))])
+    assert found.counts["kafka extra"] == found.counts["delta extra"] == 1
+    assert [row["kafka_evidence"] for row in found.wrong] == [["revenue-0@7"], None]
+
+
+def test_a_null_key_is_a_key(tried: Tried) -> None:
+    mine = result(region=None)
+    assert tried.judged([mine], [published(mine)], [stored(mine)]).counts["kafka match"] == 1
+
+
+def test_a_late_record_is_missed_until_both_places_have_the_correction(tried: Tried) -> None:
+    late = result(orders=1, revenue="1.00")
+    complete = result(orders=3, revenue="4.50")
+    found = tried.judged([R], [published(R)], [stored(R)], late=[late])
+    [miss] = found.misses
+    assert (miss.late_records, miss.explained) == (1, False)
+    assert miss.complete == '{"orders":3,"revenue":4.50,"timestamp_ms":9000}'
+    listed = {"topic": "orders", "partition": 1, "offset": 5, "margin_ms": 40, "generation": 0, "batch": 1}
+    write_deltalake(tried.tables.late("revenue"), pl.DataFrame([{**listed, **window("EU")}]), mode="append")
+    [miss] = tried.judged([R], [published(R)], [stored(R)], late=[late]).misses
+    assert (miss.explained, miss.late) == (True, ("orders-1@5 +40 ms",))
+
+    corrected = [published(R), published(complete, 1, "backfill")]
+    half = tried.judged([R], corrected, [stored(R)], late=[late])
+    assert [one.verdict for one in half.corrections] == ["extra"]
+    row = {**complete, "revision": 1, "backfill_id": "b"}
+    whole = pl.DataFrame([row], schema_overrides={"revenue": SUM, "revision": pl.Int32})
+    write_deltalake(tried.tables.corrections("revenue"), whole)
+    found = tried.judged([R], corrected, [stored(R)], late=[late])
+    assert (found.counts["completeness repaired"], found.misses, found.corrections) == (1, [], [])
+
+
+def test_the_parts_together_say_what_one_part_says(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = [result(region, start) for region in ("EU", "US", None) for start in range(0, 200_000, 10_000)]
+    given = (results, [published(one) for one in results[:-1]], [stored(one) for one in results])
+    whole = tried.judged(*given)
+    verdicts = tried.store.rows(VERDICTS, ["tonight"]).collect().sort(pl.all())
+    monkeypatch.setattr(judgement, "RESULTS_AT_ONCE", 7)
+    parts = tried.judged(*given)
+    assert parts == whole
+    assert whole.counts["kafka lost"] == 1
+    assert [total.expected for total in whole.series] == [6] * 20
+    assert tried.store.rows(VERDICTS, ["tonight"]).collect().sort(pl.all()).equals(verdicts)
+
+
+def test_a_second_night_judges_what_was_touched_since(tried: Tried) -> None:
+    before, late = result(), result(start=10_000)
+    tried.judged([before, late], [published(before), published(late)], [stored(before), stored(late)], audit="first")
+    run = Run(
+        audit="first",
+        finished_ms=0,
+        interval_start_ms=None,
+        interval_end_ms=None,
+        source="kafka",
+        seed=None,
+        lineage=("first",),
+        generation=0,
+        batch=0,
+        frontier_ms=None,
+        published_ends={},
+        outcome="match",
+        certificate="",
+        counts={},
+    )
+    more = result(start=10_000, orders=1, revenue="1.00")
+    sum_of_both = result(start=10_000, orders=3, revenue="4.50")
+    rows = [stored(before, order=(0, 0)), stored(late, order=(0, 0)), stored(sum_of_both, 1)]
+    found = tried.judged([more], [published(sum_of_both, 1)], rows, seed=Seed(run=run, stream_times={}))
+    assert found.counts == {"kafka match": 1, "delta match": 1, "completeness kept": 1}

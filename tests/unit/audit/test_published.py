@@ -1,0 +1,78 @@
+"""Records of the sink's topic are read for what they say, to the last digit."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from tests.unit.audit.test_judgement import a_flow
+
+from recount.audit.committed import CommittedRecord
+from recount.audit.published import copies_of
+
+VALUE = b'{"region":"EU","window_start":0,"window_end":10000,"orders":2,"revenue":3.50}'
+
+
+def copy(value: bytes | None = VALUE, key: bytes | None = b"EU", **headers: str) -> dict[str, Any]:
+    told = {
+        "recount-revision": "1",
+        "recount-origin": "stream",
+        **{f"recount-{name}": h for name, h in headers.items()},
+    }
+    record = CommittedRecord(
+        partition=3,
+        offset=7,
+        timestamp_ms=9,
+        key=key,
+        value=value,
+        headers=[(name, text.encode()) for name, text in told.items()],
+    )
+    [row] = copies_of([record], a_flow()).to_pylist()
+    return row
+
+
+def test_a_record_is_a_copy_with_its_offset_as_evidence() -> None:
+    assert copy() == {
+        "region": "EU",
+        "window_start": 0,
+        "window_end": 10_000,
+        "orders": 2,
+        "revenue": Decimal("3.50"),
+        "timestamp_ms": 9,
+        "place": "kafka",
+        "origin": "stream",
+        "revision": 1,
+        "evidence": "revenue-3@7",
+    }
+    assert copy(origin="backfill")["origin"] == "backfill"
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_a_value_that_is_no_result_has_nulls(value: bytes | None) -> None:
+    assert {copy(value)[name] for name in ("region", "window_start", "orders", "revenue")} == {None}
+    assert copy(value)["revision"] == -1
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        (b'"orders":2.0', "orders"),
+        (b'"orders":true', "orders"),
+        (b'"orders":99999999999999999999', "orders"),
+        (b'"revenue":3.505', "revenue"),
+        (b'"revenue":"3.50"', "revenue"),
+        (b'"revenue":NaN', "revenue"),
+        (b'"region":1', "region"),
+        (b'"region":"\\ud800"', "region"),
+    ],
+)
+def test_a_field_of_another_type_or_with_more_digits_is_null(said: bytes, name: str) -> None:
+    assert copy(VALUE[:-1] + b"," + said + b"}")[name] is None
+
+
+def test_a_record_under_another_key_or_without_our_headers_has_no_revision() -> None:
+    assert copy(key=b"US")["revision"] == -1
+    assert copy(key=None)["revision"] == -1
+    assert copy(revision="many")["revision"] == -1
+    assert copy(revision="-5")["revision"] == -1

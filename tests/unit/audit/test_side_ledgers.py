@@ -1,0 +1,92 @@
+"""The late ledger and the dead letters are judged record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import pytest
+
+from recount.audit import side_ledgers
+from recount.audit.letters import within
+from recount.audit.side_ledgers import (
+    Comparison,
+    late_records,
+    posted_letters,
+    rejected_records,
+    side_ledger_differences,
+)
+
+RECORD = {"topic": pl.String, "partition": pl.Int32, "offset": pl.Int64}
+LATE = {
+    **RECORD,
+    "timestamp_ms": pl.Int64,
+    "stream_time_ms": pl.Int64,
+    "key": pl.String,
+    "window_start": pl.Int64,
+    "window_end": pl.Int64,
+    "margin_ms": pl.Int64,
+}
+BAD = {**RECORD, "timestamp_ms": pl.Int64, "reason": pl.String, "detail": pl.String}
+LETTER = {**RECORD, "reason": pl.String}
+ROW = ("orders", 0, 7, 10, 400, "EU", 0, 300, 40)
+LISTED: list[tuple[list[tuple[Any, ...]], str]] = [
+    ([], "lost"),
+    ([ROW, ROW], "duplicated"),
+    ([(*ROW[:8], 41)], "altered"),
+    ([ROW, (*ROW[:2], 8, *ROW[3:])], "extra"),
+    ([ROW, (*ROW[:6], 300, 600, 40)], "extra"),
+    ([ROW, (*ROW[:3], 11, *ROW[4:])], "altered"),
+    ([(*ROW[:5], None, *ROW[6:])], "altered"),
+]
+"""Late ledgers, and what is wrong with them where only ``ROW`` should be there."""
+
+
+def rows(schema: Any, *given: Sequence[Any]) -> pl.DataFrame:
+    return pl.DataFrame(list(given), schema=schema, orient="row")
+
+
+def letters_and_rejected() -> list[Comparison[pl.DataFrame]]:
+    """Bad records at 3 and 4; of the second another reason is told, of the first there are two letters."""
+    bad = rows(BAD, ("orders", 0, 3, 5, "schema", "x"), ("orders", 0, 4, 5, "schema", "x"))
+    other = rows(BAD, ("orders", 0, 3, 5, "schema", "y"), ("orders", 0, 4, 5, "null-key", ""))
+    letters = pl.concat([other, other.head(1)]).select(list(LETTER))
+    return [rejected_records(bad, bad), rejected_records(bad, other), posted_letters(bad, letters, "orders.dlq")]
+
+
+@pytest.mark.parametrize(("listed", "verdict"), LISTED)
+def test_a_late_ledger_that_differs_is_found(listed: list[tuple[Any, ...]], verdict: str) -> None:
+    [difference] = side_ledger_differences([late_records(rows(LATE, ROW), rows(LATE, *listed))])
+    assert (difference.kind, difference.verdict) == ("late ledger", verdict)
+    assert difference.evidence[0] in ("orders-0@7", "orders-0@8")
+
+
+def test_a_late_ledger_that_lists_every_late_record_once_has_no_difference() -> None:
+    assert side_ledger_differences([late_records(rows(LATE, ROW), rows(LATE, ROW))]) == []
+
+
+def test_dead_letters_are_compared_by_source_offset_and_reason() -> None:
+    found = side_ledger_differences(letters_and_rejected())
+    assert [(one.place, one.verdict, one.evidence[0]) for one in found] == [
+        ("rejected table", "altered", "orders-0@4"),
+        ("orders.dlq", "duplicated", "orders-0@3"),
+        ("orders.dlq", "altered", "orders-0@4"),
+    ]
+
+
+def test_many_differences_of_one_list_do_not_hide_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_ledgers, "MAX_DIFFERENCES", 2)
+    many = rows(LATE, *((*ROW[:2], offset, *ROW[3:]) for offset in range(5)))
+    letters = rows(LETTER, ("orders", 0, 3, "schema"))
+    found = side_ledger_differences([late_records(rows(LATE, ROW), many), posted_letters(letters[:0], letters, "dlq")])
+    assert [(one.place, one.evidence[0]) for one in found] == [
+        ("late table", "orders-0@0"),
+        ("late table", "orders-0@1"),
+        ("dlq", "orders-0@3"),
+    ]
+
+
+def test_only_letters_of_the_audited_offsets_count_and_those_that_name_none() -> None:
+    letters = rows(RECORD, ("orders", 0, 3), ("orders", 0, 10), ("other", 0, 3), (None, None, None))
+    assert within(letters, "orders", {0: (0, 10)}).rows() == [("orders", 0, 3), (None, None, None)]
