@@ -21,11 +21,14 @@ from bench.running import Program
 from bench.soak_report import reported
 from bench.soak_samples import Figures, Sampler
 from bench.soak_source import SoakSource
+from recount.core.durations import milliseconds, readable
 from recount.core.errors import RecountError
+from recount.spark.delta_table import DELTA_LOG_KEPT_MS
 
 _TOPIC, _STREAM = "soak-orders", "soak"
 _MAX_OFFSETS = 200_000
 _SAMPLES_A_WORD = 30
+_LOG_KEPT = readable(DELTA_LOG_KEPT_MS)
 OfOrders = Literal["revenue-by-region", "counts-per-user", "sessions-per-user", "routing-by-region"]
 """The jobs that need orders only."""
 
@@ -66,18 +69,23 @@ def _checked(said: Batch | RecountError) -> Batch:
 
 @dataclass(frozen=True, kw_only=True)
 class Soak:
-    """How long, how fast, how often a sample is taken. A JVM grows until it has filled its ``heap`` once."""
+    """How long, how fast, how often a sample is taken; how long Delta logs are kept.
+
+    A JVM grows until it has filled its ``heap`` once.
+    """
 
     job: Job
     minutes: float
     per_second: int
     every_s: float
     heap: str
+    log_kept_ms: int
 
     def samples(self, deployment: Deployment) -> Iterator[Figures]:
         """A sample every ``every_s`` seconds from the first batch on; raises what ended the stream before its time."""
         deployment.topics.create_source(_TOPIC)
-        program = deployment.started(_STREAM, self.job, _TOPIC, max_offsets=_MAX_OFFSETS, heap=self.heap, follow="true")
+        options = {"follow": "true", "delta-log-kept-ms": self.log_kept_ms}
+        program = deployment.started(_STREAM, self.job, _TOPIC, max_offsets=_MAX_OFFSETS, heap=self.heap, **options)
         follower = Follower(program)
         topology = self.job.topology(_STREAM, _TOPIC, f"{_STREAM}-results")
         sampler = Sampler(deployment=deployment, topology=topology, pid=program.pid)
@@ -99,10 +107,18 @@ def main(
     every: Annotated[float, typer.Option(min=1, help="Seconds between two samples.")] = 10,
     job: Annotated[OfOrders, typer.Option(help="What the stream does.")] = "revenue-by-region",
     heap: Annotated[str, typer.Option(help="Of the driver's JVM.")] = "1g",
+    log_kept: Annotated[str, typer.Option(help="How long Delta logs are kept, such as '5 min'.")] = _LOG_KEPT,
     publish: Annotated[bool, typer.Option("--publish", help="Write the page to docs/operations.")] = False,
 ) -> None:
     """Run one stream for long, and judge what grows."""
-    soak = Soak(job=JOBS[job], minutes=minutes, per_second=rate, every_s=every, heap=heap)
+    soak = Soak(
+        job=JOBS[job],
+        minutes=minutes,
+        per_second=rate,
+        every_s=every,
+        heap=heap,
+        log_kept_ms=milliseconds(log_kept, "log_kept"),
+    )
     place = Place.new()
     taken: list[Figures] = []
     failure = ""
@@ -115,7 +131,7 @@ def main(
                     place.tell(f"{figures['seconds'] / 60:.0f} of {minutes:.0f} minutes")
         except RecountError as error:
             failure = str(error)
-    settings = {**asdict(soak), "job": soak.job.what}
+    settings = {**asdict(soak), "job": soak.job.what, "log_kept": readable(soak.log_kept_ms)}
     reported(settings, taken, failure).hand_over(place, publish=publish)
     if failure:
         sys.exit(f"the stream ended before its time: {failure}")

@@ -62,7 +62,8 @@ class Sampler:
 
     def _files(self) -> Iterator[tuple[str, float]]:
         places, stream = Tables(self.deployment.data(self.topology.name)), self.topology.name
-        tables = {"state": places.state(stream), "late": places.late(stream), "rejected": places.rejected(stream)}
+        tables = {"state": places.state(stream), "ledger": places.ledger(stream)}
+        tables |= {"late": places.late(stream), "rejected": places.rejected(stream)}
         tables |= {f"output {sink.table}": places.output(sink.table) for sink in self.topology.sinks}
         for name, path in tables.items():
             log = files_in(Path(path) / _DELTA_LOG)

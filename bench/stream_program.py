@@ -12,6 +12,7 @@ from bench.contending import Arguments, parsed, say, settings_of
 from bench.jobs import JOBS
 from recount.sessions import spark_session
 from recount.spark.commands import work_of
+from recount.spark.delta_table import DELTA_LOG_KEPT_MS
 from recount.spark.progress import BatchProgress, ProgressListener
 from recount.spark.runner import RunOptions, StreamRunner
 from recount.spark.work import Step
@@ -75,11 +76,13 @@ def main(arguments: Arguments) -> None:
     name = arguments["application"]
     topology = JOBS[arguments["job"]].topology(name, arguments["topic"], arguments["output"])
     options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now="follow" not in arguments)
+    kept_ms = int(arguments.get("delta-log-kept-ms", DELTA_LOG_KEPT_MS))
+    work = work_of(session, topology, settings.data, delta_log_kept_ms=kept_ms)
     listener = ProgressListener(name)
     session.streams.addListener(listener)
     try:
         with Teller(listener) as teller:
-            StreamRunner(session, settings, work_of(session, topology, settings.data), options, teller).run()
+            StreamRunner(session, settings, work, options, teller).run()
     finally:
         session.stop()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from delta.tables import DeltaTable
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
+from recount.core.tables import ledger_beside
+from recount.proofs import Proofs
 from recount.recompute.decoding import Limits
 from recount.recompute.log import Ranges
 
@@ -23,13 +25,12 @@ class Ledger:
     proofs: tuple[BatchProof, ...]
 
     @classmethod
-    def read(cls, session: SparkSession, path: str) -> Ledger:
-        """The proofs in the commits of the state table at ``path``; raises ``Terminal`` when there is no such table."""
-        if not DeltaTable.isDeltaTable(session, path):
+    def read(cls, session: SparkSession, path: str) -> Ledger:  # noqa: ARG003 - Spark takes seconds to read a long log
+        """The proofs of the stream whose state table is at ``path``; raises ``Terminal`` when there is none."""
+        if not DeltaTable.is_deltatable(path):
             raise Terminal("no batch ledger", given=path, expected="a state table", remedy="run the stream first")
-        commits = DeltaTable.forPath(session, path).history().select("version", "userMetadata").collect()
-        found = (BatchProof.from_json(commit.userMetadata) for commit in sorted(commits, key=lambda row: row.version))
-        return cls(tuple(proof for proof in found if proof))
+        newest_first = [entry.proof for entry in Proofs(state=path, moved_to=ledger_beside(path)).newest_first()]
+        return cls(tuple(reversed(newest_first)))
 
     def cut_before(self, end_ms: int | None) -> BatchProof:
         """The last batch whose recorded time is before ``end_ms`` (None: the last batch)."""

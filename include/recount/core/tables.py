@@ -2,7 +2,8 @@
 
 | folder | writer | rows |
 | --- | --- | --- |
-| ``streams/<stream>/state`` | stream | partial aggregates by key, window, batch; commits carry the proof |
+| ``streams/<stream>/state`` | stream | partial aggregates by key, window, batch; new commits carry the proof |
+| ``streams/<stream>/ledger`` | stream | one row per batch: the proofs that were moved out of the state's commits |
 | ``streams/<stream>/late`` | stream | the late ledger: one row per late (record, window) |
 | ``streams/<stream>/rejected`` | stream | one row per dead-lettered record |
 | ``outputs/<table>`` | stream | what the sink emitted, with revision |
@@ -23,8 +24,12 @@ class Tables:
     root: str
 
     def state(self, stream: str) -> str:
-        """Partial aggregates, whose commits carry the batch ledger."""
+        """Partial aggregates, whose commits carry the newest part of the batch ledger."""
         return f"{self.root}/streams/{stream}/state"
+
+    def ledger(self, stream: str) -> str:
+        """The older part of the batch ledger."""
+        return ledger_beside(self.state(stream))
 
     def late(self, stream: str) -> str:
         """Late (record, window) pairs."""
@@ -49,3 +54,9 @@ class Tables:
     def audit(self, stream: str, name: str) -> str:
         """A table of the audit of a stream."""
         return f"{self.root}/audits/{stream}/{name}"
+
+
+def ledger_beside(state: str) -> str:
+    """Where the older part of the ledger lies whose newest part is in the commits of the table at ``state``."""
+    folder, _, _ = state.rpartition("/")
+    return f"{folder}/ledger"

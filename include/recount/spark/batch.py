@@ -27,6 +27,7 @@ from recount.spark.aggregation import AggregationComputation
 from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import TIMESTAMP
 from recount.spark.computation import Computation, Computed
+from recount.spark.delta_table import DELTA_LOG_KEPT_MS
 from recount.spark.graph_computation import GraphComputation
 from recount.spark.output_records import output_records
 from recount.spark.partition_clock import PartitionClock
@@ -44,15 +45,21 @@ def computation_of(topology: Topology) -> Computation:
 
 
 class TopologyWork:
-    """The work of one topology below ``root``."""
+    """The work of one topology below ``root``; its tables forget commits after ``delta_log_kept_ms``."""
 
     with_headers = False
 
-    def __init__(self, topology: Topology, root: str) -> None:
+    def __init__(self, topology: Topology, root: str, *, delta_log_kept_ms: int = DELTA_LOG_KEPT_MS) -> None:
         self._topology = topology
         computation = computation_of(topology)
         outputs = {sink.table: computation.output_schema(sink) for sink in computation.sinks}
-        self.tables = StreamTables(topology.name, root, state=computation.state_schema, outputs=outputs)
+        self.tables = StreamTables(
+            topology.name,
+            root,
+            state=computation.state_schema,
+            outputs=outputs,
+            delta_log_kept_ms=delta_log_kept_ms,
+        )
         self.name = topology.name
         self.topics = tuple(source.topic.name for source in topology.sources)
         self.history = self.tables.history

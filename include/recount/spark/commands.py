@@ -15,6 +15,7 @@ from recount.core.settings import Settings
 from recount.sessions import spark_session
 from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
+from recount.spark.delta_table import DELTA_LOG_KEPT_MS
 from recount.spark.runner import RunOptions, StreamRunner
 from recount.spark.work import Work
 
@@ -30,6 +31,10 @@ def stream(
         typer.Option(min=0, help="Milliseconds that a batch may take unless the stream is far behind (0: any time)."),
     ] = RunOptions.target_batch_ms,
     trigger_interval_ms: Annotated[int, typer.Option(min=0, help="Start a batch every so many milliseconds.")] = 0,
+    delta_log_kept_ms: Annotated[
+        int,
+        typer.Option(min=0, help="Milliseconds before old commits of the stream's Delta tables may be forgotten."),
+    ] = DELTA_LOG_KEPT_MS,
 ) -> None:
     """Run a stream in this process until it is told to stop."""
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
@@ -42,17 +47,23 @@ def stream(
         trigger_interval_ms=trigger_interval_ms,
         available_now=available_now,
     )
+    work = work_of(session, declaration, settings.data, delta_log_kept_ms=delta_log_kept_ms)
     try:
-        StreamRunner(session, settings, work_of(session, declaration, settings.data), options).run()
+        StreamRunner(session, settings, work, options).run()
     finally:
         session.stop()
 
 
-def work_of(session: SparkSession, declaration: Stream, root: str) -> Work:
-    """What the engine runs for ``declaration``, with its tables below ``root``."""
+def work_of(
+    session: SparkSession, declaration: Stream, root: str, *, delta_log_kept_ms: int = DELTA_LOG_KEPT_MS
+) -> Work:
+    """What the engine runs for ``declaration``, with its tables below ``root``.
+
+    The commits of an archive are its ledger, and all are kept.
+    """
     if isinstance(declaration, Archive):
         return ArchiveWork(session, declaration, root)
-    return TopologyWork(declaration, root)
+    return TopologyWork(declaration, root, delta_log_kept_ms=delta_log_kept_ms)
 
 
 def stream_job() -> None:

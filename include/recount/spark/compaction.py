@@ -1,12 +1,13 @@
-"""Compaction of a stream's tables by the stream itself, off the path of its batches."""
+"""The upkeep of a stream's tables by the stream itself, off the path of its batches."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from recount.spark.delta_table import AppendOnlyTable
+from recount.spark.ledger_table import LedgerTable
 
 _LOG = logging.getLogger(__name__)
 
@@ -14,28 +15,46 @@ BATCHES_BETWEEN = 100
 
 
 class Compaction:
-    """Every ``BATCHES_BETWEEN`` batches, joins the small files that the batches wrote.
+    """Every ``BATCHES_BETWEEN`` batches: joins small files, moves proofs to the ledger, forgets old commits.
 
     The stream does it because a table has one writing process; it runs beside the next batches, whose appends Delta
     does not set against it. A failure is logged and the next round tries again: nothing depends on it but speed.
     """
 
-    def __init__(self, tables: Sequence[AppendOnlyTable]) -> None:
-        self._tables = tables
-        self._batches = 0
+    def __init__(self, tables: Sequence[AppendOnlyTable], state: AppendOnlyTable, ledger: LedgerTable) -> None:
+        self._tables = [*tables, ledger.table]
+        self._state = state
+        self._ledger = ledger
         self._thread: threading.Thread | None = None
 
-    def batch_appended(self) -> None:
-        """Count a batch; start a round when it is time and the last one is over."""
-        self._batches += 1
-        if self._batches % BATCHES_BETWEEN or (self._thread and self._thread.is_alive()):
+    def batch_appended(self, batch: int) -> None:
+        """Start a round when it is time by the number of the ``batch``, and the last one is over."""
+        if (batch + 1) % BATCHES_BETWEEN or (self._thread and self._thread.is_alive()):
             return
-        self._thread = threading.Thread(target=self._run, name="compaction", daemon=True)
+        self._thread = threading.Thread(target=self.round, name="compaction", daemon=True)
         self._thread.start()
 
-    def _run(self) -> None:
+    def wait(self) -> None:
+        """Until the round at work is over."""
+        if self._thread:
+            self._thread.join()
+
+    def round(self) -> None:
+        """One round."""
+        for table in [*self._tables, self._state]:
+            _tried(table.compact, f"compaction of {table.path}")
         for table in self._tables:
-            try:
-                table.compact()
-            except Exception:
-                _LOG.warning("compaction of %s failed", table.path, exc_info=True)
+            _tried(table.forget_commits, f"forgetting old commits of {table.path}")
+        _tried(self._move_proofs, f"moving the proofs of {self._state.path}")
+
+    def _move_proofs(self) -> None:
+        """A commit of the state table is forgotten only when its proof is known to be in the ledger."""
+        moved = self._ledger.move()
+        self._state.forget_commits(before=moved)
+
+
+def _tried(step: Callable[[], None], what: str) -> None:
+    try:
+        step()
+    except Exception:
+        _LOG.warning("%s failed", what, exc_info=True)

@@ -23,9 +23,8 @@ LEDGER_PROPERTIES = {
     "delta.logRetentionDuration": "interval 3650 days",
     "delta.enableExpiredLogCleanup": "false",
 }
-"""The commits of the state table are the batch ledger: Delta must not clean them away after its usual 30 days."""
+"""For a table whose commits are the only place where its proofs are: none must be cleaned away, as Delta would."""
 
-_SHORT_LOG = {"delta.logRetentionDuration": "interval 1 days", "delta.enableExpiredLogCleanup": "true"}
 _HOUSEKEEPING = {"delta.checkpointInterval": "10", "delta.deletedFileRetentionDuration": "interval 2 days"}
 """An append reads the log since the last checkpoint, and lists all of it: both are kept short. A file that compaction
 replaced is named by the log for longer than it is kept for its readers, or nobody would know to remove it."""
@@ -33,28 +32,46 @@ replaced is named by the log for longer than it is kept for its readers, or nobo
 REPLACED_FILES_KEPT_H = 24
 """How long a reader has that began before a compaction, in hours."""
 
+DELTA_LOG_KEPT_MS = 3_600_000
+"""How long a commit stays in the log after the checkpoint that replaces it, unless told otherwise: a reader needs it
+while it opens the table, and whoever follows the table commit by commit for as long as he may be away."""
+
+_MIB = 1024 * 1024
+
 
 @dataclass(frozen=True, kw_only=True)
 class AppendOnlyTable:
     """The table at ``path`` with the columns of ``schema``; ``partitioned_by`` names partition columns.
 
-    Its commits are forgotten after a day, unless it ``is_ledger``: then all of them are kept, for what they carry.
+    A commit may be forgotten after ``log_kept_ms``. Where the table ``carries_proofs``, its commits say what is
+    nowhere else, so ``forget_commits`` wants to be told which of them are no longer needed, and Delta's own cleaning,
+    by whoever writes to the table, is switched off. ``compact`` joins files smaller than ``joined_bytes``, once there
+    are ``files_worth_joining``.
     """
 
     path: str
     schema: Mapping[str, pl.DataType]
     partitioned_by: Sequence[str] = ()
-    is_ledger: bool = False
+    carries_proofs: bool = False
+    log_kept_ms: int = DELTA_LOG_KEPT_MS
+    joined_bytes: int = 100 * _MIB
+    files_worth_joining: int = 2
 
     def create(self) -> None:
-        """Create the table unless it exists."""
-        DeltaTable.create(
-            self.path,
-            schema=Schema.from_arrow(pl.DataFrame(schema=self.schema).to_arrow().schema),
-            mode="ignore",
-            partition_by=list(self.partitioned_by),
-            configuration={**_HOUSEKEEPING, **(LEDGER_PROPERTIES if self.is_ledger else _SHORT_LOG)},
-        )
+        """Create the table unless it exists; one that does gets the properties that it would have been made with."""
+        if not DeltaTable.is_deltatable(self.path):
+            DeltaTable.create(
+                self.path,
+                schema=Schema.from_arrow(pl.DataFrame(schema=self.schema).to_arrow().schema),
+                partition_by=list(self.partitioned_by),
+                configuration=self._properties,
+            )
+            return
+        table = DeltaTable(self.path)
+        configured = table.metadata().configuration
+        changed = {name: value for name, value in self._properties.items() if configured.get(name) != value}
+        if changed:
+            table.alter.set_table_properties(changed, post_commithook_properties=_AFTER_COMMIT)
 
     def append(self, rows: pl.DataFrame, *, writer: str, version: int, metadata: str | None = None) -> None:
         """Append ``rows`` in one commit that carries ``metadata``; without rows the commit is made all the same.
@@ -74,7 +91,7 @@ class AppendOnlyTable:
                 custom_metadata=None if metadata is None else {"userMetadata": metadata},
                 app_transactions=[Transaction(writer, version)],
             ),
-            post_commithook_properties=self._after_commit,
+            post_commithook_properties=_AFTER_COMMIT,
         )
 
     def read(self) -> pl.LazyFrame:
@@ -84,14 +101,36 @@ class AppendOnlyTable:
     def compact(self, *, replaced_files_kept_h: int = REPLACED_FILES_KEPT_H) -> None:
         """Join small files and remove those that were replaced long enough ago; appends may go on meanwhile."""
         table = DeltaTable(self.path)
-        table.optimize.compact(post_commithook_properties=self._after_commit)
+        if self._small_files(table) >= self.files_worth_joining:
+            table.optimize.compact(target_size=self.joined_bytes, post_commithook_properties=_AFTER_COMMIT)
         table.vacuum(
             retention_hours=replaced_files_kept_h,
             enforce_retention_duration=False,  # shorter than the log names them, see _HOUSEKEEPING
             dry_run=False,
-            post_commithook_properties=self._after_commit,
+            post_commithook_properties=_AFTER_COMMIT,
         )
 
+    def forget_commits(self, *, before: int | None = None) -> None:
+        """Remove commits from the log that are older than ``log_kept_ms`` and replaced by a checkpoint.
+
+        Only those before the version ``before`` of the table; a table that carries proofs has to be told it.
+        """
+        if self.carries_proofs and before is None:
+            raise ValueError(f"{self.path} carries proofs: forget_commits must be told which of them lie elsewhere")
+        DeltaTable(self.path, version=before).cleanup_metadata()
+
     @property
-    def _after_commit(self) -> PostCommitHookProperties:
-        return PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=not self.is_ledger)
+    def _properties(self) -> dict[str, str]:
+        return {
+            **_HOUSEKEEPING,
+            "delta.logRetentionDuration": f"interval {self.log_kept_ms} milliseconds",
+            "delta.enableExpiredLogCleanup": "false" if self.carries_proofs else "true",
+        }
+
+    def _small_files(self, table: DeltaTable) -> int:
+        sizes = table.get_add_actions().column("size_bytes").to_pylist()
+        return sum(size < self.joined_bytes for size in sizes)
+
+
+_AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+"""Cleaning lists the whole log: it is done by ``forget_commits``, off the path of a batch."""

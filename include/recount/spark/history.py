@@ -1,35 +1,27 @@
-"""The batch ledger as it lies in the commits of a stream's state table."""
+"""The batch ledger of a stream as the stream itself reads it: to go on where it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from deltalake import DeltaTable
-
 from recount.core.ledger import BatchProof
-
-_PAGE = 200
+from recount.proofs import Entry, Proofs
 
 
 class History:
-    """The proofs in the Delta log of the table at ``path``, newest first."""
+    """The batches whose proofs lie in the log of the table at ``path`` or were moved to the one at ``moved_to``."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, moved_to: str | None = None) -> None:
+        self._proofs = Proofs(state=path, moved_to=moved_to)
 
-    def newest_first(self, limit: int | None = None) -> Iterator[BatchProof]:
-        """The proofs of the newest ``limit`` commits (None: of all)."""
-        if not DeltaTable.is_deltatable(self._path):
-            return
-        for commit in DeltaTable(self._path).history(limit):
-            proof = BatchProof.from_json(commit.get("userMetadata"))
-            if proof:
-                yield proof
+    def entries(self) -> Iterator[Entry]:
+        """Every batch with what is known about its append, newest first."""
+        return self._proofs.newest_first()
+
+    def newest_first(self) -> Iterator[BatchProof]:
+        """The proof of every batch, newest first; those that nobody asks for are not read."""
+        return (entry.proof for entry in self.entries())
 
     def last_before(self, order: tuple[int, int] | None = None) -> BatchProof | None:
         """The newest proof, or the newest before (generation, batch) ``order``."""
-        for limit in (_PAGE, None):
-            for proof in self.newest_first(limit):
-                if order is None or proof.order < order:
-                    return proof
-        return None
+        return next((proof for proof in self.newest_first() if order is None or proof.order < order), None)

@@ -1,4 +1,4 @@
-"""The Delta tables of one stream: state with the batch ledger, late records, rejected records, outputs."""
+"""The Delta tables of one stream: state, its batch ledger, late records, rejected records, outputs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import polars as pl
 from recount.core.ledger import BatchProof
 from recount.core.tables import Tables
 from recount.spark.compaction import Compaction
-from recount.spark.delta_table import AppendOnlyTable
+from recount.spark.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable
 from recount.spark.history import History
 from recount.spark.intake import REJECTED_SCHEMA
+from recount.spark.ledger_table import LedgerTable
 from recount.spark.stage import LATE_SCHEMA
 
 Schema = Mapping[str, pl.DataType]
@@ -35,21 +36,36 @@ class BatchRows:
 
 
 class StreamTables:
-    """The tables that the stream ``name`` writes below ``root``, and nobody else; ``outputs`` by table."""
+    """The tables that the stream ``name`` writes below ``root``, and nobody else; ``outputs`` by table.
 
-    def __init__(self, name: str, root: str, *, state: Schema, outputs: Mapping[str, Schema]) -> None:
+    A commit may be forgotten after ``delta_log_kept_ms``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        root: str,
+        *,
+        state: Schema,
+        outputs: Mapping[str, Schema],
+        delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
+    ) -> None:
         places = Tables(root)
 
-        def table(path: str, schema: Schema, *, is_ledger: bool = False) -> AppendOnlyTable:
-            return AppendOnlyTable(path=path, schema={**schema, **_BATCH}, is_ledger=is_ledger)
+        def table(path: str, schema: Schema, *, carries_proofs: bool = False) -> AppendOnlyTable:
+            return AppendOnlyTable(
+                path=path, schema={**schema, **_BATCH}, carries_proofs=carries_proofs, log_kept_ms=delta_log_kept_ms
+            )
 
-        self.state = table(places.state(name), state, is_ledger=True)
+        self.state = table(places.state(name), state, carries_proofs=True)
         self.late = table(places.late(name), LATE_SCHEMA)
         self.rejected = table(places.rejected(name), _REJECTED)
         self.outputs = {output: table(places.output(output), schema) for output, schema in outputs.items()}
-        self.history = History(places.state(name))
-        self._all = [self.state, self.late, self.rejected, *self.outputs.values()]
-        self._compaction = Compaction(self._all)
+        self.ledger = LedgerTable(places.ledger(name), self.state)
+        self.history = History(places.state(name), moved_to=places.ledger(name))
+        others = [self.late, self.rejected, *self.outputs.values()]
+        self.compaction = Compaction(others, self.state, self.ledger)
+        self._all = [*others, self.state, self.ledger.table]
 
     def create(self) -> None:
         """Create the tables that do not exist."""
@@ -77,7 +93,7 @@ class StreamTables:
         for future in done:
             future.result()
         append(self.state, rows.state, proof.to_json())
-        self._compaction.batch_appended()
+        self.compaction.batch_appended(proof.batch)
 
 
 def earlier(before: Order) -> pl.Expr:

@@ -38,6 +38,17 @@ def test_spark_reads_what_the_stream_appended(spark: SparkSession, tmp_path: Pat
     assert last_version(spark, table.path, "stream") == 0
 
 
+def test_spark_reads_a_table_whose_old_commits_were_forgotten(spark: SparkSession, tmp_path: Path) -> None:
+    table = AppendOnlyTable(path=str(tmp_path / "table"), schema=dict(ROWS.schema), log_kept_ms=0)
+    table.create()
+    for version in range(25):
+        table.append(ROWS, writer="stream", version=version)
+    table.forget_commits()
+    assert not (tmp_path / "table" / "_delta_log" / f"{0:020}.json").exists()
+    assert spark.read.format("delta").load(table.path).count() == 25 * ROWS.height
+    assert last_version(spark, table.path, "stream") == 24
+
+
 def last_version(spark: SparkSession, path: str, writer: str) -> int:
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from bench.soak_report import reported, series
 
-SETTINGS = {"job": "a job", "minutes": 2.0, "per_second": 100, "every_s": 10.0, "heap": "1g"}
+SETTINGS = {"job": "a job", "minutes": 2.0, "per_second": 100, "every_s": 10.0, "heap": "1g", "log_kept": "1 h"}
 STEADY = [{"seconds": 10.0 * number, "memory MiB: JVM": 500.0, "files: late": 2.0 * number} for number in range(12)]
 
 

@@ -9,16 +9,24 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema, write_deltalake
 
-from recount.spark.delta_table import AppendOnlyTable
+from recount.spark.delta_table import DELTA_LOG_KEPT_MS, LEDGER_PROPERTIES, AppendOnlyTable
 
 ROWS = pl.DataFrame({"n": [1]})
-_DAY_S = 86_400
+_HOUR_S = 3_600
 
 
-def table_at(path: Path, *, is_ledger: bool = False) -> AppendOnlyTable:
-    table = AppendOnlyTable(path=str(path), schema=dict(ROWS.schema), is_ledger=is_ledger)
+def table_at(
+    path: Path, *, carries_proofs: bool = False, log_kept_ms: int = DELTA_LOG_KEPT_MS, files_worth_joining: int = 2
+) -> AppendOnlyTable:
+    table = AppendOnlyTable(
+        path=str(path),
+        schema=dict(ROWS.schema),
+        carries_proofs=carries_proofs,
+        log_kept_ms=log_kept_ms,
+        files_worth_joining=files_worth_joining,
+    )
     table.create()
     return table
 
@@ -32,21 +40,75 @@ def commits(table: AppendOnlyTable) -> list[int]:
     return sorted(int(file.stem) for file in (Path(table.path) / "_delta_log").glob("*.json") if file.stem.isdecimal())
 
 
-@pytest.mark.parametrize("is_ledger", [True, False])
-def test_commits_older_than_a_day_are_forgotten_unless_they_are_the_ledger(tmp_path: Path, is_ledger: bool) -> None:
-    table = table_at(tmp_path, is_ledger=is_ledger)
-    append(table, *range(25))
-    two_days_ago_s = time.time() - 2 * _DAY_S
-    for file in (tmp_path / "_delta_log").iterdir():
-        os.utime(file, (two_days_ago_s, two_days_ago_s))
-    append(table, *range(25, 45))
+def age(table: AppendOnlyTable, seconds: float) -> None:
+    """Let all that is in the log now be as old as that."""
+    then_s = time.time() - seconds
+    for file in (Path(table.path) / "_delta_log").iterdir():
+        os.utime(file, (then_s, then_s))
 
-    kept = commits(table)
-    assert kept == list(range(46)) if is_ledger else kept[0] > 0, kept
-    assert DeltaTable(table.path).version() == 45
+
+def properties(table: AppendOnlyTable) -> dict[str, str]:
+    return dict(DeltaTable(table.path).metadata().configuration)
+
+
+def test_commits_are_forgotten_once_they_are_old_enough_and_a_checkpoint_replaces_them(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    append(table, *range(25))
+    table.forget_commits()
+    assert commits(table) == list(range(26)), "none is old enough"
+    age(table, _HOUR_S + 60)
+    append(table, *range(25, 45))
+    assert commits(table) == list(range(46)), "an append itself forgets nothing"
+
+    table.forget_commits()
+    assert commits(table) == list(range(19, 46)), "19 is the last checkpoint before what is young enough"
     assert table.read().collect().height == 45
     append(table, 44)
     assert DeltaTable(table.path).version() == 45, "a replay after the commit itself is forgotten"
+
+
+def test_how_long_commits_are_kept_can_be_said(tmp_path: Path) -> None:
+    table = table_at(tmp_path, log_kept_ms=60_000)
+    append(table, *range(25))
+    age(table, 61)
+    table.forget_commits()
+    assert commits(table) == list(range(19, 26))
+
+
+def test_a_table_that_carries_proofs_forgets_only_what_it_is_told(tmp_path: Path) -> None:
+    table = table_at(tmp_path, carries_proofs=True)
+    append(table, *range(45))
+    age(table, 2 * _HOUR_S)
+    with pytest.raises(ValueError, match="carries proofs"):
+        table.forget_commits()
+    table.forget_commits(before=30)
+    assert commits(table) == list(range(29, 46))
+
+
+def test_delta_itself_never_cleans_the_log_of_a_table_that_carries_proofs(tmp_path: Path) -> None:
+    table = table_at(tmp_path, carries_proofs=True)
+    append(table, *range(25))
+    age(table, 2 * _HOUR_S)
+    for number in range(20):
+        write_deltalake(table.path, ROWS.with_columns(n=pl.lit(number)), mode="append")
+    assert commits(table) == list(range(46))
+
+
+@pytest.mark.parametrize("carries_proofs", [True, False])
+def test_a_table_of_an_earlier_release_gets_the_properties_of_today(tmp_path: Path, carries_proofs: bool) -> None:
+    columns = Schema.from_arrow(ROWS.to_arrow().schema)
+    DeltaTable.create(str(tmp_path), schema=columns, configuration=dict(LEDGER_PROPERTIES))
+    table = table_at(tmp_path, carries_proofs=carries_proofs)
+    assert properties(table) == properties(table_at(tmp_path / "new", carries_proofs=carries_proofs))
+    version = DeltaTable(table.path).version()
+    table.create()
+    assert DeltaTable(table.path).version() == version, "what is right is left alone"
+
+
+def test_how_long_commits_are_kept_can_change_from_run_to_run(tmp_path: Path) -> None:
+    table_at(tmp_path)
+    table = table_at(tmp_path, log_kept_ms=60_000)
+    assert properties(table)["delta.logRetentionDuration"] == "interval 60000 milliseconds"
 
 
 def test_an_append_reads_at_most_ten_commits(tmp_path: Path) -> None:
@@ -65,3 +127,13 @@ def test_files_that_were_joined_are_removed_once_no_reader_can_need_them(tmp_pat
     table.compact(replaced_files_kept_h=0)
     assert len(list(tmp_path.glob("*.parquet"))) == 1
     assert table.read().collect().height == 5
+
+
+def test_files_are_joined_once_they_are_many_enough(tmp_path: Path) -> None:
+    table = table_at(tmp_path, files_worth_joining=5)
+    append(table, *range(4))
+    table.compact()
+    assert len(DeltaTable(table.path).file_uris()) == 4
+    append(table, 4)
+    table.compact()
+    assert len(DeltaTable(table.path).file_uris()) == 1

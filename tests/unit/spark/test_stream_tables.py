@@ -157,13 +157,6 @@ def test_a_new_writer_name_starts_a_new_sequence_of_versions(tmp_path: Path) -> 
     assert sorted(rows_in(numbers)["n"]) == [0, 0, 1]
 
 
-def test_the_ledger_is_not_cleaned_away(written: tuple[StreamTables, Engine]) -> None:
-    tables, _ = written
-    properties = DeltaTable(tables.state.path).metadata().configuration
-    assert properties["delta.enableExpiredLogCleanup"] == "false"
-    assert properties["delta.logRetentionDuration"] == "interval 3650 days"
-
-
 def test_compaction_leaves_rows_ledger_and_writers_as_they_are(tmp_path: Path) -> None:
     engine = Engine(REVENUE)
     tables, _ = tables_of(engine, tmp_path)

@@ -6,8 +6,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any
+from itertools import islice, pairwise
 
 import polars as pl
 from deltalake import DeltaTable
@@ -102,12 +101,8 @@ def measured(topology: Topology, root: str) -> Measured | None:
     begun_s = time.monotonic()
     held, read = _read_back(topology, tables, last)
     read_back_s = time.monotonic() - begun_s
-    commits = [
-        (proof, commit.get("operationMetrics") or {})
-        for commit in DeltaTable(tables.state.path).history(_BATCHES)
-        if (proof := BatchProof.from_json(commit.get("userMetadata")))
-    ]
-    proofs = [proof for proof, _ in commits]
+    entries = list(islice(tables.history.entries(), _BATCHES))
+    proofs = [entry.proof for entry in entries]
     return Measured(
         held=held,
         table=TableSize.of(tables.state),
@@ -116,8 +111,8 @@ def measured(topology: Topology, root: str) -> Measured | None:
         interval_ms=_median([newer.batch_timestamp_ms - older.batch_timestamp_ms for newer, older in pairwise(proofs)]),
         records=statistics.median(sum(part.records for part in proof.partitions) for proof in proofs),
         emitted=statistics.median(sum(proof.emitted.values()) for proof in proofs),
-        changed=statistics.median(_rows_added(metrics) for _, metrics in commits),
-        append_ms=_median([metrics["execution_time_ms"] for _, metrics in commits if "execution_time_ms" in metrics]),
+        changed=statistics.median(entry.rows_added for entry in entries),
+        append_ms=_median([entry.append_ms for entry in entries if entry.append_ms is not None]),
         rates=_rates(proofs),
         read_back_s=read_back_s,
         rows_read=read.select(pl.len()).collect().item(),
@@ -148,11 +143,6 @@ def _together(sizes: Iterable[TableSize]) -> TableSize:
         bytes=sum(one.bytes for one in found),
         files=sum(one.files for one in found),
     )
-
-
-def _rows_added(metrics: Mapping[str, Any]) -> int:
-    """Spark and delta-rs name it differently."""
-    return int(metrics.get("num_added_rows", metrics.get("numOutputRows", 0)))
 
 
 def _median(figures: Sequence[float]) -> float | None:

@@ -105,6 +105,23 @@ def test_the_table_and_the_batches_are_as_they_were_written(joined: TopologyEngi
     assert min(emitted) <= figures.emitted <= max(emitted)
 
 
+def test_batches_whose_proofs_were_moved_and_forgotten_are_measured_like_others(
+    joined: TopologyEngine, tmp_path: Path
+) -> None:
+    before = found(JOINED, tmp_path)
+    tables = TopologyWork(JOINED, str(tmp_path), delta_log_kept_ms=0).tables
+    tables.create()
+    for _ in range(10):  # their commits make the checkpoint that replaces those of the batches
+        tables.compaction.round()
+    log = Path(tables.state.path) / "_delta_log"
+    assert not (log / f"{0:020}.json").exists()
+
+    after = found(JOINED, tmp_path)
+    assert after.batches == before.batches == len(joined.computed)
+    for figure in ("interval_ms", "records", "emitted", "changed", "append_ms", "rates"):
+        assert getattr(after, figure) == getattr(before, figure), figure
+
+
 def test_the_rate_is_that_of_event_time(joined: TopologyEngine, tmp_path: Path) -> None:
     rates = found(JOINED, tmp_path).rates
     assert rates.keys() == {"clicks", "views"}

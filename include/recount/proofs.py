@@ -1,0 +1,168 @@
+"""Where the batch proofs of a stream lie, and how all of them are read; without Spark.
+
+A proof is committed with the state of its batch, in the log of the state table. There it stays until the stream has
+moved it to the table ``ledger`` beside (docs/decisions/0012); after that its commit may be removed from the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
+
+from recount.core.ledger import BatchProof
+
+LEDGER_SCHEMA = {
+    "state_id": pl.String(),
+    "generation": pl.Int32(),
+    "batch": pl.Int64(),
+    "recorded_ms": pl.Int64(),
+    "proof": pl.String(),
+    "rows_added": pl.Int64(),
+    "append_ms": pl.Int64(),
+}
+"""A row is a batch. ``state_id`` is the id of the state table whose commit carried the proof: the rows of a state
+table that was deleted, and made anew under the same name, say nothing about the new one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A batch in the ledger: its proof, the rows that it added to the state table, and how long that append took.
+
+    ``append_ms`` is None where the writer of the table did not say.
+    """
+
+    proof: BatchProof
+    rows_added: int
+    append_ms: int | None
+
+    @classmethod
+    def of_commit(cls, info: dict[str, Any]) -> Entry | None:
+        """The entry in a Delta commit's ``commitInfo``; None where the commit is no batch."""
+        proof = BatchProof.from_json(info.get("userMetadata"))
+        if proof is None:
+            return None
+        metrics = info.get("operationMetrics") or {}
+        # Spark and delta-rs name them differently, and Spark writes numbers as texts
+        rows_added = int(metrics.get("num_added_rows", metrics.get("numOutputRows", 0)))
+        return cls(proof=proof, rows_added=rows_added, append_ms=metrics.get("execution_time_ms"))
+
+    @classmethod
+    def of_row(cls, row: dict[str, Any]) -> Entry:
+        """The entry in a row of the table ``ledger``."""
+        proof = BatchProof.from_json(row["proof"])
+        assert proof is not None, "only proofs are moved"
+        return cls(proof=proof, rows_added=row["rows_added"], append_ms=row["append_ms"])
+
+    def row(self, state_id: str) -> dict[str, Any]:
+        """The row of ``LEDGER_SCHEMA`` that says it."""
+        return {
+            "state_id": state_id,
+            "generation": self.proof.generation,
+            "batch": self.proof.batch,
+            "recorded_ms": self.proof.batch_timestamp_ms,
+            "proof": self.proof.to_json(),
+            "rows_added": self.rows_added,
+            "append_ms": self.append_ms,
+        }
+
+
+class CommitLog:
+    """The log of the Delta table at ``path`` up to ``version``, its newest when this was made.
+
+    Each commit is read from its own file. ``DeltaTable.history`` lists the whole log, fails when a commit is removed
+    meanwhile, and does not say for certain which version a commit is when another one is made meanwhile.
+    """
+
+    def __init__(self, path: str) -> None:
+        table = DeltaTable(path)
+        self.version = table.version()
+        self.table_id = str(table.metadata().id)
+        self._files = PyFileSystem(DeltaStorageHandler(path))
+
+    def info(self, version: int) -> dict[str, Any] | None:
+        """What the commit ``version`` says about itself; None when it is no longer in the log."""
+        try:
+            with self._files.open_input_stream(f"_delta_log/{version:020}.json") as file:
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            return None
+        actions = (json.loads(line) for line in lines)
+        found: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proofs:
+    """The ledger in the log of the table ``state`` and, where there is one, in the table ``moved_to``.
+
+    Of that table the newest ``first_page`` rows are read alone: who looks for the last batch seldom looks further.
+    """
+
+    state: str
+    moved_to: str | None = None
+    first_page: int = 200
+
+    def newest_first(self) -> Iterator[Entry]:
+        """Every batch once, read as far as it is asked for; the stream may go on, and move proofs, meanwhile.
+
+        The log is read before the table. A proof leaves the log only after it has come into the table, so one that
+        has gone from the log before it was read is found in the table, which is opened later. The other way round,
+        one that is moved between the two would be in neither.
+        """
+        if not DeltaTable.is_deltatable(self.state):
+            return
+        log = CommitLog(self.state)
+        # no more than a hint of how far the log has to be read: the table is opened again below
+        moved = moved_up_to(self._table(), log.table_id)
+        oldest: tuple[int, int] | None = None
+        for version in range(log.version, moved, -1):
+            info = log.info(version)
+            if info is None:
+                break
+            entry = Entry.of_commit(info)
+            if entry:
+                oldest = entry.proof.order
+                yield entry
+        yield from self._moved(log.table_id, oldest)
+
+    def _table(self) -> DeltaTable | None:
+        return DeltaTable(self.moved_to) if self.moved_to and DeltaTable.is_deltatable(self.moved_to) else None
+
+    def _moved(self, state_id: str, before: tuple[int, int] | None) -> Iterator[Entry]:
+        """The rows of the table before the batch ``before`` (None: all), newest first: a page, then the rest."""
+        table = self._table()
+        if table is None:
+            return
+        rows = pl.scan_delta(table).filter(pl.col("state_id") == state_id)
+        for limit in (self.first_page, None):
+            older = rows if before is None else rows.filter(_is_before(before))
+            newest = older.sort("generation", "batch", descending=True)
+            page = (newest if limit is None else newest.head(limit)).collect()
+            for row in page.iter_rows(named=True):
+                before = row["generation"], row["batch"]
+                yield Entry.of_row(row)
+            if page.height < self.first_page:
+                return
+
+
+def moved_up_to(table: DeltaTable | None, state_id: str) -> int:
+    """The version of the state table up to which all proofs are in the table ``ledger``; -1: none has been moved."""
+    version = table.transaction_version(mover(state_id)) if table else None
+    return -1 if version is None else version
+
+
+def mover(state_id: str) -> str:
+    """As who the proofs of a state table are moved: the versions of a new one begin at 0 again."""
+    return f"recount/moved/{state_id}"
+
+
+def _is_before(order: tuple[int, int]) -> pl.Expr:
+    generation, batch = order
+    return (pl.col("generation") < generation) | ((pl.col("generation") == generation) & (pl.col("batch") < batch))
