@@ -21,10 +21,10 @@ def verdict_counts(judged: pl.DataFrame) -> Counter[str]:
     return _by_verdict(judged.group_by(_COLUMNS).agg(pl.len().alias("n")).to_dicts())
 
 
-def verdict_counts_by_spark(judged: DataFrame) -> Counter[str]:
+def verdict_counts_by_spark(judged: DataFrame) -> dict[str, int]:
     """The same of Spark's rows."""
     rows = judged.groupBy(*_COLUMNS).agg(F.count("*").alias("n")).collect()
-    return _by_verdict(row.asDict() for row in rows)
+    return dict(_by_verdict(row.asDict() for row in rows))
 
 
 def _by_verdict(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
