@@ -45,7 +45,7 @@ def computation_of(topology: Topology) -> Computation:
 
 
 class TopologyWork:
-    """The work of one topology below ``root``; its tables forget commits after ``delta_log_kept_ms``."""
+    """The work of one topology below ``root``; earlier versions of its tables stay for ``delta_log_kept_ms``."""
 
     with_headers = False
 

@@ -33,7 +33,7 @@ def stream(
     trigger_interval_ms: Annotated[int, typer.Option(min=0, help="Start a batch every so many milliseconds.")] = 0,
     delta_log_kept_ms: Annotated[
         int,
-        typer.Option(min=0, help="Milliseconds before old commits of the stream's Delta tables may be forgotten."),
+        typer.Option(min=60_000, help="Milliseconds for which earlier versions of the Delta tables can be read."),
     ] = DELTA_LOG_KEPT_MS,
 ) -> None:
     """Run a stream in this process until it is told to stop."""

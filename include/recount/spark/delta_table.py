@@ -25,16 +25,11 @@ LEDGER_PROPERTIES = {
 }
 """For a table whose commits are the only place where its proofs are: none must be cleaned away, as Delta would."""
 
-_HOUSEKEEPING = {"delta.checkpointInterval": "10", "delta.deletedFileRetentionDuration": "interval 2 days"}
-"""An append reads the log since the last checkpoint, and lists all of it: both are kept short. A file that compaction
-replaced is named by the log for longer than it is kept for its readers, or nobody would know to remove it."""
-
-REPLACED_FILES_KEPT_H = 24
-"""How long a reader has that began before a compaction, in hours."""
-
 DELTA_LOG_KEPT_MS = 3_600_000
-"""How long a commit stays in the log after the checkpoint that replaces it, unless told otherwise: a reader needs it
-while it opens the table, and whoever follows the table commit by commit for as long as he may be away."""
+"""How long an earlier version of a table can be read, unless told otherwise; see ``AppendOnlyTable``."""
+
+_COMMITS_BETWEEN_CHECKPOINTS = "10"
+"""An append reads the log since the last checkpoint."""
 
 _MIB = 1024 * 1024
 
@@ -43,10 +38,12 @@ _MIB = 1024 * 1024
 class AppendOnlyTable:
     """The table at ``path`` with the columns of ``schema``; ``partitioned_by`` names partition columns.
 
-    A commit may be forgotten after ``log_kept_ms``. Where the table ``carries_proofs``, its commits say what is
-    nowhere else, so ``forget_commits`` wants to be told which of them are no longer needed, and Delta's own cleaning,
-    by whoever writes to the table, is switched off. ``compact`` joins files smaller than ``joined_bytes``, once there
-    are ``files_worth_joining``.
+    ``log_kept_ms`` is how long an earlier version can be read: after that its commit may be forgotten, and files that
+    compaction replaced are removed. It must be longer than an append takes, for a file that no commit names yet looks
+    like one that none names any more. Where the table ``carries_proofs``, its commits say what is nowhere else, so
+    ``forget_commits`` wants to be told which of them are no longer needed, and Delta's own cleaning, by whoever writes
+    to the table, is switched off. ``compact`` joins files smaller than ``joined_bytes``, once there are
+    ``files_worth_joining``.
     """
 
     path: str
@@ -98,17 +95,13 @@ class AppendOnlyTable:
         """All rows."""
         return pl.scan_delta(self.path)
 
-    def compact(self, *, replaced_files_kept_h: int = REPLACED_FILES_KEPT_H) -> None:
-        """Join small files and remove those that were replaced long enough ago; appends may go on meanwhile."""
+    def compact(self) -> None:
+        """Join small files, and remove those that no version needs any more; appends may go on meanwhile."""
         table = DeltaTable(self.path)
         if self._small_files(table) >= self.files_worth_joining:
             table.optimize.compact(target_size=self.joined_bytes, post_commithook_properties=_AFTER_COMMIT)
-        table.vacuum(
-            retention_hours=replaced_files_kept_h,
-            enforce_retention_duration=False,  # shorter than the log names them, see _HOUSEKEEPING
-            dry_run=False,
-            post_commithook_properties=_AFTER_COMMIT,
-        )
+        # full: the log names a replaced file no longer than it is kept, or each table's log would grow by them
+        table.vacuum(full=True, dry_run=False, post_commithook_properties=_AFTER_COMMIT)
 
     def forget_commits(self, *, before: int | None = None) -> None:
         """Remove commits from the log that are older than ``log_kept_ms`` and replaced by a checkpoint.
@@ -121,9 +114,11 @@ class AppendOnlyTable:
 
     @property
     def _properties(self) -> dict[str, str]:
+        kept = f"interval {self.log_kept_ms} milliseconds"
         return {
-            **_HOUSEKEEPING,
-            "delta.logRetentionDuration": f"interval {self.log_kept_ms} milliseconds",
+            "delta.checkpointInterval": _COMMITS_BETWEEN_CHECKPOINTS,
+            "delta.logRetentionDuration": kept,
+            "delta.deletedFileRetentionDuration": kept,
             "delta.enableExpiredLogCleanup": "false" if self.carries_proofs else "true",
         }
 

@@ -38,7 +38,7 @@ class BatchRows:
 class StreamTables:
     """The tables that the stream ``name`` writes below ``root``, and nobody else; ``outputs`` by table.
 
-    A commit may be forgotten after ``delta_log_kept_ms``.
+    Earlier versions can be read for ``delta_log_kept_ms``.
     """
 
     def __init__(

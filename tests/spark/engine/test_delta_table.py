@@ -49,6 +49,15 @@ def test_spark_reads_a_table_whose_old_commits_were_forgotten(spark: SparkSessio
     assert last_version(spark, table.path, "stream") == 24
 
 
+def test_spark_takes_the_properties_that_the_stream_gave_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    table = AppendOnlyTable(path=str(tmp_path / "table"), schema=dict(ROWS.schema), carries_proofs=True)
+    table.create()
+    given = DeltaTable.forPath(spark, table.path).detail().select("properties").first()
+    assert given is not None
+    said = ", ".join(f"'{name}' = '{value}'" for name, value in given.properties.items())
+    spark.sql(f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES ({said})")  # refuses what it cannot read
+
+
 def last_version(spark: SparkSession, path: str, writer: str) -> int:
     jvm: Any = spark._jvm
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)

@@ -124,9 +124,31 @@ def test_files_that_were_joined_are_removed_once_no_reader_can_need_them(tmp_pat
     append(table, *range(5))
     table.compact()
     assert len(list(tmp_path.glob("*.parquet"))) == 6
-    table.compact(replaced_files_kept_h=0)
+    table = table_at(tmp_path, log_kept_ms=0)
+    table.compact()
     assert len(list(tmp_path.glob("*.parquet"))) == 1
     assert table.read().collect().height == 5
+
+
+def test_a_checkpoint_names_joined_files_no_longer_than_they_are_kept(tmp_path: Path) -> None:
+    table = table_at(tmp_path, log_kept_ms=0)
+    append(table, *range(100))
+    table.compact()
+    append(table, *range(100, 120))
+    newest = max((tmp_path / "_delta_log").glob("*.checkpoint.parquet"))
+    assert pl.read_parquet(newest)["remove"].drop_nulls().is_empty()
+
+
+def test_a_file_that_a_crash_left_without_a_commit_is_removed_when_it_is_old_enough(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    append(table, 0)
+    for name, age_s in (("young", 60), ("old", 2 * _HOUR_S)):
+        ROWS.write_parquet(tmp_path / f"{name}.parquet")
+        os.utime(tmp_path / f"{name}.parquet", (time.time() - age_s,) * 2)
+    table.compact()
+    assert (tmp_path / "young.parquet").exists()
+    assert not (tmp_path / "old.parquet").exists()
+    assert table.read().collect().height == 1
 
 
 def test_files_are_joined_once_they_are_many_enough(tmp_path: Path) -> None:
