@@ -6,8 +6,9 @@ libraries that write one table would not see each other's commits (docs/decision
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 from deltalake import (
@@ -39,11 +40,10 @@ class AppendOnlyTable:
     """The table at ``path`` with the columns of ``schema``; ``partitioned_by`` names partition columns.
 
     ``log_kept_ms`` is how long an earlier version can be read: after that its commit may be forgotten, and files that
-    compaction replaced are removed. It must be longer than an append takes, for a file that no commit names yet looks
-    like one that none names any more. Where the table ``carries_proofs``, its commits say what is nowhere else, so
+    compaction replaced are removed. Where the table ``carries_proofs``, its commits say what is nowhere else, so
     ``forget_commits`` wants to be told which of them are no longer needed, and Delta's own cleaning, by whoever writes
     to the table, is switched off. ``compact`` joins files smaller than ``joined_bytes``, once there are
-    ``files_worth_joining``.
+    ``files_worth_joining``. ``busy`` is held by whoever has written a file and not yet committed it.
     """
 
     path: str
@@ -53,6 +53,7 @@ class AppendOnlyTable:
     log_kept_ms: int = DELTA_LOG_KEPT_MS
     joined_bytes: int = 100 * _MIB
     files_worth_joining: int = 2
+    busy: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def create(self) -> None:
         """Create the table unless it exists; one that does gets the properties that it would have been made with."""
@@ -80,16 +81,17 @@ class AppendOnlyTable:
         committed = table.transaction_version(writer)
         if committed is not None and committed >= version:
             return
-        write_deltalake(
-            table,
-            rows.select(list(self.schema)),
-            mode="append",
-            commit_properties=CommitProperties(
-                custom_metadata=None if metadata is None else {"userMetadata": metadata},
-                app_transactions=[Transaction(writer, version)],
-            ),
-            post_commithook_properties=_AFTER_COMMIT,
-        )
+        with self.busy:
+            write_deltalake(
+                table,
+                rows.select(list(self.schema)),
+                mode="append",
+                commit_properties=CommitProperties(
+                    custom_metadata=None if metadata is None else {"userMetadata": metadata},
+                    app_transactions=[Transaction(writer, version)],
+                ),
+                post_commithook_properties=_AFTER_COMMIT,
+            )
 
     def read(self) -> pl.LazyFrame:
         """All rows."""
@@ -100,8 +102,11 @@ class AppendOnlyTable:
         table = DeltaTable(self.path)
         if self._small_files(table) >= self.files_worth_joining:
             table.optimize.compact(target_size=self.joined_bytes, post_commithook_properties=_AFTER_COMMIT)
-        # full: the log names a replaced file no longer than it is kept, or each table's log would grow by them
-        table.vacuum(full=True, dry_run=False, post_commithook_properties=_AFTER_COMMIT)
+        # The log names a replaced file no longer than it is kept, or every checkpoint would grow by them: so files are
+        # found by listing the folder (full). One that no commit names yet looks like one that none names any more, and
+        # is as old when the machine has slept meanwhile.
+        with self.busy:
+            DeltaTable(self.path).vacuum(full=True, dry_run=False, post_commithook_properties=_AFTER_COMMIT)
 
     def forget_commits(self, *, before: int | None = None) -> None:
         """Remove commits from the log that are older than ``log_kept_ms`` and replaced by a checkpoint.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from pathlib import Path
 
@@ -149,6 +150,19 @@ def test_a_file_that_a_crash_left_without_a_commit_is_removed_when_it_is_old_eno
     assert (tmp_path / "young.parquet").exists()
     assert not (tmp_path / "old.parquet").exists()
     assert table.read().collect().height == 1
+
+
+def test_a_file_whose_commit_is_on_its_way_is_not_removed_however_old_it_is(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    append(table, 0)
+    with ThreadPoolExecutor() as pool:
+        with table.busy:
+            ROWS.write_parquet(tmp_path / "slept.parquet")
+            os.utime(tmp_path / "slept.parquet", (time.time() - 2 * _HOUR_S,) * 2)
+            compaction = pool.submit(table.compact)
+            assert wait([compaction], timeout=0.5).not_done
+            assert (tmp_path / "slept.parquet").exists()
+        compaction.result()
 
 
 def test_files_are_joined_once_they_are_many_enough(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -17,6 +18,7 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.spark.aggregation import AggregationComputation
+from recount.spark.commands import work_of
 from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.stream_tables import BatchRows, StreamTables
 
@@ -176,3 +178,14 @@ def test_compaction_leaves_rows_ledger_and_writers_as_they_are(tmp_path: Path) -
 def test_a_table_that_is_not_there_has_no_history(tmp_path: Path) -> None:
     tables, _ = tables_of(Engine(REVENUE), tmp_path)
     assert tables.history.last_before() is None
+
+
+def test_how_long_earlier_versions_are_kept_is_told_to_every_table(tmp_path: Path) -> None:
+    no_spark: Any = None
+    work_of(no_spark, REVENUE, str(tmp_path), delta_log_kept_ms=120_000).create()
+    tables = [log.parent for log in tmp_path.rglob("_delta_log")]
+    assert len(tables) == 5
+    for table in tables:
+        properties = DeltaTable(table).metadata().configuration
+        assert properties["delta.logRetentionDuration"] == "interval 120000 milliseconds", table
+        assert properties["delta.deletedFileRetentionDuration"] == "interval 120000 milliseconds", table
