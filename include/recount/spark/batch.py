@@ -160,7 +160,7 @@ class BatchProcessor:
 
     def _output(self, computed: Computed) -> Iterator[KafkaRecord]:
         for sink in self._computation.sinks:
-            yield from output_records(sink, computed.emitted[sink.table])
+            yield from output_records(sink, computed.emitted[sink.table], computed.encoded.get(sink.table))
 
     def _dead_letters(self, rejected: pl.DataFrame) -> Iterator[KafkaRecord]:
         for row in rejected.sort("topic", "partition", "offset").iter_rows(named=True):

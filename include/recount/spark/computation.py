@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import polars as pl
@@ -22,7 +22,8 @@ from recount.spark.stream_tables import Order, Schema, StreamTables
 class Computed:
     """What a batch comes to, before anything of it is written.
 
-    ``emitted`` holds by table the rows that a sink writes, with the columns of its output table.
+    ``emitted`` holds by table the rows that a sink writes, with the columns of its output table; ``encoded`` the
+    ``encoded_values`` of those rows, of sinks whose rows the tasks have encoded.
     """
 
     after: PartitionClock
@@ -30,6 +31,7 @@ class Computed:
     late: pl.DataFrame
     rejected: pl.DataFrame
     emitted: Mapping[str, pl.DataFrame]
+    encoded: Mapping[str, pl.Series] = field(default_factory=dict)
 
 
 class Stage(Protocol):

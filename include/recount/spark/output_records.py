@@ -14,7 +14,7 @@ from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, SOURCE_HEADER, WINDOW_HEADER, encode_value
 from recount.core.schema import FieldType
 from recount.core.topology import Written
-from recount.kafka.transaction import KafkaRecord
+from recount.kafka.transaction import Headers, KafkaRecord
 from recount.spark.columns import IS_NULL, ORIGIN, REVISION, TIMESTAMP
 
 _STREAM = (ORIGIN_HEADER, b"stream")
@@ -22,34 +22,38 @@ _ESCAPED = r'[\x00-\x1f"\\]'
 """What JSON does not take in a text as it is."""
 
 
-def output_records(sink: Written, rows: pl.DataFrame) -> Iterator[KafkaRecord]:
-    """The records that ``sink`` writes for ``rows`` of its output table, each as ``output_record`` makes it."""
+def output_records(sink: Written, rows: pl.DataFrame, values: pl.Series | None = None) -> Iterator[KafkaRecord]:
+    """The records that ``sink`` writes for ``rows`` of its output table, each as ``output_record`` makes it.
+
+    ``values`` are the ``encoded_values`` of ``rows``, where they are known.
+    """
     columns = rows.select(
         _bytes(pl.col(sink.key)).alias("key"),  # a STRING or a LONG: no other type can be declared as one
-        _value(sink, rows).alias("value"),
+        pl.lit(encoded_values(sink, rows) if values is None else values).alias("value"),
         _bytes(pl.col(REVISION)).alias("revision"),
         _window(sink).alias("window"),
         _bytes(pl.col(ORIGIN) if ORIGIN in rows.columns else pl.lit(None)).alias("source"),
         pl.col(TIMESTAMP),
     )
+    topic = sink.topic.name
     for key, value, revision, window, source, timestamp_ms in columns.iter_rows():
-        headers = [(REVISION_HEADER, revision), _STREAM]
+        headers: Headers = ((REVISION_HEADER, revision), _STREAM)
         if window is not None:
-            headers.append((WINDOW_HEADER, window))
+            headers = (*headers, (WINDOW_HEADER, window))
         if source is not None:
-            headers.append((SOURCE_HEADER, source))
-        yield KafkaRecord(
-            topic=sink.topic.name, key=key, value=value, headers=tuple(headers), timestamp_ms=timestamp_ms
-        )
+            headers = (*headers, (SOURCE_HEADER, source))
+        yield KafkaRecord(topic, key, value, headers, timestamp_ms)
 
 
-def _value(sink: Written, rows: pl.DataFrame) -> pl.Expr:
+def encoded_values(sink: Written, rows: pl.DataFrame) -> pl.Series:
+    """The values of the records that ``sink`` writes for ``rows`` of its output table; null where the row deletes."""
     fields = {name: kind for name, kind in sink.fields.items() if name != KEY}
     parts: list[pl.Expr] = []
     for name, kind in fields.items():
         parts += [pl.lit(f"{',' if parts else '{'}{json.dumps(name)}:"), _json(rows[name], kind)]
     text = pl.concat_str(*parts, pl.lit("}")) if parts else pl.lit("{}")
-    return _bytes(pl.when(~pl.col(IS_NULL)).then(text) if IS_NULL in rows.columns else text)
+    encoded = pl.when(~pl.col(IS_NULL)).then(text) if IS_NULL in rows.columns else text
+    return rows.select(_bytes(encoded).alias("value")).to_series()
 
 
 def _json(cells: pl.Series, kind: FieldType) -> pl.Expr:

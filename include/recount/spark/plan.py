@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recount.core.errors import Terminal
-from recount.core.expression_types import columns_of
+from recount.core.fields_read import columns_read
 from recount.core.nodes import KEY, Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.topology import Topology
 from recount.core.windows import TimeWindows
@@ -35,14 +35,8 @@ class AggregationPlan:
 
     @property
     def columns(self) -> list[str]:
-        """The declared fields of the value that the steps and the aggregates read."""
-        read = [step.predicate for step in self.steps if isinstance(step, Filter)]
-        read += [tree for step in self.steps if isinstance(step, WithFields) for tree in step.added.values()]
-        read += [step.by for step in self.steps if isinstance(step, SelectKey)]
-        read += [aggregate.of for aggregate in self.aggregate.aggregates.values() if aggregate.of is not None]
-        used = frozenset().union(*(columns_of(tree) for tree in read)) | {self.source.topic.event_time}
-        assert self.source.topic.value is not None
-        return [name for name in self.source.topic.value.fields if name in used]
+        """The declared fields of the value that the steps and the aggregates read, and event time."""
+        return columns_read(self.topology, self.source.topic)
 
     @property
     def uses_record_key(self) -> bool:

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 import polars as pl
 from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
 
-from recount.core.record_keys import topics_needing_a_key
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
 from recount.spark.computation import Computed
-from recount.spark.decode_stage import DecodeStage
 from recount.spark.graph_computation import GraphComputation
 from recount.spark.graph_state import STATE_SCHEMA
 from recount.spark.partition_clock import PartitionClock
@@ -41,21 +39,17 @@ class TopologyEngine:
 
     def batch(self, log: Log, now_ms: int = NOW_MS) -> Computed:
         """Process the next records of each topic."""
-        stage = DecodeStage(
-            sources={source.topic.name: source for source in self.topology.sources},
-            keyed=topics_needing_a_key(self.topology),
-            latest_ms=now_ms + self.topology.max_future_ms,
-        )
-        tables = stage.empty_tables()
         start = dict(self._ends)
+        end = {place: start[place] + len(_in(log, place)) for place in start}
+        span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=end)
+        stage = self.computation.stage(span, self.clock)
+        tables = stage.empty_tables()
         for topic, partition in start:
-            found = [record for record in log.get(topic, ()) if record.partition == partition]
-            batch = arrow_batch(topic, partition, start[topic, partition], found)
-            self._ends[topic, partition] += len(found)
+            batch = arrow_batch(topic, partition, start[topic, partition], _in(log, (topic, partition)))
             for sent in stage(iter([batch])):
                 for name, payload in zip(*sent.to_pydict().values(), strict=True):
                     tables[name].append(from_ipc(payload))
-        span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=dict(self._ends))
+        self._ends = end
         computed = self.computation.computed(
             {name: pl.concat(parts) for name, parts in tables.items()}, span, self.clock
         )
@@ -78,3 +72,8 @@ class TopologyEngine:
     def late(self) -> pl.DataFrame:
         """The late ledger."""
         return pl.concat([computed.late for computed in self.computed])
+
+
+def _in(log: Log, place: tuple[str, int]) -> list[LogRecord]:
+    topic, partition = place
+    return [record for record in log.get(topic, ()) if record.partition == partition]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -26,11 +26,12 @@ from recount.core.windows import GlobalWindow, LastN
 from recount.spark.operators.clock import Above, Batch, Clock
 from recount.spark.operators.joins import StreamStreamJoinOperator
 from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.lateness import current
 from recount.spark.operators.lookups import StreamTableJoinOperator
 from recount.spark.operators.operator import FATE, FATE_SCHEMA, FATES, Operator, Output
 from recount.spark.operators.processing import ProcessOperator
 from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
-from recount.spark.operators.rows import ENTRY, SUPERSEDED, nth
+from recount.spark.operators.rows import ENTRY, nth
 from recount.spark.operators.stateless import StatelessOperator
 from recount.spark.operators.table_aggregates import TableAggregateOperator
 from recount.spark.operators.table_joins import TableTableJoinOperator
@@ -58,7 +59,7 @@ class Made:
         return pl.concat([pl.DataFrame(schema=LATE_SCHEMA), *chain.from_iterable(out.late for out in self.outputs)])
 
     def fates(self, read: pl.DataFrame) -> pl.DataFrame:
-        """``read`` with the fate of each record; where operators differ the first of ``FATES`` holds."""
+        """The records ``read`` with the fate of each; where operators differ the first of ``FATES`` holds."""
         rank = pl.col(FATE).replace_strict({fate: place for place, fate in enumerate(FATES)}, return_dtype=pl.Int8)
         noted = pl.concat([pl.DataFrame(schema=FATE_SCHEMA), *chain.from_iterable(out.fates for out in self.outputs)])
         decided = noted.group_by(ENTRY).agg(pl.col(FATE).get(rank.arg_min()))
@@ -67,26 +68,27 @@ class Made:
 
 
 class Graph:
-    """The operators of ``topology``; ``sinks`` are those that write.
+    """The operators of ``topology`` but those that are ``done_before``; ``sinks`` are those that write.
 
     ``states`` is all that they remember, under names that a restart finds again.
     """
 
-    def __init__(self, topology: Topology) -> None:
-        self._nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
-        self._operators = operators_of(self._nodes)
+    def __init__(self, topology: Topology, done_before: Set[Node] = frozenset()) -> None:
+        nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
+        self._operators = operators_of(nodes)
+        self._nodes = [node for node in nodes if node not in done_before]
         self._forks = topology.forks()
-        self.sinks = topology.written
+        self.sinks = [node for node in topology.written if node not in done_before]
         self.states: dict[str, KeyedRows] = {}
-        for place, node in enumerate(self._nodes):
+        for place, node in enumerate(nodes):
             operator, name = self._operators[node], f"{place} {type(node).__name__}"
             self.states |= {f"{name} {state}": rows for state, rows in operator.states.items()}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
 
-    def process(self, batch: Batch, sources: Mapping[Source, pl.DataFrame]) -> Made:
-        """Send the batch's rows of every source down every path that leads from it."""
+    def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame]) -> Made:
+        """Send the batch's rows down every path that leads from the operators whose rows are ``given``."""
         made = Made()
-        leaving: dict[Node, pl.DataFrame] = {source: rows for source, rows in sources.items()}  # noqa: C416 - other keys follow
+        leaving = dict(given)
         for node in self._nodes:
             inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
             output = self._operators[node].process(batch, inputs)
@@ -97,7 +99,7 @@ class Graph:
         return made
 
     def _received(self, node: Node, port: int, rows: pl.DataFrame) -> pl.DataFrame:
-        received = rows if isinstance(node, _READS_HISTORY) else rows.filter(~pl.col(SUPERSEDED))
+        received = rows if isinstance(node, _READS_HISTORY) else current(rows)
         number = self._forks.get((node, port))
         return received if number is None else received.with_columns(nth(pl.lit(number)))
 

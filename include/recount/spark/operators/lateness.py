@@ -13,7 +13,7 @@ from recount.spark.operators.rows import JUDGED, SUPERSEDED
 
 def current(rows: pl.DataFrame) -> pl.DataFrame:
     """``rows`` without the changes of a versioned table that are history only: few operators read those."""
-    return rows.filter(~pl.col(SUPERSEDED))
+    return rows.filter(~pl.col(SUPERSEDED)) if rows[SUPERSEDED].any() else rows
 
 
 def on_time(rows: pl.DataFrame, clock: Clock, *, bound_ms: int, key: pl.Expr, output: Output) -> pl.DataFrame:

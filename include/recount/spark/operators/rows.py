@@ -23,7 +23,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from recount.core.schema import FieldType
-from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
+from recount.spark.columns import IS_NULL, ORIGIN, REVISION, STREAM_TIME, TIMESTAMP
 from recount.spark.polars_expressions import field_column, polars_type
 
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
@@ -78,6 +78,10 @@ def origin(order: pl.Expr) -> pl.Expr:
     return pl.when(places != "").then(plain.str.strip_suffix("+"))
 
 
+PLACE_IN_LOG = pl.format("{}-{}@{}", TOPIC, PARTITION, OFFSET)
+"""The ``origin`` of a record that comes straight from the log."""
+
+
 def rows_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
     """The columns of rows with ``fields``."""
     return {**{field_column(name): polars_type(kind) for name, kind in fields.items()}, **META}
@@ -86,3 +90,20 @@ def rows_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
 def no_rows(fields: Mapping[str, FieldType]) -> pl.DataFrame:
     """A frame of rows with ``fields``, empty."""
     return pl.DataFrame(schema=rows_schema(fields))
+
+
+_WRITTEN: dict[str, pl.DataType] = {
+    **{name: META[name] for name in (TIMESTAMP, REVISION, IS_NULL)},
+    ORIGIN: pl.String(),
+}
+
+
+def written_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
+    """The columns of a sink's table: the fields, event time, revision, whether it deletes, where it came from."""
+    return {**{name: polars_type(kind) for name, kind in fields.items()}, **_WRITTEN}
+
+
+def as_written(rows: pl.DataFrame, fields: Mapping[str, FieldType], *, origin: pl.Expr) -> pl.DataFrame:
+    """``rows`` with the columns of a sink's table; ``origin`` says where each came from."""
+    named = [pl.col(field_column(name)).alias(name) for name in fields]
+    return rows.with_columns(origin.alias(ORIGIN)).select(*named, *_WRITTEN)

@@ -10,8 +10,7 @@ import polars as pl
 
 from recount.core.expressions import Expression
 from recount.core.nodes import Filter, SelectKey, Sink, Stateless, WithFields
-from recount.core.schema import FieldType
-from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select, Through
+from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.spark.columns import IS_NULL, REVISION
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
@@ -20,6 +19,9 @@ from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
 from recount.spark.operators.rows import META, ORDER, WITHIN, nth, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
+
+RowByRow = Filter | WithFields | SelectKey | Select | Repartition | Sink | Through
+"""Operators that need nothing but the row at hand, and no Python function."""
 
 
 @dataclass(kw_only=True)
@@ -39,12 +41,6 @@ class StatelessOperator:
         match self.node:
             case Filter() as node:
                 return _filtered(node, rows)
-            case WithFields(added=added):
-                return Output(self._computed(rows, added))
-            case SelectKey(key=key, by=by):
-                return Output(self._computed(rows, {key: by}))
-            case Select(chosen=chosen):
-                return Output(self._computed(rows, chosen))
             case FlatMap() as node:
                 return _flat_mapped(node, rows)
             case Merge() as node:
@@ -59,18 +55,36 @@ class StatelessOperator:
             case Sink() | Through():
                 written = current(rows)
                 return _counted(written, leaving=written)
+            case node:
+                return Output(alone(node, rows))
         return Output(rows)
 
-    def _computed(self, rows: pl.DataFrame, added: Mapping[str, Expression]) -> pl.DataFrame:
-        assert not isinstance(self.node, Merge)
-        given = self.node.input.fields
-        columns = [_computed(tree, given, name, self.node.fields[name]) for name, tree in added.items()]
-        return rows.with_columns(columns).select(list(rows_schema(self.node.fields)))
+
+def alone(node: RowByRow, rows: pl.DataFrame) -> pl.DataFrame:
+    """What leaves ``node``, which needs nothing but the row at hand; a sink lets rows pass."""
+    match node:
+        case Filter():
+            return rows.filter(_passes(node))
+        case WithFields(added=added):
+            return _computed(node, rows, added)
+        case SelectKey(key=key, by=by):
+            return _computed(node, rows, {key: by})
+        case Select(chosen=chosen):
+            return _computed(node, rows, chosen)
+    return rows
 
 
-def _computed(tree: Expression, given: Mapping[str, FieldType], name: str, kind: FieldType) -> pl.Expr:
-    # the null constant has no type of its own
-    return compiled(tree, given).cast(polars_type(kind)).alias(field_column(name))
+def _computed(node: RowByRow, rows: pl.DataFrame, added: Mapping[str, Expression]) -> pl.DataFrame:
+    columns = [
+        # the null constant has no type of its own
+        compiled(tree, node.input.fields).cast(polars_type(node.fields[name])).alias(field_column(name))
+        for name, tree in added.items()
+    ]
+    return rows.with_columns(columns).select(list(rows_schema(node.fields)))
+
+
+def _passes(node: Filter) -> pl.Expr:
+    return compiled(node.predicate, node.input.fields).cast(pl.Boolean).fill_null(False)
 
 
 def _counted(rows: pl.DataFrame, leaving: pl.DataFrame) -> Output:
@@ -80,8 +94,7 @@ def _counted(rows: pl.DataFrame, leaving: pl.DataFrame) -> Output:
 
 
 def _filtered(node: Filter, rows: pl.DataFrame) -> Output:
-    passes = compiled(node.predicate, node.input.fields).cast(pl.Boolean).fill_null(False)
-    marked = rows.with_columns(passes.alias("__passes"))
+    marked = rows.with_columns(_passes(node).alias("__passes"))
     output = Output(marked.filter("__passes").drop("__passes"))
     output.note(marked.filter(~pl.col("__passes")), "filtered")
     return output

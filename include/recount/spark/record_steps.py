@@ -1,0 +1,151 @@
+"""The beginning of a topology that looks at one record at a time: tasks run it, each for the records of one partition.
+
+On every path the driver goes on at the first operator that needs other records, several inputs, or Python functions:
+these run where their errors keep their type, and their actions happen once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from recount.core.fields_read import Fields, columns_read, fields_read
+from recount.core.nodes import Node, Sink, Source
+from recount.core.stateless import Through
+from recount.core.topology import Topology, Written
+from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.spark.operators.rows import (
+    LOG_ORDER,
+    META,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    PLACE_IN_LOG,
+    SUPERSEDED,
+    TOPIC,
+    WITHIN,
+    as_written,
+    nth,
+    rows_schema,
+    written_schema,
+)
+from recount.spark.operators.stateless import RowByRow, alone
+from recount.spark.output_records import encoded_values
+from recount.spark.polars_expressions import field_column, polars_type
+
+VALUE = "__value"
+"""In the rows of a sink that tasks run: the value of the output record, encoded."""
+RECORD_KEY = "record_key_text"
+
+
+@dataclass(frozen=True)
+class HandedOn:
+    """The rows of ``node`` on their way to the driver, without what follows from their place in the log of ``topic``.
+
+    ``read`` are the fields that anybody looks at; the others are null from here on. ``ordered``: the rows know which
+    way they came, see ``nth``.
+    """
+
+    node: Node
+    topic: str
+    read: Fields
+    ordered: bool
+
+    @property
+    def schema(self) -> dict[str, pl.DataType]:
+        """The columns that are sent."""
+        fields = {field_column(name): polars_type(self.node.fields[name]) for name in sorted(self.read)}
+        place = (PARTITION, OFFSET, TIMESTAMP, IS_NULL, *([WITHIN] if self.ordered else []))
+        return {**fields, **{name: META[name] for name in place}}
+
+    def rows(self, sent: pl.DataFrame) -> pl.DataFrame:
+        """``sent`` with all columns of rows."""
+        placed = sent.with_columns(pl.lit(self.topic).alias(TOPIC)).with_columns(LOG_ORDER.alias(ORDER))
+        return _completed(placed, self.node)
+
+
+class RecordSteps:
+    """The operators of ``topology`` that tasks run.
+
+    ``sinks`` are those whose rows are done when they leave a task, ``handed_on`` are the rows that the driver goes on
+    from: both by the name of the table in which they leave.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        number = {node: place for place, node in enumerate(topology.nodes())}
+        self._nodes: list[Node] = []
+        for node in number:
+            if isinstance(node, Source) or (isinstance(node, RowByRow) and node.input in self._nodes):
+                self._nodes.append(node)
+        self._forks = {reader: which for (reader, _), which in topology.forks().items() if reader in self._nodes}
+        self.sinks = {f"written {number[node]}": node for node in self._nodes if isinstance(node, Sink | Through)}
+        readers, read = topology.readers(), fields_read(topology)
+        self.handed_on = {
+            f"rows {number[node]}": HandedOn(node, _topic_of(node), read[node], ordered=bool(topology.forks()))
+            for node in self._nodes
+            if any(reader not in self._nodes for reader, _ in readers[node])
+        }
+        self.columns = {source.topic.name: columns_read(topology, source.topic) for source in topology.sources}
+
+    @property
+    def nodes(self) -> frozenset[Node]:
+        """The operators, sources among them."""
+        return frozenset(self._nodes)
+
+    @property
+    def schemas(self) -> dict[str, dict[str, pl.DataType]]:
+        """The columns of every table that leaves."""
+        written = {name: {**written_schema(sink.fields), VALUE: pl.Binary()} for name, sink in self.sinks.items()}
+        return {**written, **{name: rows.schema for name, rows in self.handed_on.items()}}
+
+    def taken(self, topic: str, good: pl.DataFrame) -> tuple[dict[str, pl.DataFrame], pl.Series]:
+        """The tables that leave a task for the ``good`` records of a partition of ``topic``, in offset order.
+
+        And the offsets of those that reached a sink here. A good record has its place, ``timestamp_ms``, ``is_null``,
+        ``record_key_text`` and the declared fields that are read.
+        """
+        leaving: dict[Node, pl.DataFrame] = {}
+        for node in self._nodes:
+            if isinstance(node, Source):
+                if node.topic.name == topic:
+                    leaving[node] = _entered(node, good)
+            elif (above := node.inputs[0]) in leaving:
+                assert isinstance(node, RowByRow)
+                leaving[node] = alone(node, self._received(node, leaving[above]))
+        sent = {name: _written(sink, leaving[sink]) for name, sink in self.sinks.items() if sink in leaving}
+        for name, rows in self.handed_on.items():
+            if rows.node in leaving:
+                sent[name] = leaving[rows.node].select(list(rows.schema))
+        arrived = [leaving[sink][OFFSET] for sink in self.sinks.values() if sink in leaving]
+        return sent, pl.concat([pl.Series(OFFSET, dtype=META[OFFSET]), *arrived])
+
+    def _received(self, node: Node, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.with_columns(nth(pl.lit(self._forks[node]))) if node in self._forks else rows
+
+
+def _topic_of(node: Node) -> str:
+    while not isinstance(node, Source):
+        [node] = node.inputs
+    return node.topic.name
+
+
+def _entered(source: Source, good: pl.DataFrame) -> pl.DataFrame:
+    """The ``good`` records as they leave ``source``."""
+    return _completed(good.with_columns(pl.col(RECORD_KEY).alias(field_column(source.key))), source)
+
+
+def _completed(rows: pl.DataFrame, node: Node) -> pl.DataFrame:
+    """``rows`` straight from the log, with all columns of rows that leave ``node``: null where nobody reads a field."""
+    usual = {REVISION: pl.lit(0, META[REVISION]), SUPERSEDED: pl.lit(False), WITHIN: pl.lit("")}
+    columns = (
+        usual.get(name, pl.lit(None, kind)).alias(name)
+        for name, kind in rows_schema(node.fields).items()
+        if name not in rows.columns
+    )
+    return rows.with_columns(columns).select(list(rows_schema(node.fields)))
+
+
+def _written(sink: Written, rows: pl.DataFrame) -> pl.DataFrame:
+    written = as_written(rows, sink.fields, origin=PLACE_IN_LOG)
+    return written.with_columns(encoded_values(sink, written).alias(VALUE))
