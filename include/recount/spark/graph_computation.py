@@ -19,7 +19,7 @@ from recount.spark.computation import Computed, staged
 from recount.spark.graph_state import STATE_SCHEMA, GraphState, since_snapshot
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import Graph, Made
-from recount.spark.operators.operator import FATE, FATES
+from recount.spark.operators.operator import FATE, FATE_TYPE, FATES
 from recount.spark.operators.rows import ORDER, TOPIC, as_written, origin, written_schema
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.record_stage import REJECTED, WRITTEN, RecordStage, read_of
@@ -104,7 +104,7 @@ class GraphComputation:
 
 def _emitted(made: Made) -> Iterator[tuple[str, pl.DataFrame]]:
     for sink, rows in made.written.items():
-        yield sink.table, as_written(rows, sink.fields, origin=origin(pl.col(ORDER)))
+        yield sink.table, as_written(rows, sink.fields, origin=pl.lit(origin(rows[ORDER])))
 
 
 def _require_free_names(topology: Topology, sink: Written) -> None:
@@ -131,6 +131,6 @@ def _totals(read: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
 
 def _counts(fates: pl.DataFrame) -> pl.DataFrame:
     """Per partition how many records met which fate."""
-    fate = pl.when(WRITTEN).then(pl.lit("counted")).otherwise(FATE)
+    fate = pl.when(WRITTEN).then(pl.lit("counted", FATE_TYPE)).otherwise(FATE)
     met = fates.with_columns(fate.alias(FATE))
     return met.group_by(_PARTITION).agg((pl.col(FATE) == each).sum().cast(pl.Int64).alias(each) for each in FATES)

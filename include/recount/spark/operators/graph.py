@@ -28,7 +28,7 @@ from recount.spark.operators.joins import StreamStreamJoinOperator
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.lookups import StreamTableJoinOperator
-from recount.spark.operators.operator import FATE, FATE_SCHEMA, FATES, Operator, Output
+from recount.spark.operators.operator import FATE, FATE_SCHEMA, FATE_TYPE, Operator, Output
 from recount.spark.operators.processing import ProcessOperator
 from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
 from recount.spark.operators.rows import ENTRY, nth
@@ -60,9 +60,8 @@ class Made:
 
     def fates(self, read: pl.DataFrame) -> pl.DataFrame:
         """The records ``read`` with the fate of each; where operators differ the first of ``FATES`` holds."""
-        rank = pl.col(FATE).replace_strict({fate: place for place, fate in enumerate(FATES)}, return_dtype=pl.Int8)
         noted = pl.concat([pl.DataFrame(schema=FATE_SCHEMA), *chain.from_iterable(out.fates for out in self.outputs)])
-        decided = noted.group_by(ENTRY).agg(pl.col(FATE).get(rank.arg_min()))
+        decided = noted.group_by(ENTRY).agg(pl.col(FATE).to_physical().min().cat.to(FATE_TYPE))
         met = read.join(decided, on=ENTRY, how="left", maintain_order="left")
         return met.with_columns(pl.col(FATE).fill_null("filtered"))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from recount.core.joins import StreamStreamJoin
+from recount.core.schema import FieldType
 from recount.spark.columns import IS_NULL, TIMESTAMP
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
@@ -15,11 +16,17 @@ from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, p
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import ENTRY, ORDER, no_rows, rows_schema
+from recount.spark.operators.rows import ENTRY, META, ORDER, no_rows, rows_schema
 from recount.spark.polars_expressions import field_column
 
 ANSWERED = "answered"
 """The row has left, with a partner or alone, or would not leave alone."""
+
+
+def _held(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
+    """The columns of a row of ``fields`` that waits for partners; what it leads to is derived."""
+    columns = {name: kind for name, kind in rows_schema(fields).items() if name not in META}
+    return {**columns, TIMESTAMP: META[TIMESTAMP], ORDER: META[ORDER], ARRIVED: ARRIVED_TYPE, ANSWERED: pl.Boolean()}
 
 
 @dataclass(kw_only=True)
@@ -37,8 +44,7 @@ class StreamStreamJoinOperator:
 
     def __post_init__(self) -> None:
         self._keys = tuple(field_column(side.key) for side in self.node.inputs)
-        extra = {ARRIVED: ARRIVED_TYPE, ANSWERED: pl.Boolean()}
-        self._sides = tuple(KeyedRows({**rows_schema(s.fields), **extra}, [ARRIVED]) for s in self.node.inputs)
+        self._sides = tuple(KeyedRows(_held(side.fields), [ARRIVED]) for side in self.node.inputs)
         self._lone = (self.node.kind != "inner", self.node.kind == "outer")
         self.states = {"left": self._sides[0], "right": self._sides[1]}
         self.clocks = {"clock": self.clock}

@@ -18,7 +18,8 @@ FATES: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null_value", "nul
 """Where operators differ about a record, the first of these holds; one that no operator took up was filtered."""
 
 FATE = "fate"
-FATE_SCHEMA: dict[str, pl.DataType] = {**{name: META[name] for name in ENTRY}, FATE: pl.String()}
+FATE_TYPE = pl.Enum(FATES)
+FATE_SCHEMA: dict[str, pl.DataType] = {**{name: META[name] for name in ENTRY}, FATE: FATE_TYPE}
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Output:
         """Say what became of the records behind ``rows``; derived rows have none."""
         entered = rows.filter(pl.col(OFFSET).is_not_null())
         if not entered.is_empty():
-            self.fates.append(entered.select(*ENTRY, pl.lit(fate).alias(FATE)))
+            self.fates.append(entered.select(*ENTRY, pl.lit(fate, FATE_TYPE).alias(FATE)))
 
     def ledger(self, late: pl.DataFrame) -> None:
         """Enter ``late`` rows, which have the columns of ``LATE_SCHEMA``, in the late ledger."""

@@ -62,20 +62,43 @@ def window_order(start: pl.Expr, end: pl.Expr, key: pl.Expr) -> pl.Expr:
     return pl.format("\x00{}{}{}\x00", *bounds, key.cast(pl.String))
 
 
-_PLACES = r"\x00\d{38}[^\x00]*\x00|([^\x00]+)\x00(\d{10})(\d{19})"
-"""What an ``order`` is put together from: orders of windows' results, and (in groups) of records of the log."""
-
-
 def nth(number: pl.Expr) -> pl.Expr:
     """``WITHIN`` of row number ``number`` that an operator made of a row, or that goes to its reader of this number."""
     return pl.concat_str(WITHIN, number.cast(pl.String).str.zfill(9)).alias(WITHIN)
 
 
-def origin(order: pl.Expr) -> pl.Expr:
-    """The records of the log in ``order`` as a person reads them: ``orders-0@12+payments-3@7``; null without any."""
-    places = order.str.replace_all(_PLACES, "$1\x01$2\x02$3+").str.replace_all("\x01\x02+", "", literal=True)
-    plain = places.str.replace_all(r"\x010*(\d)", "-$1").str.replace_all(r"\x020*(\d)", "@$1")
-    return pl.when(places != "").then(plain.str.strip_suffix("+"))
+_PLACES = r"\x00\d{38}[^\x00]*\x00|([^\x00]+)\x00(\d{10})(\d{19})"
+"""What an ``order`` is put together from: orders of windows' results, and (in groups) of records of the log."""
+_HAS_WINDOW = r"^\x00|\x00\d{29}\x00"
+
+
+def origin(orders: pl.Series) -> pl.Series:
+    """The records of the log in ``orders`` as a person reads them: ``orders-0@12+payments-3@7``; null without any."""
+    if orders.str.contains(_HAS_WINDOW).any():
+        return _places_among_windows(orders)
+    most = orders.str.count_matches("\x00", literal=True).max()
+    if not isinstance(most, int) or most == 0:
+        return pl.Series(ORIGIN, [None] * len(orders), pl.String())
+    pieces = orders.str.split_exact("\x00", most).struct.unnest()
+    places = [_place(pl.col(f"field_{n}"), pl.col(f"field_{n + 1}"), is_first=n == 0) for n in range(most)]
+    return pieces.select(_unless_empty(pl.concat_str(places, separator="+", ignore_nulls=True))).to_series()
+
+
+def _place(before: pl.Expr, after: pl.Expr, *, is_first: bool) -> pl.Expr:
+    """A record's place, from what stands ``before`` and ``after`` the ``\\x00`` in its order."""
+    topic = before if is_first else before.str.slice(29)
+    return pl.format("{}-{}@{}", topic, after.str.slice(0, 10).cast(pl.Int64), after.str.slice(10, 19).cast(pl.Int64))
+
+
+def _places_among_windows(orders: pl.Series) -> pl.Series:
+    """``origin`` of any orders; four times slower."""
+    places = orders.str.replace_all(_PLACES, "$1\x01$2\x02$3+").str.replace_all("\x01\x02+", "", literal=True)
+    plain = places.str.replace_all(r"\x010*(\d)", "-$1").str.replace_all(r"\x020*(\d)", "@$1").str.strip_suffix("+")
+    return pl.select(_unless_empty(pl.lit(plain))).to_series()
+
+
+def _unless_empty(places: pl.Expr) -> pl.Expr:
+    return pl.when(places != "").then(places).alias(ORIGIN)
 
 
 PLACE_IN_LOG = pl.format("{}-{}@{}", TOPIC, PARTITION, OFFSET)

@@ -36,4 +36,15 @@ RESULT = of_window(0, 300_000, "EU")
 def test_the_records_that_a_row_was_made_of_are_named_and_windows_results_are_not(
     order: str, expected: str | None
 ) -> None:
-    assert pl.select(origin(pl.lit(order))).item() == expected
+    assert origin(pl.Series([order])).to_list() == [expected]
+    assert origin(pl.Series([order, ORDERED, None])).to_list() == [expected, "orders-0@12", None]
+
+
+def test_nothing_comes_from_nowhere() -> None:
+    assert origin(pl.Series([], dtype=pl.String)).to_list() == []
+    assert origin(pl.Series([None], dtype=pl.String)).to_list() == [None]
+
+
+def test_a_topic_may_have_a_number_for_a_name() -> None:
+    orders = [of_record("7", 1, 10**18) + of_record("0123456789", 0, 0)]
+    assert origin(pl.Series(orders)).to_list() == ["7-1@1000000000000000000+0123456789-0@0"]
