@@ -51,6 +51,7 @@ class Plan:
     """Sizes and scenarios. ``max_offsets`` is the size of a batch for both that have one.
 
     ``records`` are those of the flows of the windows, ``other_records`` those of the flows of the other jobs.
+    ``recovery_keys`` are Recount's, and the ``peers_recovery_keys`` among them the others' too.
     """
 
     records: int
@@ -60,6 +61,7 @@ class Plan:
     scenarios: Sequence[Scenario]
     latency_s: float
     recovery_keys: Sequence[int]
+    peers_recovery_keys: Sequence[int]
     audit_repeats: int
     latency_per_second: int = 20_000
     latency_warm_up_s: float = 30.0
@@ -76,8 +78,12 @@ class Plan:
 
     @property
     def followers(self) -> Sequence[Contender]:
-        """Who is measured for latency and recovery."""
+        """Who is measured for latency."""
         return [RECOUNT, STRUCTURED_STREAMING, PEER]
+
+    def recovering(self, keys: int) -> Sequence[Contender]:
+        """Who is measured for recovery with so many ``keys``."""
+        return self.followers if keys in self.peers_recovery_keys else [RECOUNT]
 
     def flow(self, name: str) -> SeededFlow:
         """The flow of a scenario."""
@@ -128,10 +134,10 @@ def _short_jobs() -> list[Scenario]:
 
 
 def quick(repeats: int) -> Plan:
-    """About a quarter of an hour."""
+    """About half an hour."""
     return Plan(
         records=2_000_000,
-        other_records=300_000,
+        other_records=1_000_000,
         warm_up_records=500_000,
         max_offsets=_MILLION_A_BATCH,
         scenarios=[
@@ -141,7 +147,8 @@ def quick(repeats: int) -> Plan:
             *_other_jobs(repeats=1),
         ],
         latency_s=30,
-        recovery_keys=[10_000],
+        recovery_keys=[10_000, 10_000_000],
+        peers_recovery_keys=[10_000],
         audit_repeats=1,
     )
 
@@ -167,5 +174,6 @@ def full(repeats: int) -> Plan:
         + _short_jobs(),
         latency_s=60,
         recovery_keys=[10_000, 1_000_000, 10_000_000],
+        peers_recovery_keys=[10_000, 1_000_000, 10_000_000],
         audit_repeats=repeats,
     )

@@ -72,7 +72,7 @@ class Session:
     def recovery(self) -> None:
         """By the number of keys; each contender on a topic of its own, for the measurement appends to it."""
         for keys in self._plan.recovery_keys:
-            for number, contender in enumerate(self._plan.followers):
+            for number, contender in enumerate(self._plan.recovering(keys)):
                 what, flow = (
                     f"recovery, {keys:,} keys: {contender.name}",
                     recovery_flow(f"recovery-{keys}-{number}", keys),
