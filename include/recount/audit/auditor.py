@@ -94,7 +94,7 @@ class Auditor:
         reached = published_offsets(self._connection, self._topology)
         published = kept(self._connection, self._flow.sink.topic.name)
         letters = kept_if_any(self._connection, self._source.dead_letter_name)
-        ledger = settled_ledger(self._session, self._tables, self._topology, reached)
+        ledger = settled_ledger(self._tables, self._topology, reached)
         cut = ledger.up_to(reached).cut_before(interval.end_ms)
         seed = NOTHING if from_the_beginning else self.store.seed_for(ledger, cut.order)
         segment = ledger.between(seed.order, cut.order)

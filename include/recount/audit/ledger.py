@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
@@ -25,7 +24,7 @@ class Ledger:
     proofs: tuple[BatchProof, ...]
 
     @classmethod
-    def read(cls, session: SparkSession, path: str) -> Ledger:  # noqa: ARG003 - Spark takes seconds to read a long log
+    def read(cls, path: str) -> Ledger:
         """The proofs of the stream whose state table is at ``path``; raises ``Terminal`` when there is none."""
         if not DeltaTable.is_deltatable(path):
             raise Terminal("no batch ledger", given=path, expected="a state table", remedy="run the stream first")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from pyspark.sql import SparkSession
-
 from recount.audit.ledger import Ledger
 from recount.core.errors import Transient
 from recount.core.ledger import BatchProof
@@ -28,7 +26,6 @@ def published_offsets(connection: Connection, topology: Topology) -> dict[tuple[
 
 
 def settled_ledger(
-    session: SparkSession,
     tables: Tables,
     topology: Topology,
     published: Mapping[tuple[str, int], int],
@@ -43,7 +40,7 @@ def settled_ledger(
     """
     deadline = time.monotonic() + patience_s
     while True:
-        ledger = Ledger.read(session, tables.state(topology.name))
+        ledger = Ledger.read(tables.state(topology.name))
         if ledger.proofs and _holds(ledger.proofs[-1], published):
             return ledger
         if not ledger.proofs and not published:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.unit.spark.ledger_scene import LedgerScene, proof_of
@@ -31,8 +30,6 @@ def batch(number: int, *ends: int) -> BatchProof:
     )
 
 
-NO_SPARK: Any = None
-
 LEDGER = Ledger((batch(0, 10, 10), batch(1, 20, 10), batch(2, 20, 20)))
 
 
@@ -51,7 +48,7 @@ def test_the_ledger_is_read_in_order_wherever_its_proofs_lie(tmp_path: Path) -> 
     scene.commit(0, 1, 2)
     scene.ledger.move()
     scene.commit(0, 1, generation=1)
-    found = Ledger.read(NO_SPARK, scene.state.path)
+    found = Ledger.read(scene.state.path)
     assert found.proofs == (*map(proof_of, (0, 1, 2)), proof_of(0, generation=1), proof_of(1, generation=1))
 
 
@@ -59,10 +56,10 @@ def test_a_ledger_that_was_never_moved_is_read_from_the_log(tmp_path: Path) -> N
     scene = LedgerScene(tmp_path)
     scene.commit(0, 1)
     Path(scene.ledger.table.path).rename(tmp_path / "as in earlier releases")
-    assert Ledger.read(NO_SPARK, scene.state.path).proofs == (proof_of(0), proof_of(1))
+    assert Ledger.read(scene.state.path).proofs == (proof_of(0), proof_of(1))
 
 
 def test_a_stream_that_never_ran_has_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(Terminal) as refused:
-        Ledger.read(NO_SPARK, str(tmp_path / "state"))
+        Ledger.read(str(tmp_path / "state"))
     assert refused.value.given == str(tmp_path / "state")

@@ -66,7 +66,7 @@ class TopologyAuditor:
         reached = published_offsets(self._connection, self._topology)
         published = self._published()
         posted = {one.topic.name: self._letters(one.topic.dead_letter_name) for one in self._topology.sources}
-        settled = settled_ledger(self._session, self._tables, self._topology, reached)
+        settled = settled_ledger(self._tables, self._topology, reached)
         cut = settled.up_to(reached).cut_before(interval.end_ms)
         ledger = settled.between(None, cut.order)
         log = log_of(self._settings, self._topology, source)
