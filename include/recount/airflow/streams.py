@@ -99,10 +99,10 @@ class StreamOperator(BaseOperator):
 
     def execute(self, context: Context) -> str | None:
         with airflow_failures():
-            if self._stopped_since_hold(context):
+            adopted = self._adopted()
+            if adopted is None and self._stopped_since_hold(context):
                 wait_for_end(self.stream, self.stop_timeout_s)
                 return STOPPED
-            adopted = self._adopted()
             after_epoch, launched_at_ms = adopted or self._launch()
         context["ti"].xcom_push(key=StreamLink().xcom_key, value=stream_page(self.stream))
         self._wait(after_epoch, launched_at_ms, relaunched=0)
@@ -137,7 +137,10 @@ class StreamOperator(BaseOperator):
         self._wait(after_epoch, launched_at_ms, relaunched)
 
     def _stopped_since_hold(self, context: Context) -> bool:
-        """Whether the order to stop was given after ``hold`` had let this run pass: then the next run holds."""
+        """Whether the order to stop was given after ``hold`` had let this run pass: then the next run holds.
+
+        Asked as the last thing before a launch: the order can come at any moment until then.
+        """
         return bool(context["ti"].xcom_pull(task_ids="hold") == FREE) and is_held(self.stream)
 
     def _adopted(self) -> tuple[int, int] | None:

@@ -49,6 +49,11 @@ class CompactedView:
         try:
             _, end = self._consumer.get_watermark_offsets(TopicPartition(*partition), REQUEST_TIMEOUT_S)
         except KafkaException as error:
+            if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                # it was there when it was assigned: the brokers that are left do not know it yet
+                raise Transient(
+                    f"{self._topic} has no leader", given=str(error), remedy="see that the brokers are up"
+                ) from error
             raise failure(f"reading {self._topic}", error) from error
         return int(end)
 

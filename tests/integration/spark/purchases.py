@@ -103,7 +103,7 @@ def deliveries(topic: str, of: Iterable[KafkaRecord]) -> Iterator[KafkaRecord]:
         if number % 2:
             after_ms = random.Random(number).randrange(12_000)
             value = json.dumps({"days": after_ms // 1_000}).encode()
-            yield replace(purchase, topic=topic, value=value, timestamp_ms=(purchase.timestamp_ms or 0) + after_ms)
+            yield purchase._replace(topic=topic, value=value, timestamp_ms=(purchase.timestamp_ms or 0) + after_ms)
 
 
 def produce(connection: Connection, records: Iterable[KafkaRecord]) -> None:
