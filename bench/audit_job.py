@@ -92,7 +92,7 @@ def audit_of_the_archive(scene: Scene) -> Told:
 
 def first_night(scene: Scene) -> None:
     """Audit all batches but the last; of one batch alone, nothing."""
-    proofs = Ledger.read(Tables(scene.settings.data).state(scene.topology.name)).proofs
+    proofs = Ledger.read(Tables(scene.settings.data), scene.topology.name).proofs
     if len(proofs) > 1:
         before_the_last = Interval(end_ms=proofs[-1].batch_timestamp_ms)
         audited(scene.session, scene.settings, scene.topology, interval=before_the_last, from_the_beginning=True)

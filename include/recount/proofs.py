@@ -142,7 +142,7 @@ class Proofs:
             return
         rows = pl.scan_delta(table).filter(pl.col("state_id") == state_id)
         for limit in (self.first_page, None):
-            older = rows if before is None else rows.filter(_is_before(before))
+            older = rows if before is None else rows.filter(earlier(before))
             newest = older.sort("generation", "batch", descending=True)
             page = (newest if limit is None else newest.head(limit)).collect()
             for row in page.iter_rows(named=True):
@@ -163,6 +163,8 @@ def mover(state_id: str) -> str:
     return f"recount/moved/{state_id}"
 
 
-def _is_before(order: tuple[int, int]) -> pl.Expr:
-    generation, batch = order
-    return (pl.col("generation") < generation) | ((pl.col("generation") == generation) & (pl.col("batch") < batch))
+def earlier(before: tuple[int, int]) -> pl.Expr:
+    """Whether a row was written by a batch before ``before``: what a replay of that batch may see."""
+    generation, batch = before
+    same_generation = (pl.col("generation") == generation) & (pl.col("batch") < batch)
+    return (pl.col("generation") < generation) | same_generation

@@ -37,7 +37,7 @@ class CommittedRecord:
         """The value of the last header called ``name``, as text; None where there is none, or it is no text."""
         for mine, value in reversed(self.headers):
             if mine == name:
-                return _text(value)
+                return text_of_bytes(value)
         return None
 
 
@@ -118,7 +118,8 @@ def _record(message: Message, partition: int, offset: int) -> CommittedRecord:
     )
 
 
-def _text(value: str | bytes | None) -> str | None:
+def text_of_bytes(value: str | bytes | None) -> str | None:
+    """``value`` as text; None where it is none, or is no UTF-8."""
     try:
         return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:

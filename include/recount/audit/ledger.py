@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
-from recount.core.tables import ledger_beside
+from recount.core.tables import Tables
 from recount.proofs import Proofs
 from recount.recompute.decoding import Limits
 from recount.recompute.log import Ranges
@@ -24,11 +24,12 @@ class Ledger:
     proofs: tuple[BatchProof, ...]
 
     @classmethod
-    def read(cls, path: str) -> Ledger:
-        """The proofs of the stream whose state table is at ``path``; raises ``Terminal`` when there is none."""
+    def read(cls, tables: Tables, stream: str) -> Ledger:
+        """The proofs of ``stream``; raises ``Terminal`` when it has no state table."""
+        path = tables.state(stream)
         if not DeltaTable.is_deltatable(path):
             raise Terminal("no batch ledger", given=path, expected="a state table", remedy="run the stream first")
-        newest_first = [entry.proof for entry in Proofs(state=path, moved_to=ledger_beside(path)).newest_first()]
+        newest_first = [entry.proof for entry in Proofs(state=path, moved_to=tables.ledger(stream)).newest_first()]
         return cls(tuple(reversed(newest_first)))
 
     def cut_before(self, end_ms: int | None) -> BatchProof:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from recount.audit.committed import CommittedRecord, committed_records
+from recount.audit.committed import CommittedRecord, committed_records, text_of_bytes
 from recount.audit.copies import (
     BACKFILL,
     EVIDENCE,
@@ -67,7 +67,7 @@ def _copy(record: CommittedRecord, flow: Flow) -> dict[str, Any]:
     said = _document(record.value)
     result = {name: _value(said.get(name), kind) for name, kind in flow.aggregate.fields.items()}
     if flow.key == KEY:
-        result[KEY] = _text(record.key)
+        result[KEY] = text_of_bytes(record.key)
     has_own_key = record.key == encode_key(result[flow.key])
     return {
         **result,
@@ -94,7 +94,7 @@ def _value(said: Any, kind: FieldType) -> Any:
         return said if isinstance(said, bool) and kind.kind == "boolean" else None
     match kind.kind:
         case "string" if isinstance(said, str):
-            return _text(said.encode(errors="surrogatepass"))
+            return text_of_bytes(said.encode(errors="surrogatepass"))
         case "long" if isinstance(said, int) and -_MAX_LONG <= said < _MAX_LONG:
             return said
         case "double" if isinstance(said, int | float | Decimal):
@@ -125,10 +125,3 @@ def _revision(said: str | None) -> int:
     except ValueError:
         return NO_REVISION
     return revision if 0 <= revision < _MAX_INT else NO_REVISION
-
-
-def _text(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None

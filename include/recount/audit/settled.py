@@ -40,7 +40,7 @@ def settled_ledger(
     """
     deadline = time.monotonic() + patience_s
     while True:
-        ledger = Ledger.read(tables.state(topology.name))
+        ledger = Ledger.read(tables, topology.name)
         if ledger.proofs and _holds(ledger.proofs[-1], published):
             return ledger
         if not ledger.proofs and not published:

@@ -29,7 +29,7 @@ class Tables:
 
     def ledger(self, stream: str) -> str:
         """The older part of the batch ledger."""
-        return ledger_beside(self.state(stream))
+        return f"{self.root}/streams/{stream}/ledger"
 
     def late(self, stream: str) -> str:
         """Late (record, window) pairs."""
@@ -54,9 +54,3 @@ class Tables:
     def audit(self, stream: str, name: str) -> str:
         """A table of the audit of a stream."""
         return f"{self.root}/audits/{stream}/{name}"
-
-
-def ledger_beside(state: str) -> str:
-    """Where the older part of the ledger lies whose newest part is in the commits of the table at ``state``."""
-    folder, _, _ = state.rpartition("/")
-    return f"{folder}/ledger"

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from recount.core.nodes import WINDOW_END
 from recount.core.topology import Written
+from recount.proofs import earlier
 from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import REVISION
 from recount.spark.computation import Computed, staged
@@ -18,7 +19,7 @@ from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import AggregationPlan
 from recount.spark.stage import MapStage
 from recount.spark.stored_windows import StoredWindows
-from recount.spark.stream_tables import Order, Schema, StreamTables, earlier
+from recount.spark.stream_tables import Order, Schema, StreamTables
 
 
 class AggregationComputation:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from recount.core.errors import require
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.topology import Topology, Written
+from recount.proofs import earlier
 from recount.spark.background import in_background
 from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import STREAM_TIME
@@ -24,7 +25,7 @@ from recount.spark.operators.rows import ORDER, TOPIC, as_written, origin, writt
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.record_stage import REJECTED, WRITTEN, RecordStage, read_of
 from recount.spark.record_steps import VALUE, RecordSteps
-from recount.spark.stream_tables import Order, Schema, StreamTables, earlier
+from recount.spark.stream_tables import Order, Schema, StreamTables
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class GraphComputation:
         self._graph = Graph(topology, done_before=self._steps.nodes)
         self._state = GraphState(self._graph.states)
         self._recovery: Future[None] | None = None
+        self._keyed = topics_needing_a_key(topology)
         self._topics = {source.topic.name: source for source in topology.sources}
         self.sinks = topology.written
         self.state_schema: Schema = STATE_SCHEMA
@@ -76,7 +78,7 @@ class GraphComputation:
         return RecordStage(
             steps=self._steps,
             sources=self._topics,
-            keyed=topics_needing_a_key(self._topology),
+            keyed=self._keyed,
             stream_times=clock.stream_times,
             latest_ms=span.timestamp_ms + self._topology.max_future_ms,
         )

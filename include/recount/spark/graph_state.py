@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import polars as pl
 
 from recount.core.errors import Terminal
+from recount.proofs import earlier
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows
-from recount.spark.stream_tables import earlier
 
 SNAPSHOT = "snapshot"
 STATE_SCHEMA: dict[str, pl.DataType] = {

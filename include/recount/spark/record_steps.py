@@ -78,11 +78,12 @@ class RecordSteps:
         for node in number:
             if isinstance(node, Source) or (isinstance(node, RowByRow) and node.input in self._nodes):
                 self._nodes.append(node)
-        self._forks = {reader: which for (reader, _), which in topology.forks().items() if reader in self._nodes}
+        forks = topology.forks()
+        self._forks = {reader: which for (reader, _), which in forks.items() if reader in self._nodes}
         self.sinks = {f"written {number[node]}": node for node in self._nodes if isinstance(node, Sink | Through)}
         readers, read = topology.readers(), fields_read(topology)
         self.handed_on = {
-            f"rows {number[node]}": HandedOn(node, _topic_of(node), read[node], ordered=bool(topology.forks()))
+            f"rows {number[node]}": HandedOn(node, _topic_of(node), read[node], ordered=bool(forks))
             for node in self._nodes
             if any(reader not in self._nodes for reader, _ in readers[node])
         }

@@ -94,10 +94,3 @@ class StreamTables:
             future.result()
         append(self.state, rows.state, proof.to_json())
         self.compaction.batch_appended(proof.batch)
-
-
-def earlier(before: Order) -> pl.Expr:
-    """Whether a row was written by a batch before ``before``: what a replay of that batch may see."""
-    generation, batch = before
-    same_generation = (pl.col("generation") == generation) & (pl.col("batch") < batch)
-    return (pl.col("generation") < generation) | same_generation

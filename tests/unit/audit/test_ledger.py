@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.unit.spark.ledger_scene import LedgerScene, proof_of
+from tests.unit.spark.ledger_scene import STREAM, LedgerScene, proof_of
 
 from recount.audit.ledger import Ledger
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof, PartitionProof
+from recount.core.tables import Tables
 
 
 def batch(number: int, *ends: int) -> BatchProof:
@@ -48,7 +49,7 @@ def test_the_ledger_is_read_in_order_wherever_its_proofs_lie(tmp_path: Path) -> 
     scene.commit(0, 1, 2)
     scene.ledger.move()
     scene.commit(0, 1, generation=1)
-    found = Ledger.read(scene.state.path)
+    found = Ledger.read(Tables(str(tmp_path)), STREAM)
     assert found.proofs == (*map(proof_of, (0, 1, 2)), proof_of(0, generation=1), proof_of(1, generation=1))
 
 
@@ -56,10 +57,10 @@ def test_a_ledger_that_was_never_moved_is_read_from_the_log(tmp_path: Path) -> N
     scene = LedgerScene(tmp_path)
     scene.commit(0, 1)
     Path(scene.ledger.table.path).rename(tmp_path / "as in earlier releases")
-    assert Ledger.read(scene.state.path).proofs == (proof_of(0), proof_of(1))
+    assert Ledger.read(Tables(str(tmp_path)), STREAM).proofs == (proof_of(0), proof_of(1))
 
 
 def test_a_stream_that_never_ran_has_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(Terminal) as refused:
-        Ledger.read(str(tmp_path / "state"))
-    assert refused.value.given == str(tmp_path / "state")
+        Ledger.read(Tables(str(tmp_path)), STREAM)
+    assert refused.value.given == str(tmp_path / "streams" / STREAM / "state")

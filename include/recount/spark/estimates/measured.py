@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END
 from recount.core.topology import Topology
+from recount.proofs import earlier
 from recount.spark.aggregation import AggregationComputation
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import AppendOnlyTable
@@ -21,7 +22,7 @@ from recount.spark.estimates.operators import OPEN_WINDOWS
 from recount.spark.graph_state import GraphState, since_snapshot
 from recount.spark.operators.graph import Graph
 from recount.spark.plan import plan_of
-from recount.spark.stream_tables import Order, StreamTables, earlier
+from recount.spark.stream_tables import Order, StreamTables
 
 _BATCHES = 200
 """Of how many of the newest batches the medians are."""
