@@ -35,7 +35,7 @@ class Part(StrEnum):
 
 
 def main(
-    quick: Annotated[bool, typer.Option("--quick", help="Half an hour instead of an hour and a half.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Half an hour, not five quarters of one.")] = False,
     publish: Annotated[bool, typer.Option("--publish", help="Write the page and charts to docs/.")] = False,
     part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be repeated.")] = None,
     job: Annotated[list[str] | None, typer.Option(help="Only the throughput of this job; may be repeated.")] = None,

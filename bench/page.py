@@ -33,7 +33,8 @@ on time by the stream time of their own partition and are not in the visible res
 processes of the contender, the broker's apart. **state**: on disk, with the changelog topic. **to Kafka**: what the
 broker stored for the run, repartition and changelog topics included. **others' cores**: what else ran on the machine
 meanwhile; above a few tenths, read the figures with care. **latency**: until the results that a `read_committed`
-reader has seen count the record.
+reader has seen count the record. **from the restart**: a contender takes in its records once, and is then killed and
+restarted again and again.
 
 **The machine**: {cores} cores, {memory_gib} GiB, {system}, {java}, Python {python}; load when the run began
 {load_at_start}.

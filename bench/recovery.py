@@ -37,31 +37,33 @@ def recovery_flow(topic: str, keys: int) -> Flow:
     return EveryUserOnce(topic=topic, records=keys, users=keys, per_second=per_second, late_every=0)
 
 
-def measure_recovery(run: Run, flow: Flow) -> Recovery:
-    """Let the contender take in ``flow``, kill it, append some orders and restart it."""
-    results = run.results
+def measure_recovery(run: Run, flow: Flow, repeats: int) -> list[Recovery]:
+    """Let the contender take in ``flow``; then ``repeats`` times kill it, append some orders and restart it."""
+    results, records = run.results, flow.records
+    measured = []
     program = run.started(flow.topic, follow="true")
     try:
-        _wait_for(results, flow.records)
-        time.sleep(_SETTLED_S)
+        for _ in range(repeats):
+            _wait_for(results, records)
+            time.sleep(_SETTLED_S)
+            program.kill()
+            _append_one_for_each_partition(run, flow, records)
+            begun_s = time.monotonic()
+            program = run.started(flow.topic, follow="true")
+            _wait_for(results, records + 1)
+            seconds = time.monotonic() - begun_s
+            measured.append(Recovery(contender=run.contender.name, keys=flow.users, seconds=seconds))
+            records += PARTITIONS
     finally:
         program.kill()
-    _append_one_for_each_partition(run, flow)
-    begun_s = time.monotonic()
-    program = run.started(flow.topic, follow="true")
-    try:
-        _wait_for(results, flow.records + 1)
-        seconds = time.monotonic() - begun_s
-    finally:
-        program.kill()
-    return Recovery(contender=run.contender.name, keys=flow.users, seconds=seconds)
+    return measured
 
 
-def _append_one_for_each_partition(run: Run, flow: Flow) -> None:
+def _append_one_for_each_partition(run: Run, flow: Flow, first_id: int) -> None:
     producer = run.bench.cluster.connection.producer()
     newest_ms = int(flow.timestamp_ms.max())
     for user in range(PARTITIONS):
-        append(producer, flow.topic, user, order(flow.records + user, user, 0, 100), newest_ms)
+        append(producer, flow.topic, user, order(first_id + user, user, 0, 100), newest_ms)
     producer.flush()
 
 

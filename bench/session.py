@@ -79,9 +79,9 @@ class Session:
                 )
                 self._produce([flow])
                 with self._attempt(what), self._bench.prepared(contender, COUNTS_PER_USER) as run:
-                    measured = measure_recovery(run, flow)
-                    self.results.recovery.append(measured)
-                    self._tell(f"{what}: {measured.seconds:.1f} s")
+                    measured = measure_recovery(run, flow, self._plan.recovery_repeats)
+                    self.results.recovery.extend(measured)
+                    self._tell(f"{what}: {', '.join(f'{each.seconds:.1f}' for each in measured)} s")
                 self._bench.cluster.remove(flow.topic)
 
     def audit(self) -> None:

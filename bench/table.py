@@ -112,12 +112,21 @@ def _latency(results: Results) -> Rows:
 
 
 def _recovery(results: Results) -> Rows:
-    ours = {each.keys: each.seconds for each in results.recovery if each.contender == RECOUNT.name}
+    runs: dict[tuple[str, int], list[float]] = {}
+    for each in results.recovery:
+        runs.setdefault((each.contender, each.keys), []).append(each.seconds)
+    medians = {run: statistics.median(seconds) for run, seconds in runs.items()}
     body = [
-        [each.contender, f"{each.keys:,}", f"{each.seconds:.1f}", _ratio(ours.get(each.keys), each.seconds)]
-        for each in results.recovery
+        [
+            contender,
+            f"{keys:,}",
+            f"{medians[contender, keys]:.1f}",
+            f"{min(seconds):.1f} to {max(seconds):.1f}",
+            _ratio(medians.get((RECOUNT.name, keys)), medians[contender, keys]),
+        ]
+        for (contender, keys), seconds in runs.items()
     ]
-    head = ["contender", "keys", "s", "Recount is"]
+    head = ["contender", "keys", "s", "spread", "Recount is"]
     return Rows(name="recovery", title="from the restart after kill -9 to the first new result", head=head, body=body)
 
 

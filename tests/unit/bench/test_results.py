@@ -33,7 +33,7 @@ _RESULTS = Results(
     settings={"records": 1_000, "warm_up_records": 10, "max_offsets": 100},
     throughput=[_RUN, _THEIRS, replace(_RUN, seconds=1.0), replace(_RUN, seconds=5.0)],
     latency=[_LATENCY, replace(_LATENCY, contender=PEER.name, p50_ms=250.0, p99_ms=1_800.0)],
-    recovery=[Recovery(contender=RECOUNT.name, keys=10, seconds=9.0)],
+    recovery=[Recovery(contender=RECOUNT.name, keys=10, seconds=seconds) for seconds in (9.0, 12.0, 10.0)],
 )
 
 
@@ -58,7 +58,7 @@ def test_every_row_has_the_ratio_of_recount_to_it() -> None:
     column = throughput.head.index("Recount is")
     assert [row[column] for row in throughput.body] == ["1.00 x", "2.00 x"]
     assert [row[3:5] for row in latency.body] == [["1.00 x", "1.00 x"], ["2.00 x", "0.50 x"]]
-    assert recovery.body == [[RECOUNT.name, "10", "9.0", "1.00 x"]]
+    assert recovery.body == [[RECOUNT.name, "10", "10.0", "9.0 to 12.0", "1.00 x"]]
 
 
 def test_without_recount_there_is_no_ratio() -> None:
