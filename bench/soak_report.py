@@ -24,8 +24,9 @@ One stream ({job}) follows a topic at {per_second:,} records/s for {minutes:g} m
 record in 1,000 is late, one in 10,000 is no JSON. One broker, `local[2]`, a heap of {heap} for the driver's JVM; Delta
 logs are kept for {log_kept}. A sample every {every_s:g} seconds, the first after the first batch. **flat**: over the
 second half the least-squares line rises by less than a twentieth of its mean, or by less than twice the scatter of the
-samples around it. **levels off**: it rises, at less than half the slope of the first half. Memory counts a page that
-several processes share once. **files**: all in the folder; **in use** are those of the table's last version.
+samples around it, or to less than a twentieth above the mean of the first half. **levels off**: it rises, at less than
+half the slope of the first half. Memory counts a page that several processes share once. **files**: all in the folder;
+**in use** are those of the table's last version.
 
 {cores} cores, {memory_gib} GiB.
 """

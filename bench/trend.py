@@ -46,8 +46,9 @@ class Trend:
     """The first half of the samples, in which a process grows warm, and the second, which is judged.
 
     Flat: over the second half the line rises or falls by less than a twentieth of its mean, or by less than twice the
-    scatter of the samples around it. What rises more than that grows; it levels off when it rises at less than half
-    the slope of the first half.
+    scatter of the samples around it; or it rises, but not to a twentieth above the mean of the first half, for the
+    machine's pace comes and goes. What rises more than that grows; it levels off when it rises at less than half the
+    slope of the first half.
     """
 
     first: Line
@@ -71,4 +72,6 @@ class Trend:
             return "flat"
         if self.second.rise < 0:
             return "falls"
+        if self.second.mean + self.second.rise / 2 <= (1 + _FLAT_SHARE) * self.first.mean:
+            return "flat"
         return "levels off" if self.second.per_hour < self.first.per_hour / 2 else "grows"

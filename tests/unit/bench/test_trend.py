@@ -46,6 +46,12 @@ def test_a_twentieth_of_the_mean_is_the_boundary(rise: float, judgement: str) ->
     assert judged(1_000 + slope * (MINUTES - MINUTES[45])) == judgement
 
 
+@pytest.mark.parametrize(("risen_to", "judgement"), [(1_000, "flat"), (1_100, "grows")])
+def test_what_only_comes_back_to_where_it_was_is_flat(risen_to: float, judgement: str) -> None:
+    second = np.linspace(800, risen_to, 30)
+    assert judged([*[1_000] * 30, *second]) == judgement
+
+
 def test_nothing_but_zeros_is_flat() -> None:
     assert judged(np.zeros(len(MINUTES))) == "flat"
 
