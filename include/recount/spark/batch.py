@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import polars as pl
@@ -20,7 +21,7 @@ from pyspark.sql import DataFrame
 
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
 from recount.spark.aggregation import AggregationComputation
@@ -82,7 +83,7 @@ class BatchProcessor:
         self._attempt = attempt
         self._clock: PartitionClock | None = None
         self._computation = computation_of(topology)
-        self._dead_letter_names = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
+        self._dead_letters = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
         self.last: BatchResult | None = None
 
     def __call__(self, records: DataFrame, batch: int) -> None:
@@ -101,7 +102,7 @@ class BatchProcessor:
         proof = self._proof(span, computed)
         mark("mapped")
         written = self._attempt.transaction.commit_once(
-            [*self._output(computed), *self._dead_letters(computed.rejected)],
+            BatchRecords(sinks=self._computation.sinks, computed=computed, dead_letters=self._dead_letters),
             start_offsets=span.start,
             end_offsets=span.end,
             batch=f"{self._attempt.generation}/{batch}",
@@ -158,14 +159,26 @@ class BatchProcessor:
             emitted={table: rows.height for table, rows in computed.emitted.items()},
         )
 
-    def _output(self, computed: Computed) -> Iterator[KafkaRecord]:
-        for sink in self._computation.sinks:
-            yield from output_records(sink, computed.emitted[sink.table], computed.encoded.get(sink.table))
 
-    def _dead_letters(self, rejected: pl.DataFrame) -> Iterator[KafkaRecord]:
-        for row in rejected.sort("topic", "partition", "offset").iter_rows(named=True):
+@dataclass(frozen=True, kw_only=True)
+class BatchRecords:
+    """The records of the batch ``computed``, dead letters last; ``dead_letters`` names their topic by source topic.
+
+    Made anew whenever they are gone through: a million of them held at once are half a gigabyte, in which Python's
+    garbage collector spends longer than it takes to make them.
+    """
+
+    sinks: Sequence[Written]
+    computed: Computed
+    dead_letters: Mapping[str, str]
+
+    def __iter__(self) -> Iterator[KafkaRecord]:
+        """From the first."""
+        for sink in self.sinks:
+            yield from output_records(sink, self.computed.emitted[sink.table], self.computed.encoded.get(sink.table))
+        for row in self.computed.rejected.sort("topic", "partition", "offset").iter_rows(named=True):
             yield dead_letter(
-                destination=self._dead_letter_names[row["topic"]],
+                destination=self.dead_letters[row["topic"]],
                 topic=row["topic"],
                 partition=row["partition"],
                 offset=row["offset"],
