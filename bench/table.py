@@ -121,7 +121,7 @@ def _recovery(results: Results) -> Rows:
             contender,
             f"{keys:,}",
             f"{medians[contender, keys]:.1f}",
-            f"{min(seconds):.1f} to {max(seconds):.1f}",
+            _span(seconds),
             _ratio(medians.get((RECOUNT.name, keys)), medians[contender, keys]),
         ]
         for (contender, keys), seconds in runs.items()
@@ -138,7 +138,7 @@ def _audit(results: Results) -> Rows:
             WHAT[what],
             f"{runs[what][0].records:,}",
             f"{taken:.1f}",
-            f"{min(each.seconds for each in runs[what]):.1f} to {max(each.seconds for each in runs[what]):.1f}",
+            _span([each.seconds for each in runs[what]]),
             _ratio(taken, seconds[AGGREGATION]) if AGGREGATION in seconds else "",
             f"{statistics.median(each.cpu_s for each in runs[what]):.1f}",
             f"{statistics.median(each.peak_memory_bytes for each in runs[what]) / _MIB:,.0f}",
@@ -147,6 +147,10 @@ def _audit(results: Results) -> Rows:
     ]
     head = ["", "records", "s", "spread", "of the aggregation", "CPU s", "peak MiB"]
     return Rows(name="audit", title="the audit of a topic", head=head, body=body)
+
+
+def _span(seconds: Sequence[float]) -> str:
+    return f"{min(seconds):.1f} to {max(seconds):.1f}"
 
 
 def _ratio(ours: float | None, theirs: float) -> str:
