@@ -10,6 +10,9 @@ export DO_NOT_TRACK := 1
 export GX_ANALYTICS_ENABLED := false
 export SCARF_ANALYTICS := false
 export AIRFLOW__USAGE_DATA_COLLECTION__ENABLED := false
+# uv trusts the certificate authorities of the system, as pip and Maven can: behind a proxy that inspects TLS its own
+# list does not do. UV_SYSTEM_CERTS=false takes that list.
+export UV_SYSTEM_CERTS ?= true
 
 MVN := mvn --batch-mode --quiet --strict-checksums --file pom.xml
 UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
@@ -22,7 +25,7 @@ FOLDERS := $(wildcard $(PARTS:%=tests/%))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws lint format bench bench-scale bench-soak bench-long clean
+.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants lint format bench bench-scale bench-soak bench-long clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -95,12 +98,15 @@ $(PARTS:%=test-%): test-%:
 laws: setup ## the laws on other random examples than the tests' (EXAMPLES=5000 SEED=2)
 	@LAW_EXAMPLES=$(EXAMPLES) pytest --hypothesis-seed=$(SEED) $(LAWS) $(ARGS)
 
+mutants: setup ## every rule of the stream made wrong in turn: the audit must see each; writes docs/mutants.md
+	@python -m tests.mutants $(ARGS)
+
 browser:
 	@command -v chromium >/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "setup: installing chromium for tests/browser" && \
 	  { timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1 || \
 	    { timeout 120 apt-get update -qq >/dev/null 2>&1 && timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; }; }; } || \
-	echo "no chromium: tests/browser will be skipped; install it (Debian: apt-get install chromium)"
+	echo "no chromium: tests/browser will fail; install it (Debian: apt-get install chromium)"
 
 lint: setup ## ruff, ruff format --check, mypy --strict
 	@ruff check .

@@ -18,7 +18,8 @@ class PlainOutput:
 
     def __init__(self, connection: Connection, stream: str) -> None:
         self._producer = connection.producer({"acks": "all", "enable.idempotence": False})
-        self._consumer = connection.consumer(f"recount.{stream}")
+        self.group = connection.group(stream)
+        self._consumer = connection.consumer(self.group)
 
     def commit_once(self, records: Iterable[KafkaRecord], *, end_offsets: Offsets, **_told: Any) -> str:
         """Write and commit; a batch that is tried again is written again."""
@@ -43,7 +44,8 @@ class PlainWork:
         self._work = work
         self._connection = connection
         self.name, self.topics, self.with_headers = work.name, work.topics, work.with_headers
-        self.history = work.history
+        self.outputs, self.history, self.declared = work.outputs, work.history, work.declared
+        self.layers = work.layers
 
     def create(self) -> None:
         """As the work itself."""

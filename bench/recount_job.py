@@ -24,7 +24,7 @@ def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix:
     options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now="follow" not in arguments)
     work = work_of(session, topology, settings.data)
     if arguments["guarantee"] == AT_LEAST_ONCE:
-        work = PlainWork(work, Connection(bootstrap_servers=settings.bootstrap_servers))
+        work = PlainWork(work, Connection.of(settings))
     StreamRunner(session, settings, work, options).run()
     return Path(settings.checkpoints) / name
 

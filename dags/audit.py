@@ -7,10 +7,12 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
+from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 
-from recount.airflow.audits import AuditOperator, ExpectationsOperator, GraceMissesOperator
+from recount.airflow.audits import AuditOperator, ExpectationsOperator, GraceMissesOperator, LimitsOperator
 from recount.airflow.naming import audit_dag
+from recount.airflow.notices import notifiers
 from recount.core.registry import DEFAULT_MODULES, declared
 
 JOB = Path(__file__).parents[1] / "spark_jobs" / "audit.py"
@@ -24,6 +26,7 @@ for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topo
         schedule=NIGHTLY,
         catchup=False,
         max_active_runs=1,
+        default_args={"on_failure_callback": notifiers()},
         tags=["recount", "audit"],
         params={
             "through": Param("", type="string", description="Judge what was recorded before: a time, or now"),
@@ -40,7 +43,15 @@ for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topo
             task_id="expectations", stream=name, audit=found % "audit", trigger_rule="all_done"
         )
         announce = GraceMissesOperator(
-            task_id="grace_misses", stream=name, audit=found % "audit", misses=found % "grace_misses"
+            task_id="grace_misses",
+            stream=name,
+            audit=found % "audit",
+            misses=found % "grace_misses",
+            trigger_rule="all_done",
         )
-        audit >> expectations >> announce
-        audit >> announce
+        limits = LimitsOperator(task_id="limits", stream=name, warnings=found % "warnings", trigger_rule="all_done")
+        # What late records would change is announced after a violation too; this task makes the run fail all the same.
+        proved = EmptyOperator(task_id="proved", trigger_rule="none_failed")
+        audit >> expectations >> announce >> proved
+        audit >> [announce, limits, proved]
+        [expectations, limits] >> proved

@@ -1,6 +1,7 @@
 """One DAG per topology: corrects the windows that late records would change, after a human has approved it.
 
-Started by the audit's asset event, or by hand with the id of an audit.
+Started by the asset event of an audit, or by hand. Whichever audit started it, it takes the open misses of all audits,
+so that none is lost while an approval waits.
 """
 
 import os
@@ -13,6 +14,7 @@ from airflow.sdk import DAG, Param, task
 
 from recount.airflow.backfills import BackfillOperator
 from recount.airflow.naming import audit_dag, backfill_dag, grace_misses
+from recount.airflow.notices import notifiers
 from recount.core.registry import DEFAULT_MODULES, declared
 
 JOB = Path(__file__).parents[1] / "spark_jobs" / "backfill.py"
@@ -25,37 +27,36 @@ for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topo
         schedule=[grace_misses(name)],
         catchup=False,
         max_active_runs=1,
+        default_args={"on_failure_callback": notifiers()},
         tags=["recount", "backfill"],
         params={
-            "audit": Param("", type="string", description="The audit to repair; empty: the one that announced itself"),
+            "audit": Param("", type="string", description="Only what this audit found; empty: all that is open"),
             "approve": Param("human", type="string", enum=["human", "automatic"], description="Who approves"),
             "dry_run": Param(False, type="boolean", description="Only show what would change"),
         },
         doc_md=__doc__,
     ):
 
-        @task
-        def choose(params, triggering_asset_events) -> str:  # type: ignore[no-untyped-def]
-            """The audit to repair: the parameter, or the newest of the events that started this run."""
-            from recount.airflow.choosing import chosen_audit
-
-            return chosen_audit(params, triggering_asset_events)
-
         @task.branch
-        def how(params) -> list[str]:  # type: ignore[no-untyped-def]
-            """To the approval, straight to the repair, or to nothing after a dry run."""
-            if params["dry_run"]:
+        def how(params, ti) -> list[str]:  # type: ignore[no-untyped-def]
+            """To the approval, straight to the repair, or to nothing: after a dry run, and where nothing is to do."""
+            to_do = sum(ti.xcom_pull(task_ids="dry_run", key=key) for key in ("changes", "unpublished"))
+            if params["dry_run"] or not to_do:
                 return []
             return ["approval"] if params["approve"] == "human" else ["repair"]
 
-        audit = choose()
+        audit = "{{ params.audit }}"
         dry_run = BackfillOperator(
             task_id="dry_run", stream=name, audit=audit, application=JOB, only_show=True, **RETRIES
         )
         approval = ApprovalOperator(
             task_id="approval",
             subject=f"Publish corrections of {name}?",
-            body="Audit {{ ti.xcom_pull(task_ids='choose') }}: the log of the task dry_run shows every change.",
+            body=(
+                "{{ ti.xcom_pull(task_ids='dry_run', key='changes') }} results would change, as of audit "
+                "{{ ti.xcom_pull(task_ids='dry_run', key='as_of') }}: the log of the task dry_run shows every change. "
+                "The repair takes all misses that are open when it runs, those of later audits too."
+            ),
             **RETRIES,
         )
         repair = BackfillOperator(

@@ -7,6 +7,7 @@ from pathlib import Path
 from airflow.sdk import DAG, Param, task
 
 from recount.airflow.naming import stream_dag
+from recount.airflow.notices import notifiers
 from recount.airflow.streams import HoldOperator, StreamOperator
 from recount.core.registry import DEFAULT_MODULES, declared
 
@@ -32,12 +33,13 @@ for name, stream in STREAMS.items():
             stream=name,
             application=JOB,
             limits=stream.health,
+            on_failure_callback=notifiers(),
             retries=10,
             retry_delay=timedelta(seconds=10),
         )
 
 with DAG(
-    dag_id="stream_orders",
+    dag_id="stream_control",
     description="Stops a stream after its batch, or starts it again",
     schedule=None,
     tags=["recount", "stream"],

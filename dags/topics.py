@@ -1,13 +1,20 @@
-"""Every declared topic on the cluster, as declared: daily, and by hand before a stream is started."""
+"""Our topics on the cluster, as declared: daily, and by hand before a stream is started.
+
+Topics of others, which streams only read, are compared and reported, never created (but in the embedded profile) and
+never altered.
+"""
 
 from airflow.sdk import DAG, task
 
+from recount.airflow.notices import notifiers
+
 with DAG(
     dag_id="topics",
-    description="Creates the declared topics, repairs safe drift, refuses unsafe drift",
+    description="Creates and repairs our topics, reports drift of those of others",
     schedule="@daily",
     catchup=False,
     max_active_runs=1,
+    default_args={"on_failure_callback": notifiers()},
     tags=["recount"],
     doc_md=__doc__,
 ):

@@ -23,15 +23,20 @@ _COMMANDS = {
     "demo": ("recount.local.demo:demo", "Run the whole chain on a generated order flow, and say what held."),
     "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
     "describe": ("recount.commands.describe:describe", "Print a topology."),
+    "fingerprint": ("recount.commands.fingerprint:fingerprint", "Print what a declaration means, as one hash."),
     "estimate": (
         "recount.spark.estimates.command:estimate",
         "Estimate a topology's state and costs; show them measured.",
     ),
     "conformance": ("recount.commands.conformance:conformance", "Run Kafka Streams' own cases."),
     "stream": ("recount.spark.commands:stream", "Run one stream in this process."),
+    "reset": ("recount.versions.commands:reset", "Begin a new version of a stream whose declaration has changed."),
+    "upgrade": ("recount.versions.commands:upgrade", "Go on with a stream's state under a changed declaration."),
     "audit": ("recount.audit.commands:audit", "Recompute an interval from the raw log and judge the output."),
-    "verify": ("recount.audit.commands:verify", "Check a certificate offline."),
+    "verify": ("recount.audit.verifying:verify", "Check a certificate, or a whole chain of them."),
+    "keys": ("recount.audit.verifying:keys", "Make the key that signs certificates."),
     "explain": ("recount.audit.commands:explain", "Say why an output differs, down to topic-partition@offset."),
+    "findings": ("recount.audit.findings_commands:findings", "List what audits found; accept a finding."),
     "backfill": ("recount.backfill.commands:backfill", "Repair windows that an audit found incomplete."),
 }
 _EXIT_TERMINAL = 1
@@ -58,8 +63,10 @@ def _attach(name: str, target: str, help_line: str) -> None:
     def run(context: typer.Context) -> None:
         try:
             _join_running_profile()
-            room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            room.command(name)(_load(target))
+            room = _load(target)
+            if not isinstance(room, typer.Typer):
+                room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+                room.command(name)(_load(target))
             room(args=context.args, prog_name=f"recount {name}")
         except RecountError as error:
             print(f"recount {name}: {error}", file=sys.stderr)

@@ -17,11 +17,12 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
 from recount.core.ledger import BatchProof
+from recount.core.own_columns import BATCH, GENERATION
 
 LEDGER_SCHEMA = {
     "state_id": pl.String(),
-    "generation": pl.Int32(),
-    "batch": pl.Int64(),
+    GENERATION: pl.Int32(),
+    BATCH: pl.Int64(),
     "recorded_ms": pl.Int64(),
     "proof": pl.String(),
     "rows_added": pl.Int64(),
@@ -64,8 +65,8 @@ class Entry:
         """The row of ``LEDGER_SCHEMA`` that says it."""
         return {
             "state_id": state_id,
-            "generation": self.proof.generation,
-            "batch": self.proof.batch,
+            GENERATION: self.proof.generation,
+            BATCH: self.proof.batch,
             "recorded_ms": self.proof.batch_timestamp_ms,
             "proof": self.proof.to_json(),
             "rows_added": self.rows_added,
@@ -143,10 +144,10 @@ class Proofs:
         rows = pl.scan_delta(table).filter(pl.col("state_id") == state_id)
         for limit in (self.first_page, None):
             older = rows if before is None else rows.filter(earlier(before))
-            newest = older.sort("generation", "batch", descending=True)
+            newest = older.sort(GENERATION, BATCH, descending=True)
             page = (newest if limit is None else newest.head(limit)).collect()
             for row in page.iter_rows(named=True):
-                before = row["generation"], row["batch"]
+                before = row[GENERATION], row[BATCH]
                 yield Entry.of_row(row)
             if page.height < self.first_page:
                 return
@@ -166,5 +167,5 @@ def mover(state_id: str) -> str:
 def earlier(before: tuple[int, int]) -> pl.Expr:
     """Whether a row was written by a batch before ``before``: what a replay of that batch may see."""
     generation, batch = before
-    same_generation = (pl.col("generation") == generation) & (pl.col("batch") < batch)
-    return (pl.col("generation") < generation) | same_generation
+    same_generation = (pl.col(GENERATION) == generation) & (pl.col(BATCH) < batch)
+    return (pl.col(GENERATION) < generation) | same_generation

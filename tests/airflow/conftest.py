@@ -35,7 +35,7 @@ class Deployment:
     def __init__(self, airflow: EmbeddedAirflow) -> None:
         self.airflow = airflow
         self.settings = Settings.from_environment(airflow.environment)
-        self._board = StatusBoard(Connection(bootstrap_servers=self.settings.bootstrap_servers))
+        self._board = StatusBoard(Connection.of(self.settings))
 
     def unpause(self, dag: str) -> None:
         """Let the schedule run ``dag``; waits until it is parsed."""

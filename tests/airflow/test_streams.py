@@ -77,13 +77,13 @@ def test_marking_the_task_failed_stops_the_stream_and_holds_it(deployment: Deplo
 def test_the_order_to_start_launches_it_again_and_the_order_to_stop_ends_it(deployment: Deployment) -> None:
     before = deployment.status()
     assert before
-    deployment.unpause("stream_orders")
-    started = deployment.trigger("stream_orders", {"stream": STREAM, "order": "start"})
-    assert deployment.finished("stream_orders", started) == "success"
+    deployment.unpause("stream_control")
+    started = deployment.trigger("stream_control", {"stream": STREAM, "order": "start"})
+    assert deployment.finished("stream_control", started) == "success"
     eventually("the stream runs", lambda: deployment.running(after_epoch=before.lease_epoch))
     run = eventually("the watch is deferred", deployment.watching)
-    stopped = deployment.trigger("stream_orders", {"stream": STREAM, "order": "stop"})
-    assert deployment.finished("stream_orders", stopped) == "success"
+    stopped = deployment.trigger("stream_control", {"stream": STREAM, "order": "stop"})
+    assert deployment.finished("stream_control", stopped) == "success"
     eventually("the driver says stopped", lambda: deployment.state() == "stopped")
     assert deployment.finished(DAG, run) == "success"
     eventually("the next run holds", lambda: deployment.last_run(DAG) != run)

@@ -1,21 +1,47 @@
-"""Chromium of the system, driven by Playwright."""
+"""What a user of Airflow does in Chromium: a profile of its own with one audited stream, a login, a page."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from recount.airflow.naming import audit_dag, backfill_dag, stream_dag
+from recount.core.errors import Transient
+from recount.core.registry import declared
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import lag
+from recount.local.airflow import EmbeddedAirflow
+from recount.local.dag_runs import DagRuns
+from recount.local.home import Home
+from recount.local.order_flow import OrderFlow
+from recount.local.profile import Profile
+from recount.local.project import Project
+
+STREAM = "revenue-by-region"
+_PATIENCE_S = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shop:
+    """An Airflow in which one stream runs, has been audited, and waits for the approval of a backfill."""
+
+    airflow: EmbeddedAirflow
+    flow: OrderFlow
+    runs: DagRuns
+    backfill: str
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    """One Chromium for the whole run; without one on this machine the tests that need it are skipped, and say so."""
+    """One Chromium for the whole run."""
     chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no chromium; install it (Debian: apt-get install chromium)")
+    assert chromium, "no chromium on this machine: install it (Debian: apt-get install chromium)"
     # Chromium's sandbox does not start for root, who runs the tests in a container.
     sandbox = os.geteuid() != 0
     with sync_playwright() as playwright:
@@ -24,9 +50,48 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """A page of its own for each test."""
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[Shop]:
+    """20,000 orders, some of them too late or bad, streamed and audited by the DAGs."""
+    flow = OrderFlow(end_ms=time.time_ns() // 1_000_000, records=20_000, bad_every=997)
+    with Profile(home=Home(path=tmp_path_factory.mktemp("browser")), project=project) as profile:
+        assert profile.airflow is not None
+        runs = DagRuns(profile.airflow)
+        runs.succeed("topics", _PATIENCE_S)
+        runs.unpause(stream_dag(STREAM))
+        connection = Connection(bootstrap_servers=profile.settings.bootstrap_servers)
+        flow.produce(connection, declared().topics["orders"])
+        _wait_until_read(connection)
+        runs.unpause(backfill_dag(STREAM))
+        runs.succeed(audit_dag(STREAM), _PATIENCE_S, through="now")
+        backfill = runs.wait_for_next(backfill_dag(STREAM), set(), _PATIENCE_S)
+        yield Shop(airflow=profile.airflow, flow=flow, runs=runs, backfill=backfill)
+
+
+def _wait_until_read(connection: Connection) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not _is_read(connection):
+        assert time.monotonic() < deadline, "the stream has not read the orders in time"
+        time.sleep(1)
+
+
+def _is_read(connection: Connection) -> bool:
+    try:
+        parts = lag(connection, f"recount.{STREAM}", ["orders"]).values()
+    except Transient:  # the group has no coordinator yet
+        return False
+    return all(part.lag == 0 and part.committed is not None for part in parts)
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, shop: Shop) -> Iterator[Page]:
+    """A page of a user who has logged in."""
     opened = browser.new_page(viewport={"width": 1400, "height": 900})
+    opened.set_default_timeout(60_000)
+    opened.goto(shop.airflow.url)
+    opened.get_by_label("Username").fill(shop.airflow.username)
+    opened.locator("input[type=password]").fill(shop.airflow.password)
+    opened.get_by_role("button", name="Sign in").click()
+    opened.get_by_role("link", name="Dags").first.wait_for()
     yield opened
     opened.close()

@@ -60,6 +60,7 @@ class DyingTransaction:
 
     def __init__(self, transaction: OutputTransaction, batch: str) -> None:
         self._transaction = transaction
+        self.group = transaction.group
         self._batch = batch
 
     def commit_once(self, records: Iterable[KafkaRecord], *, batch: str, **offsets: Any) -> str:
@@ -74,7 +75,8 @@ class DyingWork:
         self._work = work
         self._batch = batch
         self.name, self.topics, self.with_headers = work.name, work.topics, work.with_headers
-        self.history = work.history
+        self.outputs, self.history, self.declared = work.outputs, work.history, work.declared
+        self.layers = work.layers
 
     def create(self) -> None:
         self._work.create()

@@ -87,6 +87,7 @@ def left_behind(deployment: Deployment, stream: str) -> dict[str, Any]:
                 stream="",
                 checkpoint_id="",
                 lease_epoch=0,
+                fingerprint="",
                 batch_timestamp_ms=0,
                 partitions=tuple(replace(partition, last_read_ms=None) for partition in proof.partitions),
                 emitted=dict(enumerate(proof.emitted.values())),

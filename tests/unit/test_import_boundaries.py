@@ -22,17 +22,20 @@ ROOMS = {
     "sessions": {"core"},
     "kafka": {"core"},
     "proofs": {"core"},
-    "spark": FOUNDATION | {"proofs"},
+    "process_identity": set(),
+    "declarations": {"core"},
+    "spark": FOUNDATION | {"proofs", "declarations"},
     "recompute": FOUNDATION,
-    "audit": FOUNDATION | {"recompute", "proofs"},
-    "backfill": FOUNDATION | {"recompute", "audit"},
+    "audit": FOUNDATION | {"recompute", "proofs", "declarations"},
+    "backfill": FOUNDATION | {"recompute", "audit", "declarations"},
+    "versions": FOUNDATION | {"proofs", "declarations", "audit"},
     "serve": FOUNDATION | {"audit"},
-    "airflow": FOUNDATION | {"audit", "serve"},
-    "local": FOUNDATION | {"audit"},
+    "airflow": FOUNDATION | {"audit", "serve", "process_identity", "declarations"},
+    "local": FOUNDATION | {"audit", "process_identity"},
     "topologies": {"core"},
     "dags": {"core", "airflow"},
     "spark_jobs": FOUNDATION | {"spark", "recompute", "audit", "backfill"},
-    "cli": FOUNDATION | {"spark", "recompute", "audit", "backfill", "serve", "airflow", "local"},
+    "cli": FOUNDATION | {"spark", "recompute", "audit", "backfill", "versions", "serve", "airflow", "local"},
 }
 
 # What a room must not need: Airflow parses DAGs with it, a broker client without a JVM uses it.
@@ -43,6 +46,44 @@ BANNED_LIBRARIES = {
     "recompute": {"airflow", "great_expectations"},
     "spark": {"airflow", "great_expectations"},
 }
+
+
+# What the recompute may share with the stream that it proves: declarations, that is, names, parameters and types.
+SHARED_WITH_THE_RECOMPUTE = {
+    "recount.core": {"expressions"},
+    "recount.core.aggregates": {"Aggregate", "Fold"},
+    "recount.core.changelogs": {"Suppress", "TableAggregate", "TableFilter", "ToTable"},
+    "recount.core.errors": {"Terminal"},
+    "recount.core.expression_types": {"columns_of", "type_of"},
+    "recount.core.expressions": {"Call", "Column", "Expression", "Literal"},
+    "recount.core.joins": {"Join", "StreamStreamJoin", "StreamTableJoin", "TableTableJoin"},
+    "recount.core.nodes": {
+        *("Filter", "SelectKey", "Sink", "Source", "WindowedAggregate", "WithFields"),
+        *("Node", "Stateless", "KEY", "WINDOW_END", "WINDOW_START"),
+    },
+    "recount.core.own_columns": {"IS_LATE", "IS_NULL", "ORIGIN", "RECORDS", "RESULT_TIME"},
+    "recount.core.processing": {"Deduplicate", "Process"},
+    "recount.core.schema": {"FieldType", "RecordSchema"},
+    "recount.core.stateless": {
+        *("FlatMap", "Foreach", "Merge", "Peek", "Repartition", "Select", "Through"),
+        "MERGED_FROM",
+    },
+    "recount.core.tables": {"Tables"},
+    "recount.core.topology": {"Topology", "Written"},
+    "recount.core.windows": {
+        *("GlobalWindow", "LastN", "SessionWindows", "SlidingWindows", "TimeWindows"),
+        "ClosingWindows",
+    },
+    "recount.kafka.scanning": {"SCAN_OPTIONS"},
+}
+
+# What these declarations compute of themselves and the recompute may ask: shape and types, no rule of time or order.
+ASKED_BY_THE_RECOMPUTE = {
+    *("inputs", "key", "fields", "has_bounds", "type_over"),
+    *("nodes", "readers", "forks", "sources", "written"),
+}
+
+BUILDERS_AND_PATHS = {"recount.core.expressions", "recount.core.tables"}
 
 
 def room_of(module: str) -> str | None:
@@ -132,3 +173,75 @@ def test_a_forbidden_import_is_found(room: str, source: str) -> None:
 )
 def test_an_allowed_import_is_not(room: str, source: str) -> None:
     assert faults(room, source) == []
+
+
+def recompute_files(root: Path) -> Iterator[tuple[str, ast.Module]]:
+    """Every module of the recompute."""
+    for file in sorted((root / "include" / "recount" / "recompute").rglob("*.py")):
+        yield str(file.relative_to(root)), ast.parse(file.read_text())
+
+
+def shared_by(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """What ``tree`` imports of the project beyond the recompute itself: module and name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found = [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found = [(node.module or "", alias.name) for alias in node.names]
+        else:
+            continue
+        rooms = [(module.split("."), (module, name)) for module, name in found]
+        yield from (one for path, one in rooms if path[0] == "recount" and path[1:2] != ["recompute"])
+
+
+def computed_members(root: Path) -> set[str]:
+    """The methods and properties of the declarations that the recompute shares."""
+    found: set[str] = set()
+    for module in SHARED_WITH_THE_RECOMPUTE.keys() - BUILDERS_AND_PATHS:
+        file = root / "include" / Path(*module.split(".")).with_suffix(".py")
+        if not file.exists():
+            continue
+        classes = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)]
+        methods = [one for node in classes for one in node.body if isinstance(one, ast.FunctionDef)]
+        found |= {one.name for one in methods if "classmethod" not in map(ast.unparse, one.decorator_list)}
+    return {name for name in found if not name.startswith("_")}
+
+
+def rules_asked(tree: ast.Module, members: set[str]) -> set[str]:
+    """Which of ``members`` the recompute's module reads from anything but an object of its own."""
+    read = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return {node.attr for node in read if ast.unparse(node.value) != "self"} & members
+
+
+def test_the_recompute_shares_with_the_stream_what_is_listed_and_nothing_else(project: Project) -> None:
+    found = {(module, name) for _, tree in recompute_files(project.root) for module, name in shared_by(tree)}
+    listed = {(module, name) for module, names in SHARED_WITH_THE_RECOMPUTE.items() for name in names}
+    assert found == listed, f"not listed: {sorted(found - listed)}; not used: {sorted(listed - found)}"
+
+
+def test_the_recompute_asks_a_declaration_for_its_shape_and_for_no_rule(project: Project) -> None:
+    members = computed_members(project.root) - ASKED_BY_THE_RECOMPUTE
+    assert {"closes_ms", "is_closed", "starts", "continues", "left_of", "right_of", "delay_ms"} <= members
+    found = {
+        file: sorted(asked) for file, tree in recompute_files(project.root) if (asked := rules_asked(tree, members))
+    }
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from recount.core.event_time import topics_of",
+        "from recount.core import event_time",
+        "import recount.core.windows",
+        "def late():\n    from recount.core.windows import tumbling",
+        "from recount.codec.decoder import arrow_type",
+    ],
+)
+def test_an_import_that_the_recompute_may_not_share_is_found(source: str) -> None:
+    [(module, name)] = shared_by(ast.parse(source))
+    assert name not in SHARED_WITH_THE_RECOMPUTE.get(module, set())
+
+
+def test_a_rule_of_a_declaration_that_the_recompute_asks_is_found(project: Project) -> None:
+    assert rules_asked(ast.parse("late = windows.is_closed(end_ms, now_ms)"), computed_members(project.root))

@@ -28,9 +28,9 @@ NOW = "now"
 class AuditOperator(BaseOperator):
     """Audits the run's data interval and fails, without a retry, when there is a violation.
 
-    XComs ``audit`` (its id), ``outcome``, ``differences`` and ``grace_misses`` (counts) are there for later tasks in
-    either case. Parameters of the run: ``through`` (a time in ISO 8601, ``now``, or empty for the interval's end;
-    a run by hand without it means now) and ``source``.
+    XComs ``audit`` (its id), ``outcome``, ``differences`` and ``grace_misses`` (counts) and ``warnings`` (what is
+    beyond a declared limit) are there for later tasks in either case. Parameters of the run: ``through`` (a time in
+    ISO 8601, ``now``, or empty for the interval's end; a run by hand without it means now) and ``source``.
     """
 
     operator_extra_links = (CertificateLink(), DataDocsLink())
@@ -72,7 +72,7 @@ class AuditOperator(BaseOperator):
         self._report(context, certificate)
         if certificate["outcome"] == "violation":
             raise AirflowFailException(
-                f"violation: {certificate['differences_found']} differences, see the certificate"
+                f"violation: {certificate['findings']['open_found']} open findings, see the certificate"
             )
 
     def on_kill(self) -> None:
@@ -86,6 +86,33 @@ class AuditOperator(BaseOperator):
         context["ti"].xcom_push(key="outcome", value=certificate["outcome"])
         context["ti"].xcom_push(key="differences", value=certificate["differences_found"])
         context["ti"].xcom_push(key="grace_misses", value=certificate["grace_misses_found"])
+        context["ti"].xcom_push(key="warnings", value="; ".join(certificate.get("warnings", [])))
+
+
+class LimitsOperator(BaseOperator):
+    """Fails when the audit warned: a match says that nothing is lost on the way, not that much arrived whole.
+
+    A task of its own, so that the audit's verdict stays what it is and the grid shows which of both went wrong; its
+    failure reaches the notifiers as any other. ``warnings`` is templated. Skipped in the audit after a repair, which
+    would repeat what the night's has said.
+    """
+
+    template_fields = ("warnings",)
+    operator_extra_links = (CertificateLink(),)
+
+    def __init__(self, *, stream: str, warnings: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.warnings = warnings
+        self.certificate = ""
+
+    def execute(self, context: Context) -> None:
+        if self.warnings == "None":
+            raise AirflowSkipException("the audit could not judge")
+        if self.warnings and not _params(context).get("announce", True):
+            raise AirflowSkipException(self.warnings)
+        if self.warnings:
+            raise AirflowFailException(f"{self.stream}: beyond the declared limits: {self.warnings}")
 
 
 class ExpectationsOperator(BaseOperator):
@@ -114,7 +141,7 @@ class ExpectationsOperator(BaseOperator):
 
 
 class GraceMissesOperator(BaseOperator):
-    """Emits the asset event that starts the backfill; skipped when the audit found no grace miss.
+    """Emits the asset event that starts the backfill, also after a violation; skipped when there is no grace miss.
 
     The event's extra names the audit and the number of results. The parameter ``announce`` false keeps it silent.
     """
@@ -128,6 +155,8 @@ class GraceMissesOperator(BaseOperator):
         self.misses = misses
 
     def execute(self, context: Context) -> None:
+        if self.audit in ("", "None"):
+            raise AirflowSkipException("the audit could not judge, so nothing is known to be missed")
         if not int(self.misses) or not _params(context).get("announce", True):
             raise AirflowSkipException("nothing to announce")
         context["outlet_events"][grace_misses(self.stream)].extra = {"audit": self.audit, "misses": int(self.misses)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,15 @@ from airflow.sdk.exceptions import AirflowException
 
 from recount.airflow.failures import airflow_failures
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
+from recount.audit.open_misses import summary_file
 from recount.core.settings import Settings
 
 
 class BackfillOperator(BaseOperator):
-    """Corrects the windows in which ``audit`` (templated) found grace misses; with ``only_show`` only says how.
+    """Corrects all open grace misses, or only those that ``audit`` (templated) found; with ``only_show`` only says how.
 
-    Idempotent: the same audit corrects the same windows once, however often the task runs.
+    Idempotent: each miss is corrected once, however often the task runs. A dry run pushes the XComs ``changes``
+    (results that would change), ``unpublished`` (backfills of repairs that were killed), ``as_of`` (the newest audit).
     """
 
     template_fields = ("audit",)
@@ -44,17 +47,27 @@ class BackfillOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         with airflow_failures():
+            settings = Settings.from_environment(os.environ)
             self._submission = Submission(
                 application=Path(self.application),
-                arguments=["--stream", self.stream, "--audit", self.audit, *(["--dry-run"] if self.only_show else [])],
+                arguments=self._arguments(),
                 name=f"recount backfill {self.stream}",
-                settings=Settings.from_environment(os.environ),
+                settings=settings,
                 connection=self.connection,
                 driver_memory=self.driver_memory,
             )
             exit_code = self._submission.run()
         if exit_code:
             raise AirflowException(f"the backfill failed: exit code {exit_code}, see the log above")
+        if self.only_show:
+            summary = json.loads(summary_file(settings, self.stream).read_text(encoding="utf-8"))
+            context["ti"].xcom_push(key="changes", value=summary["changes"])
+            context["ti"].xcom_push(key="unpublished", value=summary["unpublished"])
+            context["ti"].xcom_push(key="as_of", value=summary["audit"])
+
+    def _arguments(self) -> list[str]:
+        narrowed = ["--audit", self.audit] if self.audit else []
+        return ["--stream", self.stream, *narrowed, *(["--dry-run"] if self.only_show else [])]
 
     def on_kill(self) -> None:
         if self._submission:

@@ -15,16 +15,21 @@ from typing import Self
 
 import psutil
 
-_SAME_START_S = 0.05
+from recount.process_identity import identity_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class DriverProcess:
-    """A launched driver; ``started`` (seconds since the epoch) tells it from a later process with the same pid."""
+    """A launched driver, since ``started`` (seconds since the epoch).
+
+    Its ``identity`` tells it from a later process with the same pid; a record of an earlier release has none, and names
+    a process that is not found again.
+    """
 
     pid: int
     started: float
     host: str
+    identity: str | None = None
 
     @classmethod
     def launch(cls, command: list[str], environment: Mapping[str, str], *, record: Path, log: Path) -> Self:
@@ -43,7 +48,7 @@ class DriverProcess:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        driver = cls(pid=process.pid, started=psutil.Process(process.pid).create_time(), host=socket.gethostname())
+        driver = cls(pid=process.pid, started=time.time(), host=socket.gethostname(), identity=identity_of(process.pid))
         record.write_text(json.dumps(asdict(driver)))
         return driver
 
@@ -54,16 +59,20 @@ class DriverProcess:
             content = json.loads(record.read_text())
         except (FileNotFoundError, ValueError):
             return None
-        driver = cls(pid=content["pid"], started=content["started"], host=content.get("host", socket.gethostname()))
+        driver = cls(
+            pid=content["pid"],
+            started=content["started"],
+            host=content.get("host", socket.gethostname()),
+            identity=content.get("identity"),
+        )
         return driver if driver.host == socket.gethostname() else None
 
     @property
     def is_alive(self) -> bool:
         """Whether this very process runs; one that ended and is not yet reaped does not."""
         try:
-            process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started) < _SAME_START_S
-            return same and process.status() != psutil.STATUS_ZOMBIE
+            same = self.identity is not None and self.identity == identity_of(self.pid)
+            return same and psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return False
 

@@ -1,23 +1,49 @@
-"""Whether a stream is well: its last status against its declared limits, as of a given time."""
+"""How a stream is: its last status against its declared limits, as of a given time."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 from recount.core.durations import readable
-from recount.core.topology import Health
+from recount.core.limits import Health
 from recount.kafka.status import StreamStatus
 
+State = Literal["ok", "degraded", "failed"]
 
-def ailments(status: StreamStatus, limits: Health, now_ms: int) -> list[str]:
-    """What is beyond its limit, each as a sentence with both numbers; empty when the stream is well.
 
-    A value equal to its limit is well. Progress counts only while there is lag. The frontier's age is how far it is
-    behind the largest stream time, in event time: so a topic with old records is not ill for that. A driver that is
-    starting does not speak while it recovers, and has the time of the progress limit for it.
+@dataclass(frozen=True, kw_only=True)
+class StreamHealth:
+    """``failed``: the driver ended or makes no progress. ``degraded``: it goes on, and somebody should look.
+
+    ``problems`` are sentences with both numbers.
+    """
+
+    state: State
+    problems: tuple[str, ...] = ()
+
+
+def health_of(status: StreamStatus, limits: Health, now_ms: int) -> StreamHealth:
+    """The health of the stream whose driver's last word is ``status``."""
+    if status.state == "stopped":
+        return StreamHealth(state="ok")
+    failed = (status.error or "no error given",) if status.state == "failed" else standstill(status, limits, now_ms)
+    if failed:
+        return StreamHealth(state="failed", problems=failed)
+    degraded = alerts(status, limits)
+    return StreamHealth(state="degraded" if degraded else "ok", problems=degraded)
+
+
+def standstill(status: StreamStatus, limits: Health, now_ms: int) -> tuple[str, ...]:
+    """Why the driver makes no progress and should be relaunched; empty when it does.
+
+    A value equal to its limit is well. Progress counts only while there is lag. A driver that is starting does not
+    speak while it recovers, and has the time of the progress limit for it.
     """
     if status.state == "starting":
         start_age_ms = now_ms - status.started_at_ms
         late = start_age_ms > limits.progress_age_ms
-        return [_beyond("starting for", start_age_ms, limits.progress_age_ms)] if late else []
+        return (_beyond("starting for", start_age_ms, limits.progress_age_ms),) if late else ()
     found = []
     heartbeat_age_ms = now_ms - status.heartbeat_ms
     if heartbeat_age_ms > limits.heartbeat_age_ms:
@@ -25,15 +51,35 @@ def ailments(status: StreamStatus, limits: Health, now_ms: int) -> list[str]:
     progress_age_ms = now_ms - (status.last_progress_ms or status.started_at_ms)
     if (status.lag or 0) > 0 and progress_age_ms > limits.progress_age_ms:
         found.append(_beyond("last progress", progress_age_ms, limits.progress_age_ms))
+    return tuple(found)
+
+
+def alerts(status: StreamStatus, limits: Health) -> tuple[str, ...]:
+    """What is beyond its limit though the driver works; a relaunch would mend none of it.
+
+    The frontier's age is how far it is behind the largest stream time, in event time: old records alone raise none.
+    """
+    found = []
     if (status.lag or 0) > limits.lag:
         found.append(f"lag {status.lag} records, limit {limits.lag}")
     if status.frontier_ms is not None and status.stream_time_ms is not None:
         frontier_age_ms = status.stream_time_ms - status.frontier_ms
         if frontier_age_ms > limits.frontier_age_ms:
             found.append(_beyond("frontier behind stream time", frontier_age_ms, limits.frontier_age_ms))
-    if status.failed_batches > limits.failed_batches:
-        found.append(f"{status.failed_batches} failed batches in a row, limit {limits.failed_batches}")
-    return found
+    if status.memory_limit and status.memory_left is not None:
+        share = 1 - status.memory_left / status.memory_limit
+        if share > limits.memory:
+            found.append(_short_of_memory(status, share, limits.memory))
+    found += limits.excesses(status.records_total, status.dead_letters, status.late_records)
+    last = (status.batch_records, status.batch_dead_letters, status.batch_late_records)
+    found += limits.excesses_of_batch("the last batch", *last)
+    return tuple(found)
+
+
+def _short_of_memory(status: StreamStatus, share: float, limit: float) -> str:
+    left, used = ((number or 0) / 2**30 for number in (status.memory_left, status.memory_used))
+    told = f"{share:.0%} of the memory in use, limit {limit:.0%}: {left:.1f} GiB left, the driver holds {used:.1f} GiB"
+    return f"{told}; see `recount estimate` for what the state needs, and run it on more"
 
 
 def _beyond(what: str, age_ms: int, limit_ms: int) -> str:

@@ -29,6 +29,10 @@ def backfill_dag(stream: str) -> str:
     return f"backfill__{stream}"
 
 
+def findings_dag(stream: str) -> str:
+    return f"findings__{stream}"
+
+
 def grace_misses(stream: str) -> Asset:
     """An event of this asset says: an audit found results that late records would change. Its extra names the audit."""
     return Asset(name=f"grace-misses-{stream}", uri=f"recount://grace-misses/{stream}", group="recount")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Self
 
 from recount.airflow.drivers import DriverProcess, record_of
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
-from recount.kafka.control import request_stop, standing_stop, withdraw_stop
+from recount.kafka.control import StandingOrders, request_stop, withdraw_stop
 from recount.kafka.status import StatusBoard, StreamStatus
 
 
@@ -23,10 +24,35 @@ def last_status(connection: Connection, stream: str) -> StreamStatus | None:
 
 def is_held(stream: str) -> bool:
     """Whether an order to stop stands for the stream's last driver: then none is launched until it is withdrawn."""
-    connection, _ = _here()
-    order = standing_stop(connection, stream)
-    status = last_status(connection, stream)
-    return order is not None and (status is None or order >= status.lease_epoch)
+    hold = Hold(_here()[0], stream)
+    try:
+        return hold.stands()
+    finally:
+        hold.close()
+
+
+class Hold:
+    """Whether a stream is held, asked again and again: both topics stay open, and only what is new is read."""
+
+    def __init__(self, connection: Connection, stream: str) -> None:
+        self._orders = StandingOrders(connection)
+        self._board = StatusBoard(connection)
+        self._stream = stream
+
+    @classmethod
+    def of(cls, stream: str) -> Self:
+        """In the cluster that the environment names."""
+        return cls(_here()[0], stream)
+
+    def stands(self) -> bool:
+        """As ``is_held``."""
+        order = self._orders.stop_of(self._stream)
+        status = self._board.of(self._stream)
+        return order is not None and (status is None or order >= status.lease_epoch)
+
+    def close(self) -> None:
+        self._orders.close()
+        self._board.close()
 
 
 def stop(stream: str, least_epoch: int = 0) -> None:
@@ -68,4 +94,4 @@ def wait_for_end(stream: str, patience_s: float) -> bool:
 
 def _here() -> tuple[Connection, Settings]:
     settings = Settings.from_environment(os.environ)
-    return Connection(bootstrap_servers=settings.bootstrap_servers), settings
+    return Connection.of(settings), settings

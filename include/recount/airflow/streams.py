@@ -11,16 +11,19 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from recount.airflow.deployed import require_admitted
 from recount.airflow.drivers import DriverProcess, log_of, record_of
 from recount.airflow.failures import airflow_failures
-from recount.airflow.health import ailments
+from recount.airflow.health import standstill
 from recount.airflow.links import StreamLink
 from recount.airflow.naming import stream_page
-from recount.airflow.orders import is_held, last_status, stop, wait_for_end
+from recount.airflow.notices import notify
+from recount.airflow.orders import is_held, last_status, start, stop, wait_for_end
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
-from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealthTrigger, limits_of
+from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealthTrigger, health_from, limits_of
+from recount.core.errors import Terminal
+from recount.core.limits import Health
 from recount.core.settings import Settings
-from recount.core.topology import Health
 from recount.kafka.connection import Connection
 
 _RELAUNCHES_FORGOTTEN_AFTER_MS = 600_000
@@ -45,7 +48,7 @@ class HoldOperator(BaseOperator):
         with airflow_failures():
             held = is_held(self.stream)
         if held:
-            self.log.info("stream %s is stopped by order; start it with the DAG stream_orders", self.stream)
+            self.log.info("stream %s is stopped by order; start it with the DAG stream_control", self.stream)
             self.defer(trigger=ReleaseTrigger(stream=self.stream), method_name="released")
         return FREE
 
@@ -57,13 +60,20 @@ class HoldOperator(BaseOperator):
 class StreamOperator(BaseOperator):
     """Runs ``stream`` for as long as the task lives; its driver is a process of its own, independent of Airflow's.
 
-    A healthy driver is adopted, so a restart of Airflow, or of this task, leaves the stream untouched. A driver that
-    ended or is unhealthy is ended for certain, then launched again after a backoff that doubles from ``backoff_s`` to 5
-    minutes. The new driver's lease fences the old one, should it still live somewhere. After ``relaunches`` in a row
-    the task fails, and an order to stop keeps the next run from launching it: a human must look.
+    A driver at work is adopted, so a restart of Airflow, or of this task, leaves the stream untouched. A driver that
+    ended or makes no progress is ended for certain, then launched again after a backoff that doubles from ``backoff_s``
+    to 5 minutes. The new driver's lease fences the old one, should it still live somewhere. After ``relaunches`` in a
+    row the task fails, and an order to stop keeps the next run from launching it: a human must look.
+
+    A driver whose declaration is not the deployed one is stopped after its batch and launched anew. Where the stream's
+    state does not go with the deployed declaration the task fails and says what changed; ``recount reset`` or ``recount
+    upgrade`` helps, and then the order to start.
 
     Success means: the stream was stopped by order. Marking the task failed or success in the UI stops the stream;
     clearing it starts the watch anew, which adopts the driver.
+
+    A stream that is degraded (a backlog, an old frontier, too many late or bad records) is left alone: the notifiers of
+    ``RECOUNT_NOTIFIERS`` are told, and told again when it is well. They are told of every relaunch, too.
 
     ``run_options`` go to the driver's command line, such as ``["--target-batch-ms", "1000"]``.
     """
@@ -108,15 +118,28 @@ class StreamOperator(BaseOperator):
         self._wait(after_epoch, launched_at_ms, relaunched=0)
         return None
 
-    def found(self, context: Context, event: dict[str, Any], relaunched: int) -> None:
+    def found(
+        self,
+        context: Context,
+        event: dict[str, Any],
+        relaunched: int,
+        after_epoch: int = 0,
+        launched_at_ms: int = 0,
+    ) -> None:
         """The watch ended with a ``Finding``."""
         if event["outcome"] == "stopped":
             self.log.info("stopped by order")
             return
         reasons = "; ".join([event["outcome"], *event["reasons"]])
         self.log.warning("stream %s: %s", self.stream, reasons)
+        if event["outcome"] == "outdated":
+            self._replace(relaunched)
+            return
         if event["healthy_ms"] >= _RELAUNCHES_FORGOTTEN_AFTER_MS:
             relaunched = 0
+        notify(context, f"stream {self.stream}: {reasons}")
+        if event["outcome"] in ("degraded", "recovered"):
+            self._wait(after_epoch, launched_at_ms, relaunched, degraded=event["outcome"] == "degraded")
         with airflow_failures():
             self._end_driver()
             if relaunched >= self.relaunches:
@@ -136,6 +159,23 @@ class StreamOperator(BaseOperator):
             after_epoch, launched_at_ms = self._launch()
         self._wait(after_epoch, launched_at_ms, relaunched)
 
+    def _replace(self, relaunched: int) -> None:
+        """End a driver with other code than the deployed one after its batch, and launch one with that.
+
+        Where the deployed declaration would be refused, the order to stop stands until a human has acted.
+        """
+        with airflow_failures():
+            is_ordered = is_held(self.stream)
+            stop(self.stream)
+            wait_for_end(self.stream, self.stop_timeout_s)
+            if is_ordered:
+                self.log.info("stopped by order")
+                return
+            require_admitted(Settings.from_environment(os.environ), self.stream)
+            start(self.stream)
+            after_epoch, launched_at_ms = self._launch()
+        self._wait(after_epoch, launched_at_ms, relaunched)
+
     def _stopped_since_hold(self, context: Context) -> bool:
         """Whether the order to stop was given after ``hold`` had let this run pass: then the next run holds.
 
@@ -148,13 +188,13 @@ class StreamOperator(BaseOperator):
         settings = Settings.from_environment(os.environ)
         driver = DriverProcess.find(record_of(settings.run, self.stream))
         is_dead = driver is not None and not driver.is_alive
-        status = last_status(Connection(bootstrap_servers=settings.bootstrap_servers), self.stream)
+        status = last_status(Connection.of(settings), self.stream)
         if is_held(self.stream):
             self.log.info("the last driver was told to stop: waiting for its end")
             wait_for_end(self.stream, self.stop_timeout_s)
             return None
         if status is not None and not is_dead and not status.is_over:
-            reasons = ailments(status, Health(**self.limits), _now_ms())
+            reasons = standstill(status, health_from(self.limits), _now_ms())
             if not reasons:
                 self.log.info("adopting driver %s, lease epoch %d", status.driver_id, status.lease_epoch)
                 return status.lease_epoch - 1, _now_ms()
@@ -166,10 +206,18 @@ class StreamOperator(BaseOperator):
         return None
 
     def _launch(self) -> tuple[int, int]:
-        """Launch a driver; returns the last lease epoch before it and the time."""
+        """Launch a driver; returns the last lease epoch before it and the time.
+
+        Raises ``Terminal``, and leaves an order to stop, where the driver would refuse the deployed declaration.
+        """
         settings = Settings.from_environment(os.environ)
+        try:
+            require_admitted(settings, self.stream)
+        except Terminal:
+            stop(self.stream)
+            raise
         self._end_driver()
-        status = last_status(Connection(bootstrap_servers=settings.bootstrap_servers), self.stream)
+        status = last_status(Connection.of(settings), self.stream)
         submission = Submission(
             application=Path(self.application),
             arguments=["--stream", self.stream, *self.run_options],
@@ -191,7 +239,7 @@ class StreamOperator(BaseOperator):
             self.log.info("ending the driver with pid %d", driver.pid)
             driver.end()
 
-    def _wait(self, after_epoch: int, launched_at_ms: int, relaunched: int) -> None:
+    def _wait(self, after_epoch: int, launched_at_ms: int, relaunched: int, *, degraded: bool = False) -> None:
         self.defer(
             trigger=StreamHealthTrigger(
                 stream=self.stream,
@@ -199,9 +247,10 @@ class StreamOperator(BaseOperator):
                 after_epoch=after_epoch,
                 launched_at_ms=launched_at_ms,
                 start_timeout_ms=1_000 * self.start_timeout_s,
+                degraded=degraded,
             ),
             method_name="found",
-            kwargs={"relaunched": relaunched},
+            kwargs={"relaunched": relaunched, "after_epoch": after_epoch, "launched_at_ms": launched_at_ms},
         )
 
 

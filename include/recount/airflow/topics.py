@@ -16,13 +16,18 @@ _LOG = logging.getLogger(__name__)
 
 
 def bring_in_step() -> dict[str, str]:
-    """Create what is missing, repair safe drift, refuse unsafe drift; returns the action per topic, and logs why."""
+    """Bring our own topics in step, report what topics of others lack; returns the action per topic, and logs why.
+
+    Every topic is handled before a problem with any of them fails the task.
+    """
     with airflow_failures():
         settings = Settings.from_environment(os.environ)
-        admin = Connection(bootstrap_servers=settings.bootstrap_servers).admin()
-        changes = plan(admin, all_topics(declared(settings.topologies)), settings.profile)
+        connection = Connection.of(settings)
+        admin = connection.admin()
+        changes = plan(admin, all_topics(declared(settings.topologies), connection.own), settings.profile)
         for change in changes:
-            reasons = "; ".join([*map(str, change.drift), *filter(None, [change.note])])
-            _LOG.info("%s: %s%s", change.topic.name, change.action, f" ({reasons})" if reasons else "")
+            reasons = "; ".join(change.reasons)
+            level = logging.INFO if change.action in ("create", "in step", "repair") else logging.WARNING
+            _LOG.log(level, "%s: %s%s", change.topic.name, change.action, f" ({reasons})" if reasons else "")
         apply(admin, changes)
     return {change.topic.name: change.action for change in changes}

@@ -11,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
+from recount.airflow.deployed import DeployedFingerprint
 from recount.airflow.drivers import record_of
-from recount.airflow.orders import is_held, stop_and_wait
+from recount.airflow.orders import Hold, stop_and_wait
 from recount.airflow.watching import StreamWatch
 from recount.core.errors import Transient
+from recount.core.limits import Health
 from recount.core.settings import Settings
-from recount.core.topology import Health
 from recount.kafka.connection import Connection
 
 _LOOK_EVERY_S = 2.0
@@ -37,10 +38,17 @@ Answer = TypeVar("Answer")
 
 
 class StreamHealthTrigger(BaseTrigger):
-    """Waits until the driver ended or is unhealthy; the event is a ``Finding``. Killed, it stops the stream."""
+    """Waits until a ``Finding`` is to be acted on or told, which is the event. Killed, it stops the stream."""
 
     def __init__(
-        self, *, stream: str, limits: dict[str, int], after_epoch: int, launched_at_ms: int, start_timeout_ms: int
+        self,
+        *,
+        stream: str,
+        limits: dict[str, float],
+        after_epoch: int,
+        launched_at_ms: int,
+        start_timeout_ms: int,
+        degraded: bool = False,
     ) -> None:
         super().__init__()
         self.stream = stream
@@ -48,6 +56,7 @@ class StreamHealthTrigger(BaseTrigger):
         self.after_epoch = after_epoch
         self.launched_at_ms = launched_at_ms
         self.start_timeout_ms = start_timeout_ms
+        self.degraded = degraded
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return _path(self), {
@@ -56,18 +65,21 @@ class StreamHealthTrigger(BaseTrigger):
             "after_epoch": self.after_epoch,
             "launched_at_ms": self.launched_at_ms,
             "start_timeout_ms": self.start_timeout_ms,
+            "degraded": self.degraded,
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         settings = Settings.from_environment(os.environ)
         watch = StreamWatch(
-            connection=Connection(bootstrap_servers=settings.bootstrap_servers),
+            connection=Connection.of(settings),
             stream=self.stream,
-            limits=Health(**self.limits),
+            limits=health_from(self.limits),
             record=record_of(settings.run, self.stream),
             after_epoch=self.after_epoch,
             launched_at_ms=self.launched_at_ms,
             start_timeout_ms=self.start_timeout_ms,
+            deployed=DeployedFingerprint(settings, self.stream).now,
+            degraded=self.degraded,
         )
         try:
             finding = await self._first(watch.look)
@@ -117,7 +129,11 @@ class ReleaseTrigger(BaseTrigger):
         return _path(self), {"stream": self.stream}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        await first_answer(lambda: None if is_held(self.stream) else True, self.log.warning)
+        hold = Hold.of(self.stream)
+        try:
+            await first_answer(lambda: None if hold.stands() else True, self.log.warning)
+        finally:
+            hold.close()
         yield TriggerEvent({})
 
 
@@ -146,9 +162,15 @@ async def _is_over(trigger: BaseTrigger) -> bool:
     return states.get(task.run_id, {}).get(task.task_id) in _OVER
 
 
-def limits_of(health: Health) -> dict[str, int]:
+def limits_of(health: Health) -> dict[str, float]:
     """``health`` as a trigger can carry it."""
     return asdict(health)
+
+
+def health_from(limits: Mapping[str, float]) -> Health:
+    """The declared limits that ``limits_of`` made; those of another release that this one has not are left out."""
+    known = {field.name for field in fields(Health)}
+    return Health(**{name: limit for name, limit in limits.items() if name in known})  # type: ignore[arg-type]
 
 
 def _path(trigger: BaseTrigger) -> str:

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from recount.airflow.drivers import DriverProcess
-from recount.airflow.health import ailments
-from recount.core.topology import Health
+from recount.airflow.health import StreamHealth, health_of
+from recount.core.limits import Health
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
 
-Outcome = Literal["stopped", "failed", "died", "not started", "unhealthy"]
+Outcome = Literal["stopped", "failed", "died", "not started", "unhealthy", "degraded", "recovered", "outdated"]
+ALERT_AFTER_MS = 60_000
+"""A stream that is degraded, or well again, for so long is worth telling: what comes and goes with a batch is not."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Why the watch ended. ``healthy_ms`` is how long the stream had been well before."""
+    """Why the watch ended. ``healthy_ms`` is how long the stream had been at work before.
+
+    ``degraded`` and ``recovered`` leave the driver alone: they are for somebody to be told, and the watch goes on.
+    """
 
     outcome: Outcome
     reasons: list[str] = field(default_factory=list)
@@ -32,7 +38,8 @@ class StreamWatch:
     """Watches the driver with a lease epoch above ``after_epoch``, launched at ``launched_at_ms``.
 
     A later driver that took the lease over is watched instead. ``record`` is the driver's record; where there is none
-    of this host (cluster mode) only the status topic tells.
+    of this host (cluster mode) only the status topic tells. ``deployed`` gives the fingerprint of the declaration that
+    is deployed now, None where it is unknown. ``degraded`` says that the stream was last told to be so.
     """
 
     def __init__(
@@ -45,6 +52,9 @@ class StreamWatch:
         after_epoch: int,
         launched_at_ms: int,
         start_timeout_ms: int,
+        deployed: Callable[[], str | None] = lambda: None,
+        degraded: bool = False,
+        alert_after_ms: int = ALERT_AFTER_MS,
     ) -> None:
         self._board = StatusBoard(connection)
         self._stream = stream
@@ -53,7 +63,11 @@ class StreamWatch:
         self._after_epoch = after_epoch
         self._launched_at_ms = launched_at_ms
         self._start_timeout_ms = start_timeout_ms
+        self._deployed = deployed
         self._healthy_since_ms: int | None = None
+        self._told_degraded = degraded
+        self._alert_after_ms = alert_after_ms
+        self._changed_ms: int | None = None
 
     def look(self) -> Finding | None:
         """None while all is well. Raises ``Transient`` when the status topic cannot be read: look again later."""
@@ -85,5 +99,24 @@ class StreamWatch:
             return Finding(outcome="failed", reasons=[status.error or "no error given"], healthy_ms=healthy_ms)
         if is_dead:
             return Finding(outcome="died", reasons=["the driver process is gone"], healthy_ms=healthy_ms)
-        reasons = ailments(status, self._limits, now_ms)
-        return Finding(outcome="unhealthy", reasons=reasons, healthy_ms=healthy_ms) if reasons else None
+        deployed = self._deployed()
+        if deployed and status.fingerprint and status.fingerprint != deployed:
+            reason = f"the driver runs the declaration {status.fingerprint[:12]}, deployed is {deployed[:12]}"
+            return Finding(outcome="outdated", reasons=[reason], healthy_ms=healthy_ms)
+        health = health_of(status, self._limits, now_ms)
+        if health.state == "failed":
+            return Finding(outcome="unhealthy", reasons=list(health.problems), healthy_ms=healthy_ms)
+        return self._alert(health, now_ms, healthy_ms)
+
+    def _alert(self, health: StreamHealth, now_ms: int, healthy_ms: int) -> Finding | None:
+        """What to tell: the stream is not as it was last told, and has been so for a while."""
+        degraded = health.state == "degraded"
+        if degraded == self._told_degraded:
+            self._changed_ms = None
+            return None
+        if self._changed_ms is None:
+            self._changed_ms = now_ms
+        if now_ms - self._changed_ms < self._alert_after_ms:
+            return None
+        outcome: Outcome = "degraded" if degraded else "recovered"
+        return Finding(outcome=outcome, reasons=list(health.problems), healthy_ms=healthy_ms)

@@ -8,20 +8,24 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from recount.audit.causes import output_differences
+from recount.audit.causes import output_differences, unlisted_difference
 from recount.audit.completeness import unexplained
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
+from recount.audit.evidence import Evidence, Witness
 from recount.audit.findings import Findings, Interval, Source
-from recount.audit.judgement import Judge, Judgement, Stretch
+from recount.audit.in_force import InForce
+from recount.audit.judgement import Judge, Judgement, Row, Stretch
 from recount.audit.keeping import keep_partials, keep_published
 from recount.audit.kept import kept, kept_if_any, log_of, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.listing import Listing
+from recount.audit.repetition import Repetition
 from recount.audit.series import charted
 from recount.audit.settled import published_offsets, settled_ledger
-from recount.audit.store import NOTHING, AuditStore
+from recount.audit.store import NOTHING, AuditStore, Seed
+from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -29,8 +33,9 @@ from recount.core.topology import Topology
 from recount.core.verdict import Difference, PartitionAccount
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange
+from recount.recompute.digests import DigestedLog
 from recount.recompute.flow import Flow
-from recount.recompute.log import Log, Ranges
+from recount.recompute.log import Ranges
 from recount.recompute.recomputation import Recomputation, recompute
 
 
@@ -38,7 +43,8 @@ from recount.recompute.recomputation import Recomputation, recompute
 class _Scope:
     """What one audit covers: ``ledger`` are the batches to judge, ``before`` the one that they follow.
 
-    ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began.
+    ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began,
+    ``backfills`` those whose corrections count (None: all).
     """
 
     stretch: Stretch
@@ -48,6 +54,7 @@ class _Scope:
     ranges: Ranges
     published: Mapping[int, LogRange]
     letters: Ranges
+    backfills: Sequence[str] | None
 
     @property
     def unseen(self) -> Ranges:
@@ -70,46 +77,78 @@ class Auditor:
         self._flow = Flow.of(topology)
         self._source = self._flow.source.topic
         self._tables = Tables(settings.data)
-        self._connection = Connection(bootstrap_servers=settings.bootstrap_servers)
+        self._connection = Connection.of(settings)
         self.store = AuditStore(session, self._tables, topology.name)
+        self._in_force = InForce.of(topology, settings.data)
 
     def audit(
-        self, audit: str, interval: Interval, *, source: Source = "kafka", from_the_beginning: bool = False
+        self,
+        audit: str,
+        interval: Interval,
+        *,
+        source: Source = "kafka",
+        from_the_beginning: bool = False,
+        known: Register | None = None,
+        repetition: Repetition | None = None,
     ) -> Findings:
         """Judge everything up to the last batch before the interval's end, from where the audit before it ended.
 
-        ``from_the_beginning`` takes no seed, so that all the log is judged again. Raises ``Transient`` when the stream
-        is stuck between its two commits, ``Terminal`` when there is nothing to audit.
+        The rows of findings that are ``known`` and not repaired are judged again, however old they are.
+        ``from_the_beginning`` takes no seed, so that all the log is judged again; a ``repetition`` judges what another
+        audit did. Raises ``Transient`` when the stream is stuck between its two commits, ``Terminal`` when
+        there is nothing to audit.
         """
-        scope = self._scope(audit, interval, source, from_the_beginning=from_the_beginning)
+        again = repetition.rows if repetition else _rows_of(known or {})
+        scope = self._scope(audit, interval, source, again, repetition, from_the_beginning=from_the_beginning)
         require_kept(self._connection, self._source.name, scope.ranges, source)
-        log = log_of(self._settings, self._topology, source)
+        log = DigestedLog(log_of(self._settings, self._topology, source))
         recomputed = self._recomputed(scope, log)
         try:
             return self._findings(scope, interval, log, recomputed)
         finally:
             recomputed.release()
 
-    def _scope(self, audit: str, interval: Interval, source: Source, *, from_the_beginning: bool) -> _Scope:
+    def _scope(
+        self,
+        audit: str,
+        interval: Interval,
+        source: Source,
+        again: tuple[Row, ...],
+        repetition: Repetition | None,
+        *,
+        from_the_beginning: bool,
+    ) -> _Scope:
         reached = published_offsets(self._connection, self._topology)
-        published = kept(self._connection, self._flow.sink.topic.name)
-        letters = kept_if_any(self._connection, self._source.dead_letter_name)
+        sink, dead_letters = self._flow.sink.topic.name, self._source.dead_letter_name
+        published = self._in_force.own(sink, kept(self._connection, sink))
+        letters = self._in_force.own_ranges(dead_letters, kept_if_any(self._connection, dead_letters))
         ledger = settled_ledger(self._tables, self._topology, reached)
-        cut = ledger.up_to(reached).cut_before(interval.end_ms)
-        seed = NOTHING if from_the_beginning else self.store.seed_for(ledger, cut.order)
+        if repetition is None:
+            cut = ledger.up_to(reached).cut_before(interval.end_ms)
+            seed = self._first_seed(ledger) if from_the_beginning else self.store.seed_for(ledger, cut.order)
+        else:
+            cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
+            published = repetition.ends(self._flow.sink.topic.name, published)
         segment = ledger.between(seed.order, cut.order)
-        frontier_ms = ledger.between(None, cut.order).frontier_ms
+        self._in_force.require_made_by(segment)
+        frontier_ms = self._in_force.closing(ledger.between(None, cut.order).frontier_ms)
         return _Scope(
-            stretch=Stretch(audit=audit, seed=seed, cut=cut.order, frontier_ms=frontier_ms),
+            stretch=Stretch(audit=audit, seed=seed, cut=cut.order, frontier_ms=frontier_ms, again=again),
             source=source,
             before=_at(ledger, seed.order),
             ledger=segment,
             ranges=segment.ranges[self._source.name],
             published=published,
             letters=letters,
+            backfills=repetition.backfills if repetition else None,
         )
 
-    def _recomputed(self, scope: _Scope, log: Log) -> Recomputation:
+    def _first_seed(self, ledger: Ledger) -> Seed:
+        """From where this declaration can be judged: the beginning of the log, or the batch of its upgrade."""
+        after = self._in_force.after
+        return NOTHING if after is None else self.store.seed_for(ledger, (after[0], after[1] + 1))
+
+    def _recomputed(self, scope: _Scope, log: DigestedLog) -> Recomputation:
         return recompute(
             self._session,
             self._flow,
@@ -119,12 +158,12 @@ class Auditor:
             stream_times=scope.stretch.seed.stream_times,
         )
 
-    def _findings(self, scope: _Scope, interval: Interval, log: Log, recomputed: Recomputation) -> Findings:
+    def _findings(self, scope: _Scope, interval: Interval, log: DigestedLog, recomputed: Recomputation) -> Findings:
         stretch = scope.stretch
         with ThreadPoolExecutor(1) as beside:
             listed = beside.submit(self._listing(scope).differences, recomputed)
             judgement = self._judgement(scope, recomputed)
-            found = accounts(self._session, self._connection, log, self._source.name, recomputed.totals)
+            found = accounts(self._session, self._connection, log.of, self._source.name, recomputed.totals)
             differences = self._differences(scope, recomputed, judgement, found, listed.result())
         self.store.put_findings(stretch.audit, found, differences, judgement.misses)
         return Findings(
@@ -133,6 +172,7 @@ class Auditor:
             interval=interval,
             source=scope.source,
             seed=stretch.seed,
+            before=scope.before,
             ledger=scope.ledger,
             frontier_ms=stretch.frontier_ms,
             published_ends={partition: span.end for partition, span in scope.published.items()},
@@ -140,15 +180,28 @@ class Auditor:
             counts=judgement.counts,
             differences=tuple(differences),
             misses=tuple(judgement.misses),
+            in_force=self._in_force,
+            evidence=self._evidence(scope, log, found),
             charted=charted(self._flow),
             series=tuple(judgement.series),
         )
+
+    def _evidence(self, scope: _Scope, log: DigestedLog, found: Sequence[PartitionAccount]) -> Evidence:
+        witness = Witness(
+            session=self._session,
+            connection=self._connection,
+            tables=self._tables,
+            log=log,
+            seed=scope.stretch.seed.order,
+            cut=scope.stretch.cut,
+        )
+        return witness.evidence(found, [self._flow.sink], {self._flow.sink.topic.name: scope.unseen}, scope.backfills)
 
     def _judgement(self, scope: _Scope, recomputed: Recomputation) -> Judgement:
         audit = scope.stretch.audit
         keep_published(self._session, self._connection, self.store, audit, self._flow, scope.unseen)
         keep_partials(self.store, audit, recomputed)
-        return Judge(self._tables, self.store, self._flow).judge(scope.stretch)
+        return Judge(self._tables, self.store, self._flow, scope.backfills).judge(scope.stretch)
 
     def _listing(self, scope: _Scope) -> Listing:
         return Listing(
@@ -170,7 +223,7 @@ class Auditor:
         is_first = scope.stretch.seed.run is None
         return [
             *ledger_faults(scope.before, scope.ledger.proofs, self._topology.idle_after_ms),
-            *(unread(self._connection, self._source.name, scope.ranges) if is_first else []),
+            *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,
             *(self._explained(scope, recomputed, judgement) if judgement.wrong else []),
@@ -178,11 +231,26 @@ class Auditor:
             *judgement.corrections,
         ]
 
+    def _unread(self, scope: _Scope) -> list[Difference]:
+        begins = self._in_force.begins(self._source.name)
+        return unread(self._connection, self._source.name, scope.ranges, begins)
+
     def _explained(self, scope: _Scope, recomputed: Recomputation, judgement: Judgement) -> list[Difference]:
         path = self._tables.state(self._topology.name)
         state = self._session.read.format("delta").load(path).where(~is_after(scope.stretch.cut))
-        return output_differences(self._session, judgement.wrong, recomputed, state, scope.ledger)
+        found = output_differences(self._session, judgement.wrong, recomputed, state, scope.ledger)
+        if not judgement.unlisted:
+            return found
+        first, last = scope.ledger.proofs[0], scope.ledger.proofs[-1]
+        batches = f"batch {first.generation}/{first.batch} to {last.generation}/{last.batch}"
+        return [*found, unlisted_difference(judgement.unlisted, (batches,))]
 
 
 def _at(ledger: Ledger, order: Order | None) -> BatchProof | None:
     return next((proof for proof in ledger.proofs if proof.order == order), None)
+
+
+def _rows_of(known: Register) -> tuple[Row, ...]:
+    """The rows whose findings no audit has seen repaired."""
+    alive = [one.difference for one in known.values() if one.state != "repaired" and one.is_of_row]
+    return tuple({(one.key, one.window_start, one.window_end) for one in alive})

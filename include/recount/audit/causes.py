@@ -12,18 +12,19 @@ from pyspark.sql import functions as F
 from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.ledger import Ledger, Order
-from recount.audit.results import EXPECTED, text_of
+from recount.audit.results import EXPECTED, KEY_TEXT, text_of
+from recount.core.finding import UNLISTED
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import BATCH, GENERATION, IS_LATE, JUDGED_KEY, RECORDS, RESULT_TIME
 from recount.core.verdict import Difference
 from recount.core.windows import TimeWindows
-from recount.recompute.aggregating import OFFSET, PARTITION, TIMESTAMP, group_of, partials, placed, results
+from recount.recompute.aggregating import OFFSET, PARTITION, group_of, partials, placed, results
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
-from recount.recompute.judging import IS_LATE
 from recount.recompute.recomputation import Recomputation
 
 OUTPUT = "output"
-_BATCH = ("generation", "batch")
+_BATCH = (GENERATION, BATCH)
 Group = tuple[Any, int, int]
 Values = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -50,38 +51,57 @@ class BatchShare:
         return f"batch {self.order[0]}/{self.order[1]}"
 
 
+MAX_EXPLAINED = 200
+"""So many wrong rows are explained; the others are listed without a cause."""
+_NOT_EXPLAINED = f"not looked into: more than {MAX_EXPLAINED} rows differ"
+
+
 def output_differences(
     session: SparkSession, wrong: Sequence[Row], recomputed: Recomputation, state: DataFrame, ledger: Ledger
 ) -> list[Difference]:
-    """The differences of the rows ``wrong`` (``Judgement.wrong``), explained.
+    """The differences of the rows ``wrong`` (``Judgement.wrong``), the first ``MAX_EXPLAINED`` rows explained.
 
     ``state`` holds the stream's partials up to the cut; ``ledger`` the batches that were recomputed.
     """
     flow = recomputed.flow
-    shares = _shares(session, [_group(row, flow) for row in wrong], recomputed, state, ledger)
+    shares = _shares(session, [_judged_group(row) for row in wrong[:MAX_EXPLAINED]], recomputed, state, ledger)
     return [
-        _difference(row, place, flow, shares.get(_group(row, flow), []))
-        for row in wrong
+        _difference(row, place, flow, shares.get(_judged_group(row), []) if number < MAX_EXPLAINED else None)
+        for number, row in enumerate(wrong)
         for place in PLACES
         if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
     ]
 
 
-def _difference(row: Row, place: str, flow: Flow, shares: Sequence[BatchShare]) -> Difference:
+def unlisted_difference(rows: int, evidence: tuple[str, ...]) -> Difference:
+    """What stands for ``rows`` wrong rows beyond those that are listed."""
+    return Difference(
+        kind=OUTPUT,
+        place="outputs",
+        verdict=UNLISTED,
+        expected="no further row differs",
+        actual=f"{rows} further rows differ",
+        cause="too many rows differ to follow each: audit from the beginning once the listed ones are repaired",
+        evidence=evidence,
+    )
+
+
+def _difference(row: Row, place: str, flow: Flow, shares: Sequence[BatchShare] | None) -> Difference:
+    """``shares`` None: nobody has looked into the cause."""
     verdict = row[f"{place}_verdict"]
     sink = flow.sink
     names = {KAFKA: f"topic {sink.topic.name}", DELTA: f"table outputs/{sink.table}"}
-    inputs = [f"{share.name} read {offsets}" for share in shares for offsets in share.offsets]
+    inputs = [f"{share.name} read {offsets}" for share in shares or () for offsets in share.offsets]
     return Difference(
         kind=OUTPUT,
         place=names[place],
         verdict=verdict,
-        key=None if row[flow.key] is None else str(row[flow.key]),
+        key=row[KEY_TEXT],
         window_start=row[WINDOW_START],
         window_end=row[WINDOW_END],
         expected=text_of(row[EXPECTED]),
         actual=text_of(row[f"{place}_result"]),
-        cause=cause_of(row, place, verdict, flow.windows, shares),
+        cause=_NOT_EXPLAINED if shares is None else cause_of(row, place, verdict, flow.windows, shares),
         evidence=(*(row[f"{place}_evidence"] or ()), *inputs[:20]),
     )
 
@@ -132,7 +152,7 @@ def _batch_between(expected: Values | None, actual: Values | None, shares: Seque
         values = share.recomputed or share.stored
         if not values:
             continue
-        sums = [name for name, value in values.items() if name != TIMESTAMP and _is_number(value)]
+        sums = [name for name, value in values.items() if name != RESULT_TIME and _is_number(value)]
         if sums and all(_less(actual[name], expected[name]) == values[name] for name in sums):
             return f"{share.name} is counted twice"
         if sums and all(_less(expected[name], actual[name]) == values[name] for name in sums):
@@ -158,11 +178,11 @@ def _shares(
     on_time = placed(recomputed.records, flow).where(~F.col(IS_LATE))
     behind = on_time.join(F.broadcast(wanted), keys, "left_semi")
     spans = _spans(ledger, flow.source.topic.name)
-    batches = session.createDataFrame(spans, "p int, first long, beyond long, generation int, batch long")
+    batches = session.createDataFrame(spans, f"__p int, __from long, __beyond long, {GENERATION} int, {BATCH} long")
     offset = F.col(OFFSET)
-    inside = (F.col(PARTITION) == F.col("p")) & (offset >= F.col("first")) & (offset < F.col("beyond"))
+    inside = (F.col(PARTITION) == F.col("__p")) & (offset >= F.col("__from")) & (offset < F.col("__beyond"))
     numbered = behind.join(F.broadcast(batches), inside)
-    stored = state.withColumn("records", F.lit(0).cast("long")).join(F.broadcast(wanted), keys, "left_semi")
+    stored = state.withColumn(RECORDS, F.lit(0).cast("long")).join(F.broadcast(wanted), keys, "left_semi")
     found: dict[tuple[Group, Order], dict[str, Values]] = {}
     sides = {"recomputed": partials(numbered, flow, *_BATCH), "stored": results(stored, flow, *_BATCH)}
     for side, rows in sides.items():
@@ -195,14 +215,18 @@ def _spans(ledger: Ledger, topic: str) -> list[tuple[int, int, int, int, int]]:
 def _offsets(numbered: DataFrame, flow: Flow) -> dict[tuple[Group, Order], tuple[str, ...]]:
     """Per group and batch the source offsets that were counted, as ``topic-partition@[first, last]``."""
     rows = numbered.groupBy(*map(named, group_of(flow)), *_BATCH, PARTITION).agg(
-        F.count("*").alias("n"), F.min(OFFSET).alias("first"), F.max(OFFSET).alias("last")
+        F.count("*").alias("__n"), F.min(OFFSET).alias("__first"), F.max(OFFSET).alias("__last")
     )
     found: dict[tuple[Group, Order], tuple[str, ...]] = {}
     for row in (one.asDict() for one in rows.orderBy(PARTITION).collect()):
         place = (_group(row, flow), _order(row))
-        text = f"{row['n']} of {flow.source.topic.name}-{row[PARTITION]}@[{row['first']}, {row['last']}]"
+        text = f"{row['__n']} of {flow.source.topic.name}-{row[PARTITION]}@[{row['__first']}, {row['__last']}]"
         found[place] = (*found.get(place, ()), text)
     return found
+
+
+def _judged_group(row: Row) -> Group:
+    return row[JUDGED_KEY], row[WINDOW_START], row[WINDOW_END]
 
 
 def _group(row: Row, flow: Flow) -> Group:
@@ -210,8 +234,8 @@ def _group(row: Row, flow: Flow) -> Group:
 
 
 def _order(row: Row) -> Order:
-    return row["generation"], row["batch"]
+    return row[GENERATION], row[BATCH]
 
 
 def _values(row: Row, flow: Flow) -> Values:
-    return {name: row[name] for name in (*flow.aggregate.aggregates, TIMESTAMP)}
+    return {name: row[name] for name in (*flow.aggregate.aggregates, RESULT_TIME)}

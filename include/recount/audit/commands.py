@@ -1,4 +1,4 @@
-"""``recount audit``, ``recount verify``, ``recount explain`` and the entry point of spark_jobs/audit.py."""
+"""``recount audit``, ``recount explain`` and the entry point of spark_jobs/audit.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from recount.audit.certificate import load, verify_file
+from recount.audit.certificate import load
 from recount.audit.summary import explained, summary
 from recount.core.errors import Terminal
 from recount.core.registry import declared
@@ -19,6 +19,8 @@ from recount.core.settings import Settings
 
 EXIT_VIOLATION = 3
 """The audit ran and found a violation; other exit codes mean that it could not judge."""
+EXIT_WARNING = 4
+"""Everything is there as the log says, but a declared limit of dead letters or late records was passed."""
 
 _TIME = "a time in ISO 8601, UTC unless it has an offset"
 
@@ -31,7 +33,7 @@ def audit(
     audit_id: Annotated[str | None, typer.Option("--audit", help="Name of this audit. Default: a new one.")] = None,
     from_the_beginning: Annotated[bool, typer.Option(help="Judge the whole log again, with no seed.")] = False,
 ) -> None:
-    """Recompute from the raw log, judge the outputs, issue a certificate. Exit code 3 says violation."""
+    """Recompute from the raw log, judge the outputs, issue a certificate. Exit code 3 says violation, 4 warnings."""
     from recount.audit.findings import Interval
     from recount.audit.nightly import audited
     from recount.sessions import spark_session
@@ -57,12 +59,8 @@ def audit(
     Console().print(summary(load(done.certificate)), done.certificate, sep="\n", soft_wrap=True)
     if done.findings.outcome == "violation":
         raise typer.Exit(EXIT_VIOLATION)
-
-
-def verify(certificate: Annotated[Path, typer.Argument(help="The JSON file of a certificate.")]) -> None:
-    """Check a certificate and the chain before it, with nothing but the files."""
-    for checked in verify_file(certificate):
-        print(checked)
+    if load(done.certificate).get("warnings"):
+        raise typer.Exit(EXIT_WARNING)
 
 
 def explain(

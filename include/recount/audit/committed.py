@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.errors import Transient
+from recount.core.output import TIME_HEADER
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.recompute.log import Ranges
 
@@ -32,6 +33,11 @@ class CommittedRecord:
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, str | bytes | None]]
+
+    @property
+    def event_time_ms(self) -> int:
+        """What the record was written with; at the epoch a header says it, see ``TIME_HEADER``."""
+        return 0 if self.timestamp_ms == 1 and self.header(TIME_HEADER) == "0" else self.timestamp_ms
 
     def header(self, name: str) -> str | None:
         """The value of the last header called ``name``, as text; None where there is none, or it is no text."""
@@ -54,7 +60,7 @@ def read_committed(connection: Connection, topic: str, ranges: Ranges) -> Iterat
     ends = {partition: end for partition, (start, end) in ranges.items() if start < end}
     if not ends:
         return
-    consumer = connection.consumer("recount.audit", _SETTINGS)
+    consumer = connection.consumer(connection.own("recount.audit"), _SETTINGS)
     try:
         consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in ends])
         while ends:
@@ -90,6 +96,12 @@ def committed_records(session: SparkSession, bootstrap_servers: str, topic: str,
         .option("includeHeaders", "true")
         .load()
     )
+
+
+def event_time_ms() -> Column:
+    """What a record was written with, as ``CommittedRecord.event_time_ms`` has it."""
+    at_ms = F.unix_millis("timestamp")
+    return F.when((at_ms == 1) & (header(TIME_HEADER) == "0"), F.lit(0)).otherwise(at_ms)
 
 
 def header(name: str) -> Column:

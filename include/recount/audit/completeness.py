@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import polars as pl
 
 from recount.audit.copies import DELTA, KAFKA
-from recount.audit.fidelity import EXPIRED
-from recount.audit.results import COMPLETE, EXPECTED, in_order, same_result, text_of
+from recount.audit.fidelity import EXPIRED, JUDGED_GROUP
+from recount.audit.results import COMPLETE, EXPECTED, KEY_TEXT, in_order, same_result, text_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import IS_LATE, JUDGED_KEY, RECORDS
 from recount.core.verdict import Difference, GraceMiss
-from recount.recompute.aggregating import RECORDS, group_of
 from recount.recompute.flow import Flow
-from recount.recompute.judging import IS_LATE
 
 COMPLETENESS, CORRECTION = "completeness", "correction"
 KEPT, REPAIRED, MISSED = "kept", "repaired", "missed"
@@ -43,10 +42,15 @@ def grace_misses(
     missed = judged.filter(pl.col(COMPLETENESS) == MISSED)
     if missed.is_empty():
         return []
-    group, place = group_of(flow), ["late_key", WINDOW_START, WINDOW_END]
-    counted = partials.filter(IS_LATE).group_by(group).agg(pl.col(RECORDS).sum().alias("late_records"))
+    group, place = JUDGED_GROUP, ["late_key", WINDOW_START, WINDOW_END]
+    counted = (
+        partials.rename({flow.key: JUDGED_KEY})
+        .filter(IS_LATE)
+        .group_by(group)
+        .agg(pl.col(RECORDS).sum().alias("late_records"))
+    )
     found = missed.join(counted, on=group, how="left", nulls_equal=True).with_columns(
-        pl.col(flow.key).cast(pl.String).alias("late_key")
+        pl.col(JUDGED_KEY).cast(pl.String).alias("late_key")
     )
     record = pl.format("{}-{}@{} +{} ms", "topic", "partition", "offset", "margin_ms").alias("late")
     listed = (
@@ -106,19 +110,20 @@ def correction_differences(judged: pl.DataFrame, flow: Flow) -> list[Difference]
         .when(~same)
         .then(pl.lit("altered"))
     )
-    corrected = judged.filter((kafka > 0) | (delta > 0)).with_columns(verdict.alias(CORRECTION))
+    told = pl.col(JUDGED_KEY).cast(pl.String).alias(KEY_TEXT)
+    corrected = judged.filter((kafka > 0) | (delta > 0)).with_columns(verdict.alias(CORRECTION), told)
     rows = corrected.filter(pl.col(CORRECTION).is_not_null()).to_dicts()
     return [
         Difference(
             kind=CORRECTION,
             place=flow.sink.topic.name,
             verdict=row[CORRECTION],
-            key=None if row[flow.key] is None else str(row[flow.key]),
+            key=row[KEY_TEXT],
             window_start=row[WINDOW_START],
             window_end=row[WINDOW_END],
             expected=text_of(row[f"{DELTA}_latest"]),
             actual=text_of(row[f"{KAFKA}_latest"]),
             cause="a backfill's correction is not on Kafka exactly as in the corrections table",
         )
-        for row in in_order(rows, WINDOW_START, flow.key)
+        for row in in_order(rows, WINDOW_START, JUDGED_KEY)
     ]

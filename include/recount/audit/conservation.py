@@ -16,7 +16,7 @@ from recount.kafka.offsets import classify_gap
 from recount.recompute.log import Log, Ranges, runs
 from recount.recompute.recomputation import PartitionTotals
 
-OFFSETS = "offsets"
+OFFSETS, UNACCOUNTED = "offsets", "unaccounted"
 _FATES = ("counted", "late", "filtered", "null_key", "null_value", "deduplicated", "dead_lettered")
 _MAX_GAPS = 20
 """Looking up a gap costs two requests: beyond so many, the stretch from the first to the last is read in one go."""
@@ -39,7 +39,7 @@ def conservation_differences(
         Difference(
             kind=OFFSETS,
             place=f"{account.topic}-{account.partition}",
-            verdict="unaccounted",
+            verdict=UNACCOUNTED,
             expected=f"{account.end - account.start} offsets explained",
             actual=f"{account.unaccounted} without explanation",
             cause="a record in the log that the log's reader did not get",

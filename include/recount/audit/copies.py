@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -12,19 +12,25 @@ from pyspark.sql import functions as F
 
 from recount.audit.ledger import Order
 from recount.codec.decoder import arrow_type
+from recount.core.own_columns import BACKFILL as BACKFILL_ID
+from recount.core.own_columns import BATCH, EVIDENCE, GENERATION, ORIGIN, PLACE, RESULT_TIME, REVISION
 from recount.core.tables import Tables
-from recount.recompute.aggregating import TIMESTAMP
 from recount.recompute.flow import Flow
 
 KAFKA, DELTA, LATER = "kafka", "delta", "later"
 STREAM, BACKFILL = "stream", "backfill"
 NO_REVISION = -1
-PLACE, ORIGIN, REVISION, EVIDENCE = "place", "origin", "revision", "evidence"
 
 
 def copy_schema(flow: Flow) -> pa.Schema:
     """The columns of a copy: those of a result, where it is, who wrote it, as which revision."""
-    told = {TIMESTAMP: pa.int64(), PLACE: pa.string(), ORIGIN: pa.string(), REVISION: pa.int32(), EVIDENCE: pa.string()}
+    told = {
+        RESULT_TIME: pa.int64(),
+        PLACE: pa.string(),
+        ORIGIN: pa.string(),
+        REVISION: pa.int32(),
+        EVIDENCE: pa.string(),
+    }
     return pa.schema([*((name, arrow_type(kind)) for name, kind in flow.aggregate.fields.items()), *told.items()])
 
 
@@ -34,36 +40,38 @@ def copies_in_output(tables: Tables, flow: Flow, cut: Order) -> pl.LazyFrame:
         PLACE: pl.when(written_after(cut)).then(pl.lit(LATER)).otherwise(pl.lit(DELTA)),
         ORIGIN: pl.lit(STREAM),
         REVISION: pl.col(REVISION).fill_null(NO_REVISION),
-        EVIDENCE: pl.format(f"outputs/{flow.sink.table} batch {{}}/{{}}", "generation", "batch"),
+        EVIDENCE: pl.format(f"outputs/{flow.sink.table} batch {{}}/{{}}", GENERATION, BATCH),
     }
     return as_copies(pl.scan_delta(tables.output(flow.sink.table)).with_columns(**told), flow)
 
 
-def copies_in_corrections(tables: Tables, flow: Flow) -> pl.LazyFrame:
-    """The rows that backfills wrote for the sink."""
+def copies_in_corrections(tables: Tables, flow: Flow, backfills: Sequence[str] | None = None) -> pl.LazyFrame:
+    """The rows that ``backfills`` (None: all) wrote for the sink."""
     path = tables.corrections(flow.sink.table)
     if not DeltaTable.is_deltatable(path):
         return pl.DataFrame(copy_schema(flow).empty_table()).lazy()
     told: Mapping[str, pl.Expr] = {
         PLACE: pl.lit(DELTA),
         ORIGIN: pl.lit(BACKFILL),
-        EVIDENCE: pl.format(f"corrections/{flow.sink.table} {{}}", "backfill_id"),
+        EVIDENCE: pl.format(f"corrections/{flow.sink.table} {{}}", BACKFILL_ID),
     }
-    return as_copies(pl.scan_delta(path).with_columns(**told), flow)
+    rows = pl.scan_delta(path)
+    known = rows if backfills is None else rows.filter(pl.col(BACKFILL_ID).is_in(list(backfills)))
+    return as_copies(known.with_columns(**told), flow)
 
 
 def written_after(order: Order) -> pl.Expr:
     """Whether a row was written by a batch after ``order``."""
     generation, batch = order
-    same = (pl.col("generation") == generation) & (pl.col("batch") > batch)
-    return (pl.col("generation") > generation) | same
+    same = (pl.col(GENERATION) == generation) & (pl.col(BATCH) > batch)
+    return (pl.col(GENERATION) > generation) | same
 
 
 def is_after(order: Order) -> Column:
     """The same for Spark."""
     generation, batch = order
-    same = (F.col("generation") == generation) & (F.col("batch") > batch)
-    return (F.col("generation") > generation) | same
+    same = (F.col(GENERATION) == generation) & (F.col(BATCH) > batch)
+    return (F.col(GENERATION) > generation) | same
 
 
 def as_copies(rows: pl.LazyFrame, flow: Flow) -> pl.LazyFrame:

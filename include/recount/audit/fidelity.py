@@ -8,38 +8,32 @@ from __future__ import annotations
 
 import polars as pl
 
-from recount.audit.copies import (
-    BACKFILL,
-    DELTA,
-    KAFKA,
-    LATER,
-    NO_REVISION,
-    ORIGIN,
-    PLACE,
-    REVISION,
-    STREAM,
-)
+from recount.audit.copies import BACKFILL, DELTA, KAFKA, LATER, NO_REVISION, STREAM
 from recount.audit.results import COMPLETE, EXPECTED, result_of, same_result
-from recount.recompute.aggregating import TIMESTAMP, group_of
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import JUDGED_KEY, ORIGIN, PLACE, RESULT_TIME, REVISION
 from recount.recompute.flow import Flow
 
 MATCH, LOST, DUPLICATED, ALTERED, EXTRA, EXPIRED = "match", "lost", "duplicated", "altered", "extra", "expired"
 PLACES = (KAFKA, DELTA)
+JUDGED_GROUP = [JUDGED_KEY, WINDOW_START, WINDOW_END]
+"""What identifies a row that is judged."""
 
 
 def line_up(expected: pl.DataFrame, complete: pl.DataFrame, copies: pl.DataFrame, flow: Flow) -> pl.DataFrame:
     """One row per key and window that anybody knows of.
 
-    Columns: the group, ``expected`` and ``complete`` (result structs, null where there is none), and per place what
-    the stream wrote there: ``<place>_result`` of the highest revision, ``_copies`` (most of one revision),
+    Columns: ``JUDGED_GROUP``, ``expected`` and ``complete`` (result structs, null where there is none), and per place
+    what the stream wrote there: ``<place>_result`` of the highest revision, ``_copies`` (most of one revision),
     ``_revisions`` (how many), ``_lowest``, ``_highest``, ``_contradictory`` (copies of one revision differ); and with
     corrections counted in, ``<place>_latest`` and ``_corrections`` (most copies of one correction).
     """
-    group = group_of(flow)
+    group, renamed = JUDGED_GROUP, {flow.key: JUDGED_KEY}
     claims = [
-        rows.select(*group, result_of(flow).alias(name)) for name, rows in ((EXPECTED, expected), (COMPLETE, complete))
+        rows.rename(renamed).select(*group, result_of(flow).alias(name))
+        for name, rows in ((EXPECTED, expected), (COMPLETE, complete))
     ]
-    judged = _known_at_the_cut(copies, group)
+    judged = _known_at_the_cut(copies.rename(renamed), group)
     claims += [_summary(judged.filter(pl.col(PLACE) == place), place, flow) for place in PLACES]
     lined_up = pl.concat([claim.select(group) for claim in claims]).unique(maintain_order=True)
     for claim in claims:
@@ -60,7 +54,7 @@ def with_verdicts(lined_up: pl.DataFrame, flow: Flow, *, kafka_kept_since_ms: in
         _verdict(DELTA, flow, compacted=False).alias("delta_verdict"),
     )
     alone, expected = pl.col("kafka_alone"), pl.col(EXPECTED)
-    expired = (alone == LOST) & (expected.struct.field(TIMESTAMP) < kafka_kept_since_ms)
+    expired = (alone == LOST) & (expected.struct.field(RESULT_TIME) < kafka_kept_since_ms)
     comparable = (alone == MATCH) & expected.is_not_null() & (pl.col("delta_verdict") == MATCH)
     ahead = pl.col("kafka_highest") - pl.col("delta_highest").fill_null(NO_REVISION)
     verdict = (
@@ -115,7 +109,7 @@ def _known_at_the_cut(copies: pl.DataFrame, group: list[str]) -> pl.DataFrame:
 
 def _summary(copies: pl.DataFrame, place: str, flow: Flow) -> pl.DataFrame:
     """What was written to one place, a row per group."""
-    group, fields = group_of(flow), [*flow.aggregate.aggregates, TIMESTAMP]
+    group, fields = JUDGED_GROUP, [*flow.aggregate.aggregates, RESULT_TIME]
     # in order of their values: all copies of a revision are equal when the first and the last are
     revisions = (
         copies.sort(fields)

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from recount.audit.causes import OUTPUT
+from recount.audit.evidence import Evidence
 from recount.audit.fidelity import EXPIRED, MATCH, PLACES
+from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
 from recount.audit.series import WindowTotal
 from recount.audit.store import Seed
+from recount.core.finding_register import Standing
 from recount.core.ledger import BatchProof
 from recount.core.topology import Topology
 from recount.core.verdict import Difference, GraceMiss, Outcome, PartitionAccount
@@ -31,7 +34,9 @@ class Interval:
 class Findings:
     """``ledger`` holds the batches that were judged, ``counts`` the verdicts by ``<place> <verdict>``.
 
-    ``series`` are the totals of the aggregate ``charted``, of which a topology that is no single aggregation has none.
+    ``before`` is the batch that they follow. ``standing`` says how the findings stand after this audit, once that is
+    known; until then only its own differences count. ``series`` are the totals of the aggregate ``charted``, of which a
+    topology that is no single aggregation has none.
     """
 
     audit: str
@@ -40,14 +45,18 @@ class Findings:
     source: Source
     seed: Seed
     ledger: Ledger
+    before: BatchProof | None = None
     frontier_ms: int | None
     published_ends: Mapping[int, int]
     accounts: tuple[PartitionAccount, ...]
     counts: Mapping[str, int]
     differences: tuple[Difference, ...]
     misses: tuple[GraceMiss, ...]
+    evidence: Evidence
+    in_force: InForce | None = None
     charted: str | None = None
     series: tuple[WindowTotal, ...] = ()
+    standing: Standing | None = None
 
     @property
     def cut(self) -> BatchProof:
@@ -67,5 +76,7 @@ class Findings:
 
     @property
     def outcome(self) -> Outcome:
-        """Whether the stream is proved."""
-        return "violation" if self.differences else "match"
+        """Whether the stream is proved: no finding of this or an earlier audit is open."""
+        if self.standing is None:
+            return "violation" if self.differences else "match"
+        return "violation" if self.standing.open else "match"

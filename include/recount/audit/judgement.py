@@ -16,34 +16,27 @@ from typing import Any
 import polars as pl
 
 from recount.audit.completeness import COMPLETENESS, correction_differences, grace_misses, with_completeness
-from recount.audit.copies import (
-    EVIDENCE,
-    ORIGIN,
-    PLACE,
-    STREAM,
-    as_copies,
-    copies_in_corrections,
-    copies_in_output,
-    written_after,
-)
+from recount.audit.copies import STREAM, as_copies, copies_in_corrections, copies_in_output, written_after
 from recount.audit.counts import verdict_counts
-from recount.audit.fidelity import PLACES, is_wrong, line_up, with_verdicts
+from recount.audit.fidelity import JUDGED_GROUP, PLACES, is_wrong, line_up, with_verdicts
 from recount.audit.ledger import Order
-from recount.audit.results import in_order, merged
+from recount.audit.results import KEY_TEXT, in_order, merged
 from recount.audit.series import WindowTotal, series_of, totals_by_window
 from recount.audit.store import PARTIALS, PUBLISHED, VERDICTS, AuditStore, Run, Seed
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import AUDIT, EVIDENCE, IS_LATE, JUDGED_KEY, ORIGIN, PLACE
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
 from recount.core.verdict import Difference, GraceMiss
 from recount.recompute.aggregating import group_of
 from recount.recompute.flow import Flow
-from recount.recompute.judging import IS_LATE
 
 RESULTS_AT_ONCE = 1_000_000
-MAX_WRONG = 200
-"""So many wrong rows are kept to be explained; all are counted."""
+MAX_WRONG = 10_000
+"""So many wrong rows are followed one by one; all are counted."""
 _MAX_EVIDENCE = 20
+Row = tuple[str | None, int | None, int | None]
+"""A key as text, and the bounds of a window."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,23 +44,27 @@ class Stretch:
     """What is judged: the results that the batches after ``seed`` up to ``cut`` made due, changed, or wrote.
 
     ``frontier_ms`` is that of the cut. What was recomputed and what was read from Kafka is in the audit's tables.
+    ``again`` are older rows, (key as text, window start, window end), whose findings are not closed: judged again too.
     """
 
     audit: str
     seed: Seed
     cut: Order
     frontier_ms: int | None
+    again: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """What became of the results: all ``counts`` by verdict, the first wrong rows, and what else differs.
 
-    A wrong row has the columns of ``fidelity.line_up``, the verdicts, and ``<place>_evidence``.
+    A wrong row has the columns of ``fidelity.line_up``, the verdicts, ``<place>_evidence`` and ``KEY_TEXT``;
+    ``unlisted`` is how many wrong rows there are beyond ``MAX_WRONG``.
     """
 
     counts: Mapping[str, int]
     wrong: Sequence[Mapping[str, Any]]
+    unlisted: int
     misses: Sequence[GraceMiss]
     corrections: Sequence[Difference]
     series: Sequence[WindowTotal]
@@ -83,9 +80,10 @@ class _Claims:
 
 
 class Judge:
-    """Judges the sink of one flow."""
+    """Judges the sink of one flow. ``backfills`` name those whose corrections count; None: all."""
 
-    def __init__(self, tables: Tables, store: AuditStore, flow: Flow) -> None:
+    def __init__(self, tables: Tables, store: AuditStore, flow: Flow, backfills: Sequence[str] | None = None) -> None:
+        self._backfills = backfills
         self._tables = tables
         self._store = store
         self._flow = flow
@@ -95,6 +93,7 @@ class Judge:
         """Judge the stretch and keep the verdicts, one row per key and window."""
         counts: Counter[str] = Counter()
         wrong: list[Mapping[str, Any]] = []
+        wrong_rows = 0
         misses: list[GraceMiss] = []
         corrections: list[Difference] = []
         totals: list[Mapping[str, Any]] = []
@@ -104,13 +103,15 @@ class Judge:
             judged = self._judged(stretch, partials, copies, claims.touched)
             self._store.put_rows(VERDICTS, stretch.audit, self._verdicts(judged), part=number)
             counts += verdict_counts(judged)
-            wrong = in_order([*wrong, *self._wrong(judged, copies)], WINDOW_START, self._flow.key)[:MAX_WRONG]
+            wrong_rows += judged.filter(is_wrong()).height
+            wrong = in_order([*wrong, *self._wrong(judged, copies)], WINDOW_START, JUDGED_KEY)[:MAX_WRONG]
             misses += grace_misses(judged, partials, late, self._flow)
             corrections += correction_differences(judged, self._flow)
             totals += totals_by_window(judged, self._flow)
         return Judgement(
             counts=dict(counts),
             wrong=wrong,
+            unlisted=wrong_rows - len(wrong),
             misses=sorted(misses, key=lambda miss: (miss.window_start or 0, miss.key or "")),
             corrections=corrections,
             series=series_of(totals),
@@ -123,22 +124,28 @@ class Judge:
         expected, complete = merged(partials.filter(~pl.col(IS_LATE)), self._flow), merged(partials, self._flow)
         lined_up = line_up(expected.filter(due), complete.filter(due), copies, self._flow)
         if touched is not None:
-            lined_up = lined_up.join(touched.collect(), on=self._group, how="semi", nulls_equal=True)
+            lined_up = lined_up.join(
+                touched.collect().rename({self._flow.key: JUDGED_KEY}), on=JUDGED_GROUP, how="semi", nulls_equal=True
+            )
         judged = with_verdicts(lined_up, self._flow, kafka_kept_since_ms=self._kept_since_ms())
         return with_completeness(judged, self._flow)
 
     def _parts(self, stretch: Stretch) -> Iterator[_Claims]:
         """The claims about all results of the stretch, those about one key and window in one part."""
-        # an audit from the beginning touches everything
-        touched = self._touched(stretch, stretch.seed.run) if stretch.seed.run else None
-        oldest_ms = None if touched is None else touched.select(pl.col(WINDOW_START).min()).collect().item()
-        partials = self._all(PARTIALS, stretch).filter(_since(oldest_ms))
+        partials = self._all(PARTIALS, stretch)
         written = [
             as_copies(self._all(PUBLISHED, stretch), self._flow),
             copies_in_output(self._tables, self._flow, stretch.cut),
-            copies_in_corrections(self._tables, self._flow),
+            copies_in_corrections(self._tables, self._flow, self._backfills),
         ]
-        copies = pl.concat(written).filter(_since(oldest_ms))
+        copies = pl.concat(written)
+        touched = None
+        if stretch.seed.run:  # an audit from the beginning touches everything
+            touched = self._touched(stretch, stretch.seed.run)
+            oldest_ms = touched.select(pl.col(WINDOW_START).min()).collect().item()
+            near = _since(oldest_ms) | _in_windows(stretch.again)
+            partials, copies = partials.filter(near), copies.filter(near)
+            touched = pl.concat([touched, self._again(stretch, partials, copies)]).unique()
         sizes = pl.collect_all([rows.select(pl.len()) for rows in (partials, copies)])
         number = max(1, ceil(sum(size.item() for size in sizes) / RESULTS_AT_ONCE))
         for part in range(number):
@@ -157,7 +164,7 @@ class Judge:
 
     def _touched(self, stretch: Stretch, seed: Run) -> pl.LazyFrame:
         """The keys and windows whose verdict may be another one than at ``seed``."""
-        fresh = pl.col("audit") == stretch.audit
+        fresh = pl.col(AUDIT) == stretch.audit
         newly_due = self._due(stretch.frontier_ms) & ~self._due(seed.frontier_ms)
         written = pl.scan_delta(self._tables.output(self._flow.sink.table)).filter(
             written_after(seed.order) & ~written_after(stretch.cut)
@@ -168,6 +175,15 @@ class Judge:
             written,
         ]
         return pl.concat([one.select(self._group) for one in rows]).unique()
+
+    def _again(self, stretch: Stretch, *claims: pl.LazyFrame) -> pl.LazyFrame:
+        """The keys and windows of ``stretch.again`` that ``claims`` know of."""
+        place = [KEY_TEXT, WINDOW_START, WINDOW_END]
+        schema = dict(zip(place, (pl.String, pl.Int64, pl.Int64), strict=True))
+        wanted = pl.LazyFrame(stretch.again, schema, orient="row")
+        groups = pl.concat([one.filter(_in_windows(stretch.again)).select(self._group) for one in claims])
+        told = groups.with_columns(pl.col(self._flow.key).cast(pl.String).alias(KEY_TEXT))
+        return told.join(wanted, on=place, how="semi", nulls_equal=True).select(self._group)
 
     def _all(self, name: str, stretch: Stretch) -> pl.LazyFrame:
         return self._store.rows(name, [*stretch.seed.lineage, stretch.audit])
@@ -187,7 +203,7 @@ class Judge:
     def _verdicts(self, judged: pl.DataFrame) -> pl.DataFrame:
         return judged.select(
             pl.lit(self._flow.sink.topic.name).alias("sink"),
-            pl.col(self._flow.key).cast(pl.String).alias("key"),
+            pl.col(JUDGED_KEY).cast(pl.String).alias("key"),
             WINDOW_START,
             WINDOW_END,
             pl.lit(None, pl.String).alias("origin"),
@@ -197,16 +213,24 @@ class Judge:
 
     def _wrong(self, judged: pl.DataFrame, copies: pl.DataFrame) -> Sequence[Mapping[str, Any]]:
         """The first wrong rows, each with where its copies are."""
-        wrong = judged.filter(is_wrong()).sort(WINDOW_START, self._flow.key).head(MAX_WRONG)
+        wrong = judged.filter(is_wrong()).sort(WINDOW_START, JUDGED_KEY).head(MAX_WRONG)
         for place in PLACES:
-            mine = copies.filter((pl.col(PLACE) == place) & (pl.col(ORIGIN) == STREAM))
-            found = mine.join(wrong, on=self._group, how="semi", nulls_equal=True).group_by(self._group)
+            mine = copies.rename({self._flow.key: JUDGED_KEY}).filter(
+                (pl.col(PLACE) == place) & (pl.col(ORIGIN) == STREAM)
+            )
+            found = mine.join(wrong, on=JUDGED_GROUP, how="semi", nulls_equal=True).group_by(JUDGED_GROUP)
             evidence = found.agg(pl.col(EVIDENCE).sort().head(_MAX_EVIDENCE).alias(f"{place}_evidence"))
-            wrong = wrong.join(evidence, on=self._group, how="left", nulls_equal=True)
-        return wrong.to_dicts()
+            wrong = wrong.join(evidence, on=JUDGED_GROUP, how="left", nulls_equal=True)
+        return wrong.with_columns(pl.col(JUDGED_KEY).cast(pl.String).alias(KEY_TEXT)).to_dicts()
 
 
 def _since(oldest_ms: int | None) -> pl.Expr:
-    """Rows of windows that start at ``oldest_ms`` or later, and rows that name no window."""
+    """Rows of windows that start at ``oldest_ms`` or later (None: there are none), and rows that name no window."""
     start = pl.col(WINDOW_START)
-    return pl.lit(value=True) if oldest_ms is None else (start >= oldest_ms) | start.is_null()
+    return start.is_null() if oldest_ms is None else (start >= oldest_ms) | start.is_null()
+
+
+def _in_windows(rows: Sequence[Row]) -> pl.Expr:
+    """Rows of the windows of ``rows``; (null, null) is a window as well."""
+    starts = [start for _, start, _ in rows if start is not None]
+    return pl.col(WINDOW_START).is_in(starts) | pl.col(WINDOW_START).is_null()

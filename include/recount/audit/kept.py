@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from deltalake import DeltaTable
 
@@ -65,9 +66,17 @@ def require_kept(connection: Connection, topic: str, ranges: Ranges, source: Sou
         )
 
 
-def unread(connection: Connection, topic: str, ranges: Ranges) -> list[Difference]:
-    """Records that are on Kafka before the first offset that the stream has ever read, which begins ``ranges``."""
-    spans = kept(connection, topic)
+def unread(
+    connection: Connection, topic: str, ranges: Ranges, begins: Mapping[int, int] | None = None
+) -> list[Difference]:
+    """Records that are on Kafka before the first offset that the stream has ever read, which begins ``ranges``.
+
+    ``begins`` are offsets from which it was told to read, and no record before them is missed.
+    """
+    spans = {
+        partition: replace(span, start=max(span.start, (begins or {}).get(partition, 0)))
+        for partition, span in kept(connection, topic).items()
+    }
     return [
         Difference(
             kind=OFFSETS,

@@ -40,7 +40,8 @@ class Listing:
         longest = max(recomputed.singles, offsets_in(self.letters), *(length.item() for length in lengths))
         if longest > RECORDS_AT_HAND:
             return self._by_spark(recomputed)
-        mine = letters.within(letters.dead_letters(self.connection, place, self.letters), source.name, ranges)
+        posted = letters.dead_letters(self.connection, place, self.letters)
+        mine = letters.within(posted, self.connection.group(name), source.name, ranges)
         bad = at_hand(recomputed.rejected)
         return side_ledger_differences(
             [
@@ -54,7 +55,9 @@ class Listing:
         source, name = recomputed.flow.source.topic, recomputed.flow.topology.name
         place, servers = source.dead_letter_name, self.connection.bootstrap_servers
         posted = letters.dead_letters_by_spark(self.session, servers, place, self.letters)
-        mine = letters.within_by_spark(posted, source.name, self.ledger.ranges[source.name])
+        mine = letters.within_by_spark(
+            posted, self.connection.group(name), source.name, self.ledger.ranges[source.name]
+        )
         return side_ledger_differences_by_spark(
             [
                 late_records(recomputed.late, self._spark_rows(self.tables.late(name))),

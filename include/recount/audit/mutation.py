@@ -25,13 +25,14 @@ from pyspark.sql import functions as F
 
 from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.output import output_record
+from recount.core.output import kafka_time_ms, output_record
+from recount.core.own_columns import BATCH, GENERATION, RESULT_TIME, REVISION
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.kafka.connection import Connection
-from recount.recompute.aggregating import TIMESTAMP, group_of
+from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 
@@ -60,7 +61,7 @@ def mutate(session: SparkSession, settings: Settings, topology: Topology, kind: 
     tables = Tables(settings.data)
     output = DeltaTable.forPath(session, tables.output(flow.sink.table))
     victim = _victim(output.toDF(), flow, KINDS.index(kind))
-    connection = Connection(bootstrap_servers=settings.bootstrap_servers)
+    connection = Connection.of(settings)
     aggregates = list(flow.aggregate.aggregates)
     match kind:
         case "duplicate":
@@ -103,7 +104,7 @@ def main(
 
 
 def _victim(rows: DataFrame, flow: Flow, place: int) -> Row:
-    found = rows.orderBy(*map(named, group_of(flow)[1:]), named(flow.key), "revision").limit(place + 1).collect()
+    found = rows.orderBy(*map(named, group_of(flow)[1:]), named(flow.key), REVISION).limit(place + 1).collect()
     if len(found) <= place:
         raise Terminal("too few results to tamper with", given=len(found), expected=f"at least {place + 1}")
     return found[place].asDict()
@@ -111,7 +112,7 @@ def _victim(rows: DataFrame, flow: Flow, place: int) -> Row:
 
 def _is(row: Row, flow: Flow) -> Column:
     """The condition that only ``row`` of the output table meets."""
-    condition: Column = _in_group(row, flow) & (F.col("revision") == row["revision"])
+    condition: Column = _in_group(row, flow) & (F.col(REVISION) == row[REVISION])
     return condition
 
 
@@ -131,8 +132,8 @@ def _publish(connection: Connection, flow: Flow, row: Row) -> None:
         row,
         key=flow.sink.key,
         fields=list(flow.sink.fields),
-        timestamp_ms=row[TIMESTAMP],
-        revision=row["revision"],
+        timestamp_ms=row[RESULT_TIME],
+        revision=row[REVISION],
         origin="stream",
     )
     producer = connection.producer()
@@ -141,7 +142,7 @@ def _publish(connection: Connection, flow: Flow, row: Row) -> None:
         value=record.value,
         key=record.key,
         headers=list(record.headers),
-        timestamp=record.timestamp_ms,
+        timestamp=kafka_time_ms(record.timestamp_ms),
     )
     producer.flush(30)
 
@@ -166,7 +167,7 @@ def _changed(value: Any) -> Any:
 
 
 def _share_of_a_batch(state: DataFrame, flow: Flow, victim: Row) -> Row:
-    [share] = state.where(_in_group(victim, flow)).orderBy("generation", "batch").limit(1).collect()
+    [share] = state.where(_in_group(victim, flow)).orderBy(GENERATION, BATCH).limit(1).collect()
     return share.asDict()
 
 

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import secrets
-import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from recount.audit.assembly import document_of
 from recount.audit.auditor import Auditor
-from recount.audit.certificate import issue
+from recount.audit.certificate import load
 from recount.audit.findings import Findings, Interval, Source
+from recount.audit.issuing import issue
+from recount.audit.register import read_register, standing_after
 from recount.audit.shape import flow_of
+from recount.audit.signing import signer_in, trusted_in
 from recount.audit.store import Run
 from recount.audit.topologies.auditor import TopologyAuditor
 from recount.audit.verdict_tables import write_tables
 from recount.core.settings import Settings
+from recount.core.tables import Tables
 from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.heads import HeadPublisher, published_head
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +55,35 @@ def audited(
     A single aggregation is audited from where its last audit ended, any other topology from the beginning of the log.
     """
     interval = interval or Interval()
+    # what would keep the certificate from being issued is said before the work
+    signer = signer_in(settings.keys)
+    connection = Connection.of(settings)
+    published_head(connection, topology.name)
     audit = audit or new_audit_id()
     kind = TopologyAuditor if flow_of(topology) is None else Auditor
     auditor = kind(session, settings, topology)
     auditor.store.require_new(audit)
-    findings = auditor.audit(audit, interval, source=source, from_the_beginning=from_the_beginning)
+    tables = Tables(settings.data)
+    known = read_register(settings, topology.name)
+    judged = auditor.audit(audit, interval, source=source, from_the_beginning=from_the_beginning, known=known)
+    # read again: another audit of the stream may have ended meanwhile, and what it saw is not forgotten either
+    now = read_register(settings, topology.name)
+    finished_ms = auditor.store.next_ms()
+    standing = standing_after(known, now, tables, judged, auditor.store, finished_ms)
+    findings = replace(judged, standing=standing)
     write_tables(findings, auditor.store, settings.reports)
-    certificate = issue(findings, settings.reports)
+    certificate = issue(
+        document_of(findings),
+        settings.reports,
+        signer=signer,
+        trusted=trusted_in(settings.keys),
+        opened=lambda: HeadPublisher(connection, topology.name),
+    )
     seed = findings.seed
     auditor.store.complete(
         Run(
             audit=findings.audit,
-            finished_ms=time.time_ns() // 1_000_000,
+            finished_ms=finished_ms,
             interval_start_ms=interval.start_ms,
             interval_end_ms=interval.end_ms,
             source=source,
@@ -73,6 +96,9 @@ def audited(
             outcome=findings.outcome,
             certificate=certificate.name,
             counts=findings.counts,
+            checkpoint_id=findings.cut.checkpoint_id,
+            repaired=tuple(finding.id for finding in standing.repaired),
+            certificate_sha256=str(load(certificate)["sha256"]),
         )
     )
     return CertifiedAudit(findings=findings, certificate=certificate)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
 from typing import Any
 
-from recount.core.certificate import Certificate
+from recount.audit.page_digests import code, digests, table
+from recount.audit.told_findings import counted, covered_in_words, followed, life_of
+from recount.core.certificate import Certificate, standing
 
 _STYLE = """
 :root{--ink:#1d2433;--soft:#5b6578;--line:#dfe3ea;--good:#12805c;--bad:#b3261e;--late:#b7791f;--ground:#fff}
@@ -23,7 +25,8 @@ border-radius:10px;padding:12px 14px}.card b{display:block;font-size:22px;font-v
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{text-align:left;color:var(--soft);
 font-weight:600}th,td{padding:5px 10px 5px 0;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}code{font:12px/1.4 ui-monospace,monospace;
-overflow-wrap:anywhere}.bad{color:var(--bad)}svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);
+overflow-wrap:anywhere}.bad{color:var(--bad)}
+.late{color:var(--late)}svg{width:100%;height:auto;display:block}svg text{fill:var(--soft);
 font:11px system-ui,sans-serif}
 """
 _WIDTH, _HEIGHT, _BASE = 1000, 220, 190
@@ -37,11 +40,13 @@ def page(certificate: Certificate) -> str:
         "violation": "The outputs differ from what the raw log says.",
     }[outcome]
     sections = [
+        _warnings(certificate),
         _cards(certificate),
         _chart(certificate),
-        _differences(certificate["differences"], certificate["differences_found"]),
+        _findings(certificate),
         _misses(certificate["grace_misses"], certificate["grace_misses_found"]),
         _partitions(certificate["partitions"]),
+        digests(certificate),
         _particulars(certificate),
     ]
     return (
@@ -55,12 +60,19 @@ def page(certificate: Certificate) -> str:
     )
 
 
+def _warnings(certificate: Certificate) -> str:
+    warnings = certificate.get("warnings", [])
+    listed = "".join(f"<li>{escape(warning)}</li>" for warning in warnings)
+    return f'<h2 class="late">Warnings</h2><ul>{listed}</ul>' if warnings else ""
+
+
 def _cards(certificate: Certificate) -> str:
     totals, verdicts = certificate["totals"], certificate["verdicts"]
     cards = {
         "records read": totals["records"],
         "results judged": certificate["results"],
         "differences": certificate["differences_found"],
+        **{f"findings {state}": n for state, n in counted(certificate).items()},
         "late records": totals["late"],
         "dead-lettered": totals["dead_lettered"],
         "grace misses": certificate["grace_misses_found"],
@@ -106,22 +118,26 @@ def _bar(x: Decimal, y: Decimal, width: Decimal, fill: str) -> str:
     return f'<rect x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{_BASE - y:.2f}" fill="{fill}" />'
 
 
-def _differences(differences: Sequence[Mapping[str, Any]], found: int) -> str:
+def _findings(certificate: Certificate) -> str:
+    """The differences of this and of earlier audits, and what has become of them."""
+    found, listed = sum(counted(certificate).values()), followed(certificate)
+    found = found or certificate["differences_found"]
     if not found:
-        return '<h2>Differences</h2><p class="soft">None.</p>'
+        return '<h2>Differences</h2><p class="soft">None, and no finding of an earlier audit is open.</p>'
     rows = (
         (
-            escape(one["kind"]),
+            f"{escape(one['kind'])}<br><code>{escape(one.get('finding', ''))}</code>",
+            escape(life_of(one)),
             f'<b class="bad">{escape(one["verdict"])}</b><br>{escape(one["place"])}',
             _row(one),
-            _code(one["expected"]),
-            _code(one["actual"]),
+            code(one["expected"]),
+            code(one["actual"]),
             escape(one["cause"]) + "<br>" + _evidence(one["evidence"]),
         )
-        for one in differences
+        for one in listed
     )
-    return f"<h2>Differences ({found:,})</h2>" + _table(
-        ("checked", "verdict", "key and window", "expected", "actual", "cause"), rows
+    return f"<h2>Differences ({found:,})</h2>" + table(
+        ("checked", "state", "verdict", "key and window", "expected", "actual", "cause"), rows
     )
 
 
@@ -131,14 +147,14 @@ def _misses(misses: Sequence[Mapping[str, Any]], found: int) -> str:
     rows = (
         (
             _row(one),
-            _code(one["published"]),
-            _code(one["complete"]),
+            code(one["published"]),
+            code(one["complete"]),
             f"{one['late_records']} late records" + ("" if one["explained"] else ' <b class="bad">unexplained</b>'),
             _evidence(one["late"]),
         )
         for one in misses
     )
-    return f"<h2>Grace misses ({found:,})</h2>" + _table(
+    return f"<h2>Grace misses ({found:,})</h2>" + table(
         ("key and window", "published", "with unlimited grace", "because of", "topic-partition@offset +margin"), rows
     )
 
@@ -168,7 +184,7 @@ def _partitions(parts: Sequence[Mapping[str, Any]]) -> str:
         for part in parts
     )
     heads = ("partition", "offsets", *(name.replace("_", " ") for name in names), "stream time")
-    return "<h2>Every offset, once</h2>" + _table(heads, rows)
+    return "<h2>Every offset, once</h2>" + table(heads, rows)
 
 
 def _particulars(certificate: Certificate) -> str:
@@ -177,21 +193,19 @@ def _particulars(certificate: Certificate) -> str:
         "stream": "; ".join(filter(None, [declared["source"], *declared["steps"], declared["aggregation"]])),
         "outputs": f"topic {declared['sink']}, table {declared['table']}",
         "read from": certificate["source"],
-        "seed": certificate["seed"] or "none: judged from the beginning of the log",
+        "covers": covered_in_words(certificate),
         "batches": str(certificate["batches"]),
         "frontier": _time(certificate["cut"]["frontier_ms"]),
         "previous certificate": certificate["previous_sha256"] or "none: this is the first",
         "sha256 of this certificate": certificate["sha256"],
+        "signature": standing(certificate),
+        **({"ed25519": certificate["signature"]} if certificate.get("signature") else {}),
+        "fingerprint of the declaration": declared.get("fingerprint") or "not told",
+        **{name.replace("_", " "): str(said) for name, said in certificate.get("versions", {}).items() if said},
     }
-    rows = ((escape(name), _code(text)) for name, text in parts.items())
+    rows = ((escape(name), code(text)) for name, text in parts.items())
     how = "Verify the JSON beside this page offline: <code>recount verify FILE.json</code>"
-    return f'<h2>Particulars</h2>{_table(("", ""), rows)}<p class="soft">{how}</p>'
-
-
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<h2>Particulars</h2>{table(("", ""), rows)}<p class="soft">{how}</p>'
 
 
 def _row(one: Mapping[str, Any]) -> str:
@@ -207,10 +221,6 @@ def _evidence(places: Sequence[str]) -> str:
     shown = ", ".join(escape(place) for place in places[:10])
     more = f" and {len(places) - 10} more" if len(places) > 10 else ""
     return f"<code>{shown}{more}</code>"
-
-
-def _code(text: str | None) -> str:
-    return f"<code>{escape(text)}</code>" if text is not None else '<span class="soft">nothing</span>'
 
 
 def _time(at_ms: int | None) -> str:

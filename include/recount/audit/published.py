@@ -13,21 +13,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from recount.audit.committed import CommittedRecord, committed_records, text_of_bytes
-from recount.audit.copies import (
-    BACKFILL,
-    EVIDENCE,
-    KAFKA,
-    NO_REVISION,
-    ORIGIN,
-    PLACE,
-    REVISION,
-    STREAM,
-    copy_schema,
-)
+from recount.audit.copies import BACKFILL, KAFKA, NO_REVISION, STREAM, copy_schema
 from recount.core.nodes import KEY
 from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, encode_key
+from recount.core.own_columns import EVIDENCE, ORIGIN, PLACE, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
-from recount.recompute.aggregating import TIMESTAMP
 from recount.recompute.flow import Flow
 from recount.recompute.log import Ranges
 
@@ -71,7 +61,7 @@ def _copy(record: CommittedRecord, flow: Flow) -> dict[str, Any]:
     has_own_key = record.key == encode_key(result[flow.key])
     return {
         **result,
-        TIMESTAMP: record.timestamp_ms,
+        RESULT_TIME: record.event_time_ms,
         PLACE: KAFKA,
         ORIGIN: BACKFILL if record.header(ORIGIN_HEADER) == BACKFILL else STREAM,
         REVISION: _revision(record.header(REVISION_HEADER)) if has_own_key else NO_REVISION,

@@ -10,26 +10,26 @@ import polars as pl
 
 from recount.core.aggregates import Aggregate
 from recount.core.output import encode_value
+from recount.core.own_columns import RECORDS, RESULT_TIME
 from recount.core.schema import FieldType
-from recount.recompute.aggregating import RECORDS, TIMESTAMP, group_of
+from recount.recompute.aggregating import group_of
 from recount.recompute.flow import Flow
 
 EXPECTED, COMPLETE = "expected", "complete"
+KEY_TEXT = "recount_key_text"
+"""The key as differences and verdicts name it."""
 RELATIVE_TOLERANCE = 1e-9
 
 
 def merged(partials: pl.DataFrame, flow: Flow) -> pl.DataFrame:
-    """``partials`` merged to one row per key and window.
-
-    Raises where a whole number leaves its 64 bits: no result can be the sum then.
-    """
+    """``partials`` merged to one row per key and window; a sum of LONG beyond 64 bits is null, for no result is it."""
     made = [_merged(name, aggregate, flow) for name, aggregate in flow.aggregate.aggregates.items()]
-    return partials.group_by(group_of(flow)).agg(*made, pl.col(TIMESTAMP).max(), pl.col(RECORDS).sum())
+    return partials.group_by(group_of(flow)).agg(*made, pl.col(RESULT_TIME).max(), pl.col(RECORDS).sum())
 
 
 def result_of(flow: Flow) -> pl.Expr:
     """The aggregates and the largest event time of a row, as one struct."""
-    return pl.struct([*flow.aggregate.aggregates, TIMESTAMP])
+    return pl.struct([*flow.aggregate.aggregates, RESULT_TIME])
 
 
 def same_result(one: pl.Expr, other: pl.Expr, flow: Flow) -> pl.Expr:
@@ -37,7 +37,7 @@ def same_result(one: pl.Expr, other: pl.Expr, flow: Flow) -> pl.Expr:
     order. Null equals null only."""
     fields = {name: flow.aggregate.fields[name] for name in flow.aggregate.aggregates}
     parts = [_same_value(one.struct.field(name), other.struct.field(name), kind) for name, kind in fields.items()]
-    parts.append(one.struct.field(TIMESTAMP).eq_missing(other.struct.field(TIMESTAMP)))
+    parts.append(one.struct.field(RESULT_TIME).eq_missing(other.struct.field(RESULT_TIME)))
     both = one.is_not_null() & other.is_not_null() & reduce(lambda a, b: a & b, parts)
     return both | (one.is_null() & other.is_null())
 
@@ -69,5 +69,7 @@ def _merged(name: str, aggregate: Aggregate, flow: Flow) -> pl.Expr:
             return values.min()
         case "max":
             return values.nan_max() if kind == "double" else values.max()
-    added = values.cast(pl.Int128).sum().cast(pl.Int64) if kind == "long" else values.sum()
-    return pl.when(values.count() > 0).then(added)
+    if kind != "long":
+        return pl.when(values.count() > 0).then(values.sum())
+    # a window that is not due may have no result yet that fits: the stream refuses one that is due
+    return pl.when(values.count() > 0).then(values.cast(pl.Int128).sum().cast(pl.Int64, strict=False))

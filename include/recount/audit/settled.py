@@ -22,7 +22,7 @@ def published_offsets(connection: Connection, topology: Topology) -> dict[tuple[
     Asked before the ends of its topics are, so that these hold every output of those batches.
     """
     partitions = [found for source in topology.sources for found in partitions_of(connection, source.topic.name)]
-    return committed_offsets(connection, f"recount.{topology.name}", partitions)
+    return committed_offsets(connection, connection.group(topology.name), partitions)
 
 
 def settled_ledger(

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import polars as pl
 
+from recount.core.finding import UNLISTED
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.verdict import Difference
 
@@ -66,8 +67,30 @@ def posted_letters(recomputed: Rows, letters: Rows, topic: str) -> Comparison[Ro
 
 
 def side_ledger_differences(comparisons: Sequence[Comparison[pl.DataFrame]]) -> list[Difference]:
-    """Where the lists differ, at most ``MAX_DIFFERENCES`` of each: what does not pair one to one, with equal values."""
-    return [found for one in comparisons for found in islice(_differences(one), MAX_DIFFERENCES)]
+    """Where the lists differ, at most ``MAX_DIFFERENCES`` of each: what does not pair one to one, with equal values.
+
+    One more says so where there are more.
+    """
+    found = []
+    for one in comparisons:
+        listed = list(islice(_differences(one), MAX_DIFFERENCES + 1))
+        found += listed[:MAX_DIFFERENCES]
+        if len(listed) > MAX_DIFFERENCES:
+            found.append(unlisted_difference(one, listed[-1]))
+    return found
+
+
+def unlisted_difference(comparison: Comparison[Rows], first: Difference) -> Difference:
+    """What stands for the differences of ``comparison`` from ``first`` on, which are not listed."""
+    return Difference(
+        kind=comparison.kind,
+        place=comparison.place,
+        verdict=UNLISTED,
+        expected="no further record differs",
+        actual="further records differ",
+        cause=f"more than {MAX_DIFFERENCES} records differ: audit from the beginning once the listed ones are repaired",
+        evidence=first.evidence,
+    )
 
 
 def difference(

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from recount.audit.side_ledgers import MAX_DIFFERENCES, RECORD, Comparison, difference
+from recount.audit.side_ledgers import MAX_DIFFERENCES, RECORD, Comparison, difference, unlisted_difference
 from recount.core.nodes import WINDOW_START
 from recount.core.verdict import Difference
 
@@ -16,7 +16,8 @@ _COMPARISON = "comparison"
 
 
 def side_ledger_differences_by_spark(comparisons: Sequence[Comparison[DataFrame]]) -> list[Difference]:
-    """Where the lists differ, at most ``MAX_DIFFERENCES`` of each; one shuffle lines all of them up."""
+    """Where the lists differ, at most ``MAX_DIFFERENCES`` of each and one that says that there are more; one
+    shuffle lines all of them up."""
     claims = [_claims(number, one) for number, one in enumerate(comparisons)]
     lined_up = (
         reduce(DataFrame.unionByName, claims)
@@ -28,9 +29,13 @@ def side_ledger_differences_by_spark(comparisons: Sequence[Comparison[DataFrame]
     )
     in_order = Window.partitionBy(_COMPARISON).orderBy(*RECORD, WINDOW_START)
     wrong = lined_up.where(F.col("should") != F.col("does")).withColumn("number", F.row_number().over(in_order))
-    listed = wrong.where(F.col("number") <= MAX_DIFFERENCES).collect()
-    rows = sorted(listed, key=lambda row: (row[_COMPARISON], row.number))
-    return [difference(comparisons[row[_COMPARISON]], row.asDict(), row.should, row.does) for row in rows]
+    listed = wrong.where(F.col("number") <= MAX_DIFFERENCES + 1).collect()
+    found = []
+    for row in sorted(listed, key=lambda row: (row[_COMPARISON], row.number)):
+        comparison = comparisons[row[_COMPARISON]]
+        one = difference(comparison, row.asDict(), row.should, row.does)
+        found.append(one if row.number <= MAX_DIFFERENCES else unlisted_difference(comparison, one))
+    return found
 
 
 def _claims(number: int, comparison: Comparison[DataFrame]) -> DataFrame:

@@ -1,13 +1,14 @@
 """The audit's own tables: what it recomputed and saw, so that the next audit costs its own records only.
 
-Every row carries its ``audit``; a row of ``runs``, written last, makes an audit complete. An audit begins where its
-seed ended, and its ``lineage`` names all audits whose partials and publications add up to the stream's beginning.
+Every row carries its ``recount_audit``; a row of ``runs``, written last, makes an audit complete. An audit begins where
+its seed ended, and its ``lineage`` names all audits whose partials and publications add up to the stream's beginning.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -19,6 +20,9 @@ from pyspark.sql import functions as F
 
 from recount.audit.ledger import Ledger, Order
 from recount.core.errors import Terminal
+from recount.core.finding import difference_from
+from recount.core.ledger import BatchProof
+from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
 from recount.core.verdict import Difference, GraceMiss, PartitionAccount
 
@@ -30,7 +34,12 @@ _TYPES = {"str": pl.String(), "int": pl.Int64(), "bool": pl.Boolean(), "tuple[st
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A complete audit: what it covered and what it found. ``published_ends`` are offsets of the sink's topic."""
+    """A complete audit: what it covered and what it found.
+
+    ``published_ends`` are offsets of the sink's topic, ``repaired`` ids of findings of earlier audits that it closed.
+    ``checkpoint_id`` is that of the cut's batch: another version of the stream can have a batch of the same number.
+    Runs are ordered by ``finished_ms``, which is after that of every earlier one whatever the clock says.
+    """
 
     audit: str
     finished_ms: int
@@ -46,6 +55,9 @@ class Run:
     outcome: str
     certificate: str
     counts: Mapping[str, int]
+    checkpoint_id: str | None = None
+    repaired: tuple[str, ...] = ()
+    certificate_sha256: str = ""
 
     @property
     def order(self) -> Order:
@@ -77,7 +89,8 @@ NOTHING = Seed(run=None, stream_times={})
 class AuditStore:
     """The tables below ``audits/<stream>``."""
 
-    def __init__(self, session: SparkSession, tables: Tables, stream: str) -> None:
+    def __init__(self, session: SparkSession | None, tables: Tables, stream: str) -> None:
+        """``session`` None: whatever needs Spark takes the active one."""
         self._session = session
         self._tables = tables
         self._stream = stream
@@ -85,13 +98,35 @@ class AuditStore:
     def seed_for(self, ledger: Ledger, cut: Order) -> Seed:
         """The newest complete audit of a batch before ``cut`` that this very ledger holds, or ``NOTHING``."""
         known = {proof.order: proof for proof in ledger.proofs}
-        earlier = [run for run in self.runs() if run.order < cut and run.order in known]
+        earlier = [run for run in self.runs() if run.order < cut and _is_of(run, known.get(run.order))]
         for run in sorted(earlier, key=lambda run: (run.order, run.finished_ms), reverse=True):
             parts = self.partitions(run.audit)
             ends = {part.partition: part.end for part in known[run.order].partitions}
             if ends == {part.partition: part.end for part in parts}:
                 return Seed(run=run, stream_times={part.partition: part.stream_time_ms for part in parts})
         return NOTHING
+
+    def seed_of(self, audit: str | None) -> Seed:
+        """The complete audit ``audit`` as a seed (None: ``NOTHING``); raises ``Terminal`` when it is not there."""
+        if audit is None:
+            return NOTHING
+        for run in self.runs():
+            if run.audit == audit:
+                times = {part.partition: part.stream_time_ms for part in self.partitions(audit)}
+                return Seed(run=run, stream_times=times)
+        raise Terminal(
+            "the audit on which this one builds is not in the audit's tables",
+            given=audit,
+            expected=f"a complete audit of {self._stream}",
+            remedy="audit from the beginning: recount audit --from-the-beginning",
+        )
+
+    def forget(self, audit: str) -> None:
+        """Take every row of ``audit``, which is not complete, out of the tables."""
+        for name in (PARTIALS, PUBLISHED, VERDICTS, PARTITIONS, DIFFERENCES, MISSES):
+            path = self._tables.audit(self._stream, name)
+            if DeltaTable.is_deltatable(path):
+                DeltaTable(path).delete(f"{AUDIT} = '{audit}'")
 
     def require_new(self, audit: str) -> None:
         """Raise ``Terminal`` unless ``audit`` can name an audit and no complete one has that name."""
@@ -107,9 +142,11 @@ class AuditStore:
 
     def runs(self) -> list[Run]:
         """All complete audits, oldest first."""
-        rows = self._rows(RUNS)
-        runs = [_run(row) for row in rows]
-        return sorted(runs, key=lambda run: run.finished_ms)
+        return complete_runs(self._tables, self._stream)
+
+    def next_ms(self) -> int:
+        """The time at which an audit that is about to be complete ends."""
+        return max([time.time_ns() // 1_000_000, *(run.finished_ms + 1 for run in self.runs())])
 
     def partitions(self, audit: str) -> list[PartitionAccount]:
         """The account of every partition in ``audit``."""
@@ -120,7 +157,14 @@ class AuditStore:
 
     def differences(self, audit: str) -> list[Difference]:
         """The differences that ``audit`` found."""
-        return [Difference(**{**row, "evidence": tuple(row["evidence"])}) for row in self._rows(DIFFERENCES, audit)]
+        return self.all_differences().get(audit, [])
+
+    def all_differences(self) -> dict[str, list[Difference]]:
+        """The differences that each audit found; of one that is not complete too."""
+        found: dict[str, list[Difference]] = {}
+        for row in self._rows(DIFFERENCES, with_audit=True):
+            found.setdefault(row[AUDIT], []).append(difference_from(row))
+        return found
 
     def misses(self, audit: str) -> list[GraceMiss]:
         """The grace misses that ``audit`` found."""
@@ -128,23 +172,24 @@ class AuditStore:
 
     def read(self, name: str, audits: Sequence[str]) -> DataFrame:
         """The rows of ``audits`` in the table ``name``, which must exist."""
-        rows = self._session.read.format("delta").load(self._tables.audit(self._stream, name))
-        return rows.where(F.col("audit").isin(list(audits)))
+        session = self._session or SparkSession.active()
+        rows = session.read.format("delta").load(self._tables.audit(self._stream, name))
+        return rows.where(F.col(AUDIT).isin(list(audits)))
 
     def rows(self, name: str, audits: Sequence[str]) -> pl.LazyFrame:
         """The same, to be read without Spark."""
-        return pl.scan_delta(self._tables.audit(self._stream, name)).filter(pl.col("audit").is_in(list(audits)))
+        return pl.scan_delta(self._tables.audit(self._stream, name)).filter(pl.col(AUDIT).is_in(list(audits)))
 
     def put(self, name: str, audit: str, rows: DataFrame) -> None:
         """Make ``rows`` those of ``audit``: an audit that is tried again replaces what its first try left."""
         path = self._tables.audit(self._stream, name)
-        mine = rows.withColumn("audit", F.lit(audit)).coalesce(1)
-        writer = mine.write.format("delta").mode("overwrite").partitionBy("audit").option("mergeSchema", "true")
-        writer.option("replaceWhere", f"audit = '{audit}'").save(path)
+        mine = rows.withColumn(AUDIT, F.lit(audit)).coalesce(1)
+        writer = mine.write.format("delta").mode("overwrite").partitionBy(AUDIT).option("mergeSchema", "true")
+        writer.option("replaceWhere", f"{AUDIT} = '{audit}'").save(path)
 
     def put_rows(self, name: str, audit: str, rows: pl.DataFrame, *, part: int = 0) -> None:
         """The same without Spark, which would take a second over few rows; parts after the first come beside it."""
-        path, mine = self._tables.audit(self._stream, name), rows.with_columns(audit=pl.lit(audit))
+        path, mine = self._tables.audit(self._stream, name), rows.with_columns(pl.lit(audit).alias(AUDIT))
         if part:
             write_deltalake(path, mine, mode="append")
             return
@@ -152,8 +197,8 @@ class AuditStore:
             path,
             mine,
             mode="overwrite",
-            predicate=f"audit = '{audit}'",
-            partition_by=["audit"],
+            predicate=f"{AUDIT} = '{audit}'",
+            partition_by=[AUDIT],
             schema_mode="merge",
         )
 
@@ -176,14 +221,26 @@ class AuditStore:
     def _put_small(self, name: str, audit: str, kind: type[Any], found: Iterable[Any]) -> None:
         self.put_rows(name, audit, pl.DataFrame([asdict(one) for one in found], schema=_schema(kind)))
 
-    def _rows(self, name: str, audit: str | None = None) -> list[dict[str, Any]]:
-        path = self._tables.audit(self._stream, name)
-        if not DeltaTable.is_deltatable(path):
-            return []
-        rows = pl.scan_delta(path)
-        if audit is not None:
-            rows = rows.filter(pl.col("audit") == audit)
-        return rows.drop("audit").collect().to_dicts()
+    def _rows(self, name: str, audit: str | None = None, *, with_audit: bool = False) -> list[dict[str, Any]]:
+        return _rows_of(self._tables.audit(self._stream, name), audit, with_audit=with_audit)
+
+
+def complete_runs(tables: Tables, stream: str) -> list[Run]:
+    """All complete audits of ``stream``, oldest first; without Spark."""
+    return sorted(map(_run, _rows_of(tables.audit(stream, RUNS))), key=lambda run: run.finished_ms)
+
+
+def _is_of(run: Run, proof: BatchProof | None) -> bool:
+    return proof is not None and run.checkpoint_id in (None, proof.checkpoint_id)
+
+
+def _rows_of(path: str, audit: str | None = None, *, with_audit: bool = False) -> list[dict[str, Any]]:
+    if not DeltaTable.is_deltatable(path):
+        return []
+    rows = pl.scan_delta(path)
+    if audit is not None:
+        rows = rows.filter(pl.col(AUDIT) == audit)
+    return (rows if with_audit else rows.drop(AUDIT)).collect().to_dicts()
 
 
 @dataclass(frozen=True)
@@ -198,5 +255,6 @@ def _schema(kind: type[Any]) -> dict[str, pl.DataType]:
 def _run(row: Mapping[str, Any]) -> Run:
     document = json.loads(row["document"])
     document["lineage"] = tuple(document["lineage"])
+    document["repaired"] = tuple(document.get("repaired", ()))
     document["published_ends"] = {int(p): offset for p, offset in document["published_ends"].items()}
     return Run(**document)

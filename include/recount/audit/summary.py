@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from recount.core.certificate import Certificate
+from recount.audit.told_findings import counted, followed, life_of
+from recount.core.certificate import Certificate, standing
 
 
 def summary(certificate: Certificate) -> RenderableType:
@@ -22,22 +23,30 @@ def summary(certificate: Certificate) -> RenderableType:
     for place, verdicts in certificate["verdicts"].items():
         table.add_row(place, ", ".join(f"{n:,} {verdict}" for verdict, n in verdicts.items()) or "nothing to judge")
     table.add_row("differences", f"{certificate['differences_found']:,}")
+    for state, n in counted(certificate).items():
+        table.add_row(f"findings {state}", f"{n:,}")
     table.add_row("grace misses", f"{certificate['grace_misses_found']:,}")
-    good = certificate["outcome"] == "match"
-    title = f"{certificate['stream']}: {certificate['outcome']}"
-    return Group(Text(title, style="bold green" if good else "bold red"), table)
+    table.add_row("signature", standing(certificate))
+    warnings = certificate.get("warnings", [])
+    for warning in warnings:
+        table.add_row("warning", warning)
+    good = "bold yellow" if warnings else "bold green"
+    title = f"{certificate['stream']}: {certificate['outcome']}{', with warnings' if warnings else ''}"
+    return Group(Text(title, style=good if certificate["outcome"] == "match" else "bold red"), table)
 
 
 def explained(certificate: Certificate, key: str | None, window_start: int | None) -> RenderableType:
-    """The differences and grace misses of ``key`` and the window at ``window_start`` (None: of all)."""
+    """The findings and grace misses of ``key`` and the window at ``window_start`` (None: of all)."""
 
     def wanted(one: Mapping[str, Any]) -> bool:
         return key in (None, one["key"]) and window_start in (None, one["window_start"])
 
     parts: list[RenderableType] = []
-    for one in filter(wanted, certificate["differences"]):
+    for one in filter(wanted, followed(certificate)):
+        style = "bold red" if one.get("state", "open") == "open" else "bold"
         parts += [
-            Text(f"{one['verdict']}: {one['kind']}, {one['place']}{_window(one)}", style="bold red"),
+            Text(f"{one['verdict']}: {one['kind']}, {one['place']}{_window(one)}", style=style),
+            *([Text(f"  finding  {one['finding']}, {life_of(one)}")] if "state" in one else []),
             Text(f"  expected {one['expected']}\n  actual   {one['actual']}\n  cause    {one['cause']}"),
             *(Text(f"  - {place}") for place in one["evidence"]),
         ]

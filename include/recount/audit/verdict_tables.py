@@ -7,6 +7,8 @@ window, those that differ first, at most ``MAX_OUTPUTS``) and ``reconciliation``
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,16 +19,22 @@ import pyarrow.parquet as pq
 
 from recount.audit.causes import OUTPUT
 from recount.audit.completeness import COMPLETENESS, CORRECTION
-from recount.audit.conservation import OFFSETS
-from recount.audit.fidelity import is_wrong
+from recount.audit.conservation import OFFSETS, UNACCOUNTED
+from recount.audit.copies import DELTA, KAFKA
+from recount.audit.fidelity import EXPIRED, MATCH, is_wrong
 from recount.audit.findings import Findings
 from recount.audit.ledger_rules import LEDGER
+from recount.audit.register import places_of
 from recount.audit.side_ledgers import DEAD_LETTERS, LATE_LEDGER
 from recount.audit.store import VERDICTS, AuditStore
+from recount.core.finding import Finding, finding_id
+from recount.core.own_columns import AUDIT
 
 TABLES = ("raw_log", "batch_ledger", "outputs", "reconciliation")
 CHECKS = (OUTPUT, LATE_LEDGER, DEAD_LETTERS, OFFSETS, LEDGER, COMPLETENESS, CORRECTION)
 MAX_OUTPUTS = 100_000
+ACCEPTED = "accepted"
+_ROW = ("sink", "key", "window_start", "window_end", "origin")
 
 
 def folder_of(reports: str, stream: str, audit: str) -> Path:
@@ -41,7 +49,7 @@ def write_tables(findings: Findings, store: AuditStore, reports: str) -> Path:
     tables = {
         "raw_log": pa.Table.from_pylist(_raw_log(findings)),
         "batch_ledger": pa.Table.from_pylist(_batch_ledger(findings)),
-        "outputs": _outputs(store.rows(VERDICTS, [findings.audit])),
+        "outputs": _outputs(store.rows(VERDICTS, [findings.audit]), findings),
         "reconciliation": pa.Table.from_pylist(_reconciliation(findings)),
     }
     for name, table in tables.items():
@@ -50,14 +58,23 @@ def write_tables(findings: Findings, store: AuditStore, reports: str) -> Path:
 
 
 def _raw_log(findings: Findings) -> list[dict[str, Any]]:
+    accepted = {one.difference.place for one in _accepted(findings) if one.difference.verdict == UNACCOUNTED}
     return [
-        {**asdict(part), "offsets": part.end - part.start, "records": part.records, "unaccounted": part.unaccounted}
+        {
+            **asdict(part),
+            "offsets": part.end - part.start,
+            "records": part.records,
+            "unaccounted": 0 if f"{part.topic}-{part.partition}" in accepted else part.unaccounted,
+        }
         for part in findings.accounts
     ]
 
 
 def _batch_ledger(findings: Findings) -> list[dict[str, Any]]:
-    faulty = [one.place for one in findings.differences if one.kind == LEDGER]
+    accepted = {one.id for one in _accepted(findings)}
+    stream = findings.topology.name
+    faults = [one for one in findings.differences if one.kind == LEDGER]
+    faulty = [one.place for one in faults if finding_id(stream, one) not in accepted]
     return [
         {
             "batch": f"{proof.generation}/{proof.batch}",
@@ -74,12 +91,32 @@ def _batch_ledger(findings: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def _outputs(verdicts: pl.LazyFrame) -> pa.Table:
-    rows = verdicts.drop("audit").sort(~is_wrong(), "window_start", "key")
-    return rows.head(MAX_OUTPUTS).collect().to_arrow()
+def _outputs(verdicts: pl.LazyFrame, findings: Findings) -> pa.Table:
+    """A verdict that a person has accepted is told as ``accepted``."""
+    rows, places = verdicts.drop(AUDIT), places_of(findings.topology)
+    taken: dict[str, list[tuple[Any, ...]]] = {KAFKA: [], DELTA: []}
+    for one in (found.difference for found in _accepted(findings)):
+        if one.kind == OUTPUT and one.place in places:
+            place, sink = places[one.place]
+            taken[place].append((sink, one.key, one.window_start, one.window_end, one.origin))
+    schema = {name: kind for name, kind in rows.collect_schema().items() if name in _ROW}
+    for place, identities in taken.items():
+        accepted = pl.LazyFrame(identities, {name: schema[name] for name in _ROW}, orient="row")
+        told = rows.join(accepted.with_columns(taken=True), on=list(_ROW), how="left", nulls_equal=True)
+        verdict = f"{place}_verdict"
+        is_taken = pl.col("taken").is_not_null() & ~pl.col(verdict).is_in([MATCH, EXPIRED])
+        rows = told.with_columns(pl.when(is_taken).then(pl.lit(ACCEPTED)).otherwise(verdict).alias(verdict)).drop(
+            "taken"
+        )
+    return rows.sort(~is_wrong(), "window_start", "key").head(MAX_OUTPUTS).collect().to_arrow()
+
+
+def _accepted(findings: Findings) -> Sequence[Finding]:
+    return findings.standing.accepted if findings.standing else ()
 
 
 def _reconciliation(findings: Findings) -> list[dict[str, Any]]:
-    unexplained = sum(not miss.explained for miss in findings.misses)
-    checks = [{"check": check, "differences": findings.found.get(check, 0)} for check in CHECKS]
-    return [*checks, {"check": "unexplained grace misses", "differences": unexplained}]
+    """Per check the findings that are open after this audit, those of earlier audits too."""
+    found = Counter(one.difference.kind for one in (findings.standing.open if findings.standing else ()))
+    checks = [{"check": check, "differences": found[check]} for check in CHECKS]
+    return [*checks, {"check": "unexplained grace misses", "differences": found[COMPLETENESS]}]

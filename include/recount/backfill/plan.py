@@ -1,4 +1,9 @@
-"""What a backfill would change: the results that an audit found missed, and what they would be with unlimited grace."""
+"""What a backfill would change: all results that audits found missed, and what they would be with unlimited grace.
+
+A miss is open when the newest audit that judged its key and window called it missed, and readers do not yet see the
+complete result. So a backfill takes the misses of every night, each once, whichever audit announced them, and a second
+backfill finds nothing to do.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +15,26 @@ from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MISSED
 from recount.audit.copies import NO_REVISION
+from recount.audit.results import RELATIVE_TOLERANCE
 from recount.audit.shape import flow_of
 from recount.audit.store import PARTIALS, PLANS, VERDICTS, AuditStore, Run
 from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import AUDIT, NOW, NOW_REVISION, RESULT_TIME, REVISION, WANTED_KEY
 from recount.core.tables import Tables
 from recount.core.topology import Topology
-from recount.recompute.aggregating import TIMESTAMP, group_of, results
+from recount.recompute.aggregating import declared, group_of, results
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The corrections that follow from one audit: the sink's fields, ``timestamp_ms`` and ``revision``.
+    """The corrections that follow from ``audit`` and those that it builds on: the sink's fields,
+    ``recount_timestamp_ms`` and ``recount_revision``.
 
-    Beside them stands what readers see now, ``now_<aggregate>`` and ``now_revision`` (-1: nothing).
+    Beside them stands what readers see now, ``recount_now_<aggregate>`` and ``recount_now_revision``
+    (-1: nothing).
     """
 
     topology: Topology
@@ -35,7 +44,9 @@ class Plan:
 
 
 def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str | None = None) -> Plan:
-    """The plan that follows from ``audit`` (None: the stream's last one); reads the audit's tables, never the log.
+    """All open misses of ``topology``, or (``audit``) those of them that this audit found.
+
+    Each is corrected to what the newest audit makes of it. Reads the audits' tables, never the log.
 
     Raises ``Terminal`` when there is no such complete audit, or the topology is no single aggregation: others are
     audited, not repaired.
@@ -49,18 +60,22 @@ def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str |
             remedy="raise the grace and replay the stream, or aggregate in a topology of its own",
         )
     store = AuditStore(session, tables, topology.name)
-    run = _run(store, topology, audit)
-    missed = store.read(VERDICTS, [run.audit]).where(F.col(COMPLETENESS) == MISSED)
-    wanted = missed.select(F.col("key").alias("wanted_key"), WINDOW_START, WINDOW_END)
-    parts = store.read(PARTIALS, run.lineage).withColumn("wanted_key", named(flow.key).cast("string"))
-    complete = results(parts.join(wanted, wanted.columns, "left_semi"), flow)
+    run = _newest(store, topology, audit)
+    wanted = _missed(store, run).select(F.col("key").alias(WANTED_KEY), WINDOW_START, WINDOW_END)
+    if audit is not None:
+        found = store.read(VERDICTS, [audit]).where(F.col(COMPLETENESS) == MISSED)
+        mine = found.select(F.col("key").alias(WANTED_KEY), WINDOW_START, WINDOW_END)
+        wanted = wanted.join(mine, mine.columns, "left_semi")
+    parts = store.read(PARTIALS, run.lineage).withColumn(WANTED_KEY, named(flow.key).cast("string"))
+    complete = declared(results(parts.join(wanted, wanted.columns, "left_semi"), flow), flow)
     now = _now(session, tables, flow)
-    revision = F.coalesce("now_revision", F.lit(NO_REVISION))
-    changes = complete.join(now, group_of(flow), "left").select(
-        *map(named, [*flow.sink.fields, TIMESTAMP]),
-        (revision + 1).alias("revision"),
-        revision.alias("now_revision"),
-        *(F.col(f"now_{name}") for name in flow.aggregate.aggregates),
+    revision = F.coalesce(NOW_REVISION, F.lit(NO_REVISION))
+    differing = complete.join(now, group_of(flow), "left").where(~_is_complete(flow))
+    changes = differing.select(
+        *map(named, [*flow.sink.fields, RESULT_TIME]),
+        (revision + 1).alias(REVISION),
+        revision.alias(NOW_REVISION),
+        *(named(f"{NOW}{name}") for name in flow.aggregate.aggregates),
     )
     return Plan(topology=topology, flow=flow, audit=run.audit, changes=changes)
 
@@ -70,26 +85,49 @@ def keep(session: SparkSession, tables: Tables, planned: Plan) -> None:
     AuditStore(session, tables, planned.topology.name).put(PLANS, planned.audit, planned.changes)
 
 
-def _run(store: AuditStore, topology: Topology, audit: str | None) -> Run:
-    runs = [run for run in store.runs() if audit in (None, run.audit)]
-    if not runs:
+def _newest(store: AuditStore, topology: Topology, audit: str | None) -> Run:
+    """The audit that has judged furthest, and last: what is missed is missed by its lineage."""
+    runs = store.runs()
+    if not any(audit in (None, run.audit) for run in runs):
         raise Terminal(
             "no complete audit",
             given=audit,
             expected=f"an audit of {topology.name}",
             remedy=f"recount audit --stream {topology.name}",
         )
-    return runs[-1]
+    return max(runs, key=lambda run: (run.order, run.finished_ms))
+
+
+def _missed(store: AuditStore, newest: Run) -> DataFrame:
+    """The keys and windows of which the last audit that judged them says that they are missed."""
+    audits = F.array(*map(F.lit, newest.lineage))
+    row = ["key", WINDOW_START, WINDOW_END]
+    last = F.max_by(COMPLETENESS, F.array_position(audits, F.col(AUDIT))).alias(COMPLETENESS)
+    judged = store.read(VERDICTS, newest.lineage).groupBy(*row).agg(last)
+    return judged.where(F.col(COMPLETENESS) == MISSED).select(*row)
+
+
+def _is_complete(flow: Flow) -> Column:
+    """Whether readers see the complete result already: a backfill has been written, and may not be audited yet."""
+    equal = F.coalesce(F.col(RESULT_TIME) == F.col(f"{NOW}{RESULT_TIME}"), F.lit(False))
+    for name in flow.aggregate.aggregates:
+        mine, now = named(name), named(f"{NOW}{name}")
+        same = mine.eqNullSafe(now)
+        if flow.aggregate.fields[name].kind == "double":
+            near = F.abs(mine - now) <= RELATIVE_TOLERANCE * F.greatest(F.abs(mine), F.abs(now))
+            same = same | F.coalesce(near, F.lit(False))
+        equal = equal & same
+    return equal
 
 
 def _now(session: SparkSession, tables: Tables, flow: Flow) -> DataFrame:
     """What readers of the tables see: per key and window the row with the highest revision."""
-    columns = [*flow.sink.fields, TIMESTAMP, "revision"]
+    columns = [*flow.sink.fields, RESULT_TIME, REVISION]
     rows = session.read.format("delta").load(tables.output(flow.sink.table)).select(*map(named, columns))
     corrections = tables.corrections(flow.sink.table)
     if DeltaTable.isDeltaTable(session, corrections):
         rows = rows.unionByName(session.read.format("delta").load(corrections).select(*map(named, columns)))
     newest: list[Column] = [
-        F.max_by(named(name), "revision").alias(f"now_{name}") for name in flow.aggregate.aggregates
+        F.max_by(named(name), REVISION).alias(f"{NOW}{name}") for name in (*flow.aggregate.aggregates, RESULT_TIME)
     ]
-    return rows.groupBy(*map(named, group_of(flow))).agg(F.max("revision").alias("now_revision"), *newest)
+    return rows.groupBy(*map(named, group_of(flow))).agg(F.max(REVISION).alias(NOW_REVISION), *newest)

@@ -1,7 +1,8 @@
 """Corrections, written to Delta and published on Kafka, each exactly once however often a repair is run.
 
-1. The corrections of an audit are appended to ``corrections/<table>`` under the backfill's id, which is the audit's:
-   Delta skips the append when it has it already. From then on the rows in the table are what is to be published.
+1. The corrections are appended to ``corrections/<table>`` as the next backfill of the stream, whose number is Delta's
+   transaction version: of two that run at once, one is refused. From then on the rows in the table are what is to be
+   published, and no plan has them any more: readers see them.
 2. Backfills are numbered in the order of their appends. Each is published in one Kafka transaction that also commits
    the next number as the offset of the group ``recount.<stream>.backfill``, so that a repair that is run again finds
    out whether its first try was committed. One that never was is published before any later one.
@@ -20,84 +21,106 @@ from pyspark.sql import functions as F
 
 from recount.backfill.plan import Plan
 from recount.core.output import output_record
+from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, ORIGIN, PUBLISHED_AT, RESULT_TIME, REVISION
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.declarations import DeclarationLog
 from recount.kafka.connection import Connection
+from recount.kafka.offsets import committed_offsets
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
-from recount.recompute.aggregating import TIMESTAMP, group_of
+from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 
 SLOT = "backfill"
-NUMBER = "backfill_number"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repaired:
-    """``corrections`` rows belong to the backfill; ``published`` are the backfills that this run published."""
+    """This run wrote so many ``corrections`` as ``backfill``; ``published`` are the backfills that it published."""
 
-    backfill: str
+    backfill: str | None
     corrections: int
     published: tuple[str, ...]
 
 
 def repair(session: SparkSession, settings: Settings, plan: Plan) -> Repaired:
-    """Carry ``plan`` out; a second run of the same audit's backfill changes nothing.
+    """Carry ``plan`` out; a second run finds nothing to change, and publishes what the first could not.
 
     Raises ``Transient`` or ``Terminal`` as the Kafka transaction does; run it again after either.
     """
     path = Tables(settings.data).corrections(plan.flow.sink.table)
-    if not _is_there(session, path, plan.audit):
-        _append(session, path, plan)
+    backfill = _append(session, path, plan)
     rows = _corrections(session, path)
     published = _publish_pending(settings, plan, rows) if rows is not None else ()
-    mine = 0 if rows is None else rows.where(F.col("backfill_id") == plan.audit).count()
-    return Repaired(backfill=plan.audit, corrections=mine, published=published)
+    mine = 0 if rows is None or backfill is None else rows.where(F.col(BACKFILL) == backfill).count()
+    return Repaired(backfill=backfill, corrections=mine, published=published)
+
+
+def pending(session: SparkSession, settings: Settings, plan: Plan) -> int:
+    """How many backfills have been written but never published, because a repair was killed in between."""
+    rows = _corrections(session, Tables(settings.data).corrections(plan.flow.sink.table))
+    if rows is None:
+        return 0
+    counter = (plan.flow.sink.topic.name, 0)
+    connection = Connection.of(settings)
+    group = connection.own(f"recount.{plan.topology.name}.{SLOT}")
+    done = committed_offsets(connection, group, [counter]).get(counter, 0)
+    return rows.where(F.col(BACKFILL_NUMBER) >= done).select(BACKFILL_NUMBER).distinct().count()
 
 
 def _corrections(session: SparkSession, path: str) -> DataFrame | None:
     return session.read.format("delta").load(path) if DeltaTable.isDeltaTable(session, path) else None
 
 
-def _is_there(session: SparkSession, path: str, backfill: str) -> bool:
+def _append(session: SparkSession, path: str, plan: Plan) -> str | None:
+    """Append the changes; returns the id of the backfill, which begins with the audit's; None when nothing changes."""
     rows = _corrections(session, path)
-    return rows is not None and not rows.where(F.col("backfill_id") == backfill).isEmpty()
-
-
-def _append(session: SparkSession, path: str, plan: Plan) -> None:
-    rows = _corrections(session, path)
-    last = None if rows is None else rows.agg(F.max(NUMBER)).first()[0]  # type: ignore[index]
-    changes = plan.changes.select(*map(named, plan.flow.sink.fields), TIMESTAMP, F.col("revision").cast("int"))
+    last = None if rows is None else rows.agg(F.max(BACKFILL_NUMBER)).first()[0]  # type: ignore[index]
+    number = 0 if last is None else last + 1
+    is_new = rows is None or rows.where(F.col(BACKFILL) == plan.audit).isEmpty()
+    backfill = plan.audit if is_new else f"{plan.audit}.{number}"
+    changes = plan.changes.select(*map(named, plan.flow.sink.fields), RESULT_TIME, F.col(REVISION).cast("int"))
     if changes.isEmpty():
-        return
+        return None
     corrections = (
-        changes.withColumn("origin", F.lit("backfill"))
-        .withColumn("backfill_id", F.lit(plan.audit))
-        .withColumn(NUMBER, F.lit(0 if last is None else last + 1).cast("long"))
-        .withColumn("published_at_ms", F.lit(time.time_ns() // 1_000_000))
+        changes.withColumn(ORIGIN, F.lit("backfill"))
+        .withColumn(BACKFILL, F.lit(backfill))
+        .withColumn(BACKFILL_NUMBER, F.lit(number).cast("long"))
+        .withColumn(PUBLISHED_AT, F.lit(time.time_ns() // 1_000_000))
     )
-    once = {"txnAppId": f"recount/{plan.topology.name}/backfill/{plan.audit}", "txnVersion": "0"}
+    once = {"txnAppId": f"recount/{plan.topology.name}/backfill", "txnVersion": str(number)}
     corrections.coalesce(1).write.format("delta").mode("append").options(**once).save(path)
+    return backfill
 
 
 def _publish_pending(settings: Settings, plan: Plan, rows: DataFrame) -> tuple[str, ...]:
     """Publish, in order, every backfill that the group's offset does not tell to be published."""
     topic = plan.flow.sink.topic.name
+    connection = Connection.of(settings)
     transaction = OutputTransaction(
-        Connection(bootstrap_servers=settings.bootstrap_servers),
+        connection,
         plan.topology.name,
         SLOT,
-        group=f"recount.{plan.topology.name}.{SLOT}",
+        group=connection.own(f"recount.{plan.topology.name}.{SLOT}"),
     )
+    enacted = DeclarationLog(settings.data, plan.topology.name).last()
+    version = enacted.version if enacted else 1
     try:
         counter = (topic, 0)
         committed = transaction.committed([counter])
         done = committed[counter].offset if counter in committed else 0
-        pending = rows.where(F.col(NUMBER) >= done).select(NUMBER, "backfill_id").distinct().orderBy(NUMBER).collect()
+        pending = (
+            rows.where(F.col(BACKFILL_NUMBER) >= done)
+            .select(BACKFILL_NUMBER, BACKFILL)
+            .distinct()
+            .orderBy(BACKFILL_NUMBER)
+            .collect()
+        )
         for number, backfill in pending:
-            mine = rows.where(F.col(NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()
+            mine = rows.where(F.col(BACKFILL_NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()
             transaction.commit_once(
-                [_record(row.asDict(), plan.flow) for row in mine],
+                [_record(row.asDict(), plan.flow, version) for row in mine],
                 start_offsets={counter: number},
                 end_offsets={counter: number + 1},
                 batch=backfill,
@@ -107,14 +130,15 @@ def _publish_pending(settings: Settings, plan: Plan, rows: DataFrame) -> tuple[s
         transaction.close()
 
 
-def _record(row: Mapping[str, Any], flow: Flow) -> KafkaRecord:
+def _record(row: Mapping[str, Any], flow: Flow, version: int) -> KafkaRecord:
     record = output_record(
         row,
         key=flow.sink.key,
         fields=list(flow.sink.fields),
-        timestamp_ms=row[TIMESTAMP],
-        revision=row["revision"],
+        timestamp_ms=row[RESULT_TIME],
+        revision=row[REVISION],
         origin="backfill",
+        version=version,
     )
     return KafkaRecord(
         topic=flow.sink.topic.name,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter
 from types import GenericAlias
@@ -18,10 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from recount.core.schema import BadRecord, FieldType, RecordSchema
+from recount.core.schema import DOUBLE_DIGITS, BadRecord, FieldType, RecordSchema
 
-_SCALARS: dict[str, Any] = {"string": str, "long": int, "double": float, "decimal": float, "boolean": bool}
+_SCALARS: dict[str, Any] = {"string": str, "long": int, "double": float, "decimal": float | str, "boolean": bool}
 _ARROW_TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
+_NULL = msgspec.Raw(b"null")
+_NUMBERS = frozenset({float, type(None)})
+_PLAIN_DECIMAL = r"^-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,18})?$"
+"""At most 37 digits, for Arrow does not see that more than 38 do not fit."""
 _REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -57,7 +62,11 @@ class ValueDecoder:
     def __init__(self, schema: RecordSchema, columns: Sequence[str] | None = None) -> None:
         self._schema = schema
         self._columns = list(schema.fields if columns is None else columns)
-        self._decode = msgspec.json.Decoder(_struct(tuple(schema.fields.items()), schema.required)).decode
+        kinds = [kind.element or kind for kind in schema.fields.values()]
+        # one of more than 15 digits does not survive as a double: then decimals stay as they are written
+        written = any(kind.kind == "decimal" and kind.precision > DOUBLE_DIGITS for kind in kinds)
+        struct = _struct(tuple(schema.fields.items()), schema.required, written=written)
+        self._decode = msgspec.json.Decoder(struct).decode
         self._absent = dict.fromkeys(schema.fields)
         self._row = _plain_row(tuple(schema.fields))
 
@@ -103,7 +112,9 @@ class ValueDecoder:
             return pa.nulls(len(rows), arrow_type(field_type))  # msgspec has checked all that there is to check
         cells = list(map(attrgetter(name), rows))
         if field_type.kind == "decimal":
-            return self._decimals(field_type, cells, values, faults)
+            if set(map(type, cells)) <= _NUMBERS:
+                return self._decimals(field_type, cells, values, faults)
+            return self._written_decimals(name, cells, values, faults)
         if element.kind == "decimal":
             cells = [
                 None if cell is None else self._by_reference(index, values[index] or b"", faults)[name]
@@ -127,6 +138,29 @@ class ValueDecoder:
         for index in np.flatnonzero(~(exact | missing)).tolist():
             self._by_reference(index, values[index] or b"", faults)
         return _decimal_array(np.where(exact, unscaled, 0).astype(np.int64), exact, field_type)
+
+    def _written_decimals(
+        self, name: str, cells: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]
+    ) -> pa.Array:
+        """From texts, raw JSON, or what the reference made of a value; what is not plain the reference decides."""
+        field_type = self._schema.fields[name]
+        kind = arrow_type(field_type)
+        texts = pa.array(list(map(_text, cells)), pa.string())
+        plain = pa.compute.match_substring_regex(texts, _PLAIN_DECIMAL)
+        try:
+            made = pa.compute.if_else(plain, texts, None).cast(kind)
+        except pa.ArrowInvalid:  # one has more digits
+            made, plain = pa.nulls(len(cells), kind), pa.compute.and_(plain, False)
+        nulls = texts.null_count if name in self._schema.required else 0
+        doubtful = pa.compute.invert(pa.compute.fill_null(plain, nulls == 0))
+        if not pa.compute.any(doubtful).as_py():
+            return made
+        found = made.to_pylist()
+        for index in np.flatnonzero(doubtful.to_numpy(zero_copy_only=False)).tolist():
+            value = values[index]
+            if index not in faults and value is not None:
+                found[index] = self._by_reference(index, value, faults)[name]
+        return pa.array(found, kind)
 
     def _refuse(
         self, cells: list[Any], field_type: FieldType, values: Sequence[bytes | None], faults: dict[int, Fault]
@@ -155,10 +189,29 @@ def _python_type(field_type: FieldType) -> Any:
     return GenericAlias(list, (_python_type(field_type.element),)) if field_type.element else _SCALARS[field_type.kind]
 
 
+def _text(cell: Any) -> str | None:
+    """A decimal as it was written, without the quotes of a JSON string."""
+    if type(cell) is msgspec.Raw:
+        text = str(bytes(cell), "utf-8")
+        return text[1:-1] if text.startswith('"') else None if text == "null" else text
+    return None if cell is None else cell if type(cell) is str else _plainly(cell)
+
+
+def _plainly(cell: Any) -> str:
+    """What is no text: a number of the reference, or a double of up to 15 digits."""
+    return format(cell, "f") if isinstance(cell, Decimal) else repr(cell)
+
+
 @lru_cache(maxsize=64)
-def _struct(fields: tuple[tuple[str, FieldType], ...], required: frozenset[str]) -> type[msgspec.Struct]:
+def _struct(
+    fields: tuple[tuple[str, FieldType], ...], required: frozenset[str], *, written: bool
+) -> type[msgspec.Struct]:
+    """A value's type; with ``written`` decimals stay as they are written."""
     members: list[Any] = []
     for name, field_type in fields:
+        if written and field_type.kind == "decimal":
+            members.append((name, msgspec.Raw) if name in required else (name, msgspec.Raw, _NULL))
+            continue
         python_type = _python_type(field_type)
         members.append((name, python_type) if name in required else (name, python_type | None, None))
     return msgspec.defstruct("Value", members, gc=False, kw_only=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from recount.core.limits import Health
 from recount.core.topics import Topic
-from recount.core.topology import Health
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,21 +1,32 @@
 """A certificate: what an audit proved, as canonical JSON that carries its own hash and that of its predecessor.
 
-The hash is SHA-256 over the canonical form without the field ``sha256``: UTF-8, keys sorted, no spaces, no floats. Each
-certificate names the hash of the stream's certificate before it, so that none can be changed or taken away unnoticed
-once a later one is kept somewhere else. It is no signature: it does not say who issued it.
+The hash is SHA-256 over the canonical form without the fields ``sha256`` and ``signature``: UTF-8, keys sorted, no
+spaces, no floats. Each certificate names the hash of the stream's certificate before it. What is signed is ``signed``,
+which names the hash; whether a signature holds is told by whoever can check one (``recount.audit.signing``).
+
+Certificates of the first format have no digests and no signature. They still verify as what they are.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from recount.core.errors import Terminal
+from recount.core.finding_faults import finding_faults, forgotten
 
-FORMAT = "recount certificate 1"
+FORMAT = "recount certificate 2"
+FIRST_FORMAT = "recount certificate 1"
+"""Unsigned, and without digests."""
+_COUNTED = ("topic", "partition", "start", "end", "records")
+_HEX_DIGITS = 64
 Certificate = Mapping[str, Any]
+SignatureFault = Callable[[Certificate], str | None]
+"""Says what is wrong with the signature of a certificate or head; None when it holds."""
+_UNHASHED = ("sha256", "signature")
+_SIGNED = ("stream", "sequence", "audit", "sha256")
 _FATES = ("counted", "late", "filtered", "null_key", "dead_lettered")
 _RARE_FATES = ("null_value", "deduplicated")
 """Fates that certificates of single aggregations used not to have."""
@@ -31,35 +42,59 @@ def canonical(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def fingerprint(document: Mapping[str, Any]) -> str:
-    """The SHA-256 of ``document`` without its ``sha256``, in hexadecimal."""
-    return hashlib.sha256(canonical({name: part for name, part in document.items() if name != "sha256"})).hexdigest()
+def content_hash(document: Mapping[str, Any]) -> str:
+    """The SHA-256 of ``document`` without its ``sha256`` and ``signature``, in hexadecimal."""
+    return hashlib.sha256(
+        canonical({name: part for name, part in document.items() if name not in _UNHASHED})
+    ).hexdigest()
 
 
-def certified(document: Mapping[str, Any], previous: Certificate | None) -> dict[str, Any]:
-    """``document`` as the successor of ``previous`` (None: the first of its stream), with its hash."""
+def certified(
+    document: Mapping[str, Any], previous: Certificate | None, *, key_id: str | None = None
+) -> dict[str, Any]:
+    """``document`` as the successor of ``previous`` (None: the first of its stream), with its hash, unsigned.
+
+    ``key_id`` names the key that is going to sign it: a signature that was taken away is missed.
+    """
     chained = {
-        **document,
+        **json.loads(canonical(document)),  # as whoever reads the file finds it: keys of objects are text
         "format": FORMAT,
         "sequence": previous["sequence"] + 1 if previous else 1,
         "previous_sha256": previous["sha256"] if previous else None,
+        "key_id": key_id,
     }
-    return {**chained, "sha256": fingerprint(chained)}
+    return {**chained, "sha256": content_hash(chained), "signature": None}
 
 
-def verify(certificate: Certificate, others: Iterable[Certificate]) -> list[str]:
+def signed(certificate: Certificate) -> bytes:
+    """What a signature of ``certificate``, or of the head that names it, is made over."""
+    return canonical({name: certificate[name] for name in _SIGNED} | {"is": FORMAT})
+
+
+def head_of(certificate: Certificate) -> dict[str, Any]:
+    """The head of the chain that ends with ``certificate``: what is published beside it."""
+    return {name: certificate[name] for name in (*_SIGNED, "key_id", "signature")}
+
+
+def verify(
+    certificate: Certificate, others: Iterable[Certificate], signature_fault: SignatureFault | None = None
+) -> list[str]:
     """Check ``certificate`` and the predecessors of it among ``others``; returns what was checked, as sentences.
 
     Raises ``Unverified`` at the first thing that does not hold. A chain that ends because no predecessor is at hand is
-    not a fault: the last sentence says where it ends.
+    not a fault: the last sentence says where it ends. Signatures are checked where ``signature_fault`` is given;
+    ``certificate`` must be signed then, and vouches by its hash for unsigned ones before it.
     """
+    if signature_fault:
+        _require(bool(certificate.get("signature")), "signature", standing(certificate), "a signature")
     by_hash = {other.get("sha256"): other for other in others}
     checked = []
     while True:
-        _verify_one(certificate)
+        verify_alone(certificate)
+        _verify_signature(certificate, signature_fault)
         checked.append(
             f"{certificate['audit']}: hash, counts and verdict hold (number {certificate['sequence']}, "
-            f"{certificate['outcome']})"
+            f"{certificate['outcome']}; {standing(certificate)})"
         )
         previous = certificate["previous_sha256"]
         if previous is None:
@@ -67,15 +102,51 @@ def verify(certificate: Certificate, others: Iterable[Certificate]) -> list[str]
         if previous not in by_hash:
             return [*checked, f"the chain ends here: no certificate with the hash {previous} is at hand"]
         former = by_hash[previous]
-        _require(former["stream"] == certificate["stream"], "stream", former["stream"], certificate["stream"])
-        _require(former["sequence"] == certificate["sequence"] - 1, "sequence", former["sequence"], "one less")
+        stream, number, form = (former.get(name) for name in ("stream", "sequence", "format"))
+        _require(stream == certificate["stream"], "stream", stream, certificate["stream"])
+        _require(number == certificate["sequence"] - 1, "sequence", number, "one less")
+        _require(form in (FIRST_FORMAT, certificate["format"]), "format", certificate["format"], str(form))
+        for fault in forgotten(former, certificate):
+            raise Unverified("the certificate forgets a finding", given=fault, remedy="audit again from the beginning")
         certificate = former
 
 
-def _verify_one(certificate: Certificate) -> None:
-    _require(certificate.get("format") == FORMAT, "format", certificate.get("format"), FORMAT)
-    actual = fingerprint(certificate)
-    _require(certificate["sha256"] == actual, "sha256", certificate["sha256"], actual)
+def _verify_signature(certificate: Certificate, signature_fault: SignatureFault | None) -> None:
+    is_gone = bool(certificate.get("key_id")) and not certificate.get("signature")
+    _require(not is_gone, "signature", None, f"one with the key {certificate.get('key_id')}")
+    if signature_fault and certificate.get("signature"):
+        fault = signature_fault(certificate)
+        _require(fault is None, "signature", fault, "a signature that holds")
+
+
+def verify_alone(certificate: Certificate) -> None:
+    """Raise ``Unverified`` unless the hash, the counts and the verdict of ``certificate`` hold."""
+    known = (FIRST_FORMAT, FORMAT)
+    _require(certificate.get("format") in known, "format", certificate.get("format"), " or ".join(known))
+    actual = content_hash(certificate)
+    _require(certificate.get("sha256") == actual, "sha256", certificate.get("sha256"), actual)
+    try:
+        _verify_content(certificate)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        _require(False, "a field is missing or of another kind", repr(error), "the fields of its format")
+
+
+def standing(certificate: Certificate) -> str:
+    """Whether ``certificate`` is signed, in words."""
+    if certificate.get("format") == FIRST_FORMAT:
+        return "first format: unsigned, without digests"
+    if certificate.get("signature"):
+        return f"signed with key {certificate['key_id']}"
+    return (
+        "unsigned" if certificate.get("key_id") is None else f"its signature with key {certificate['key_id']} is gone"
+    )
+
+
+def _verify_content(certificate: Certificate) -> None:
+    for name in (*_SIGNED, "outcome"):
+        _require(name in certificate, name, None, "a value")
+    first = certificate["sequence"] == 1
+    _require(first == (certificate["previous_sha256"] is None), "sequence", certificate["sequence"], "1 for the first")
     for part in certificate["partitions"]:
         offsets = part["end"] - part["start"]
         told = sum(part[name] for name in (*_FATES, *_NO_RECORDS)) + sum(part.get(name, 0) for name in _RARE_FATES)
@@ -89,22 +160,25 @@ def _verify_one(certificate: Certificate) -> None:
         )
     found = certificate["differences_found"]
     _require(found >= len(certificate["differences"]), "differences", len(certificate["differences"]), found)
-    outcome = "violation" if found else "match"
-    _require(certificate["outcome"] == outcome, "outcome", certificate["outcome"], outcome)
-    for fault in _contradictions(certificate):
+    if certificate["format"] != FIRST_FORMAT:
+        _verify_digests(certificate)
+    for fault in finding_faults(certificate):
         raise Unverified("the certificate contradicts itself", given=fault, remedy="issue it again from an audit")
 
 
-def _contradictions(certificate: Certificate) -> Iterator[str]:
-    if certificate["outcome"] == "match":
-        for place in ("kafka", "delta"):
-            wrong = {v: n for v, n in certificate["verdicts"][place].items() if v not in ("match", "expired") and n}
-            if wrong:
-                yield f"outcome match, but {place} has {wrong}"
-        if any(part["unaccounted"] for part in certificate["partitions"]):
-            yield "outcome match, but offsets are unaccounted for"
-        if not all(miss["explained"] for miss in certificate["grace_misses"]):
-            yield "outcome match, but a grace miss is unexplained"
+def _verify_digests(certificate: Certificate) -> None:
+    """The digests of the log are of the very offsets and records that were counted."""
+    for name, told in (
+        ("versions", certificate["versions"]),
+        ("fingerprint", certificate["declaration"]["fingerprint"]),
+    ):
+        _require(bool(told), name, told, "a value")
+    counted = [[part[name] for name in _COUNTED] for part in certificate["partitions"]]
+    digested = [[one[name] for name in _COUNTED] for one in certificate["digests"]["log"]]
+    _require(sorted(counted) == sorted(digested), "digests of the log", digested, counted)
+    for section in ("log", "published", "tables"):
+        for one in certificate["digests"][section]:
+            _require(len(one["sha256"]) == _HEX_DIGITS, f"digest of {section}", one["sha256"], "64 digits")
 
 
 def _require(holds: bool, what: str, given: object, expected: object) -> None:

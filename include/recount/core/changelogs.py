@@ -12,6 +12,7 @@ from recount.core.durations import readable
 from recount.core.errors import require
 from recount.core.expression_types import require_boolean, type_of
 from recount.core.expressions import Expression
+from recount.core.own_columns import require_free
 from recount.core.schema import FieldType
 from recount.core.stateless import OneInput
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class ToTable(OneInput):
     """Reads a stream as the changes of a table: a value replaces the key's row, a null value (tombstone) deletes it.
 
-    Unversioned: changes apply in the order in which they are read. ``versioned``: every version is kept, so that the
-    table can be read as of a time, and a change older than the latest is history only.
+    Unversioned: the change that is read last is the latest. ``versioned``: the one with the largest time is, and a
+    change older than the latest is history only. A lookup as of the event's time makes no difference between the two.
     """
 
     input: Node
@@ -65,12 +66,14 @@ class TableAggregate:
 
     def __post_init__(self) -> None:
         require(
-            bool(self.aggregates) and self.key not in self.aggregates,
+            bool(self.aggregates),
             "aggregates",
-            given=sorted(self.aggregates),
-            expected=f"at least one, none called {self.key}",
+            given=self.aggregates,
+            expected="at least one",
             remedy="group_by(tier=col('tier')).aggregate(customers=count())",
         )
+        require_free("a group", [self.key])
+        require_free("aggregates", self.aggregates, taken=[self.key])
         assert self.fields
 
     @property
@@ -116,7 +119,14 @@ class Suppress(OneInput):
 
 
 def is_versioned(table: Node) -> bool:
-    """Whether the rows of ``table`` can be read as of a time: a versioned table, or a part of one."""
+    """Whether the change with the largest time is the latest of its key: a versioned table, or a part of one."""
     if isinstance(table, OneInput) and table.row_wise:
         return is_versioned(table.input)
     return isinstance(table, ToTable) and table.versioned
+
+
+def is_read_as_table(table: Node) -> bool:
+    """Whether every change of ``table`` is a record of a stream that is read as a table, or a part of it."""
+    if isinstance(table, OneInput) and table.row_wise:
+        return is_read_as_table(table.input)
+    return isinstance(table, ToTable)

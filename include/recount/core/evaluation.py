@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 from recount.core.expressions import Call, Column, Expression, Literal
+from recount.core.schema import LONG_MAX, LONG_MIN
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -18,6 +19,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_EXACT = Context(prec=100)
 
 
 def evaluate(tree: Expression, record: Mapping[str, Any]) -> Any:
@@ -54,7 +56,11 @@ def _apply(name: str, values: list[Any]) -> Any:
         divisor = float(values[1])
         return None if divisor == 0 else float(values[0]) / divisor
     left, right = _comparable(*values)
-    return (_COMPARISONS.get(name) or _ARITHMETIC[name])(left, right)
+    if name in _COMPARISONS:
+        return _COMPARISONS[name](left, right)
+    with localcontext(_EXACT):
+        made = _ARITHMETIC[name](left, right)
+    return made if not isinstance(made, int) or LONG_MIN <= made <= LONG_MAX else None
 
 
 def _comparable(left: Any, right: Any) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTab
 from recount.core.durations import Duration, milliseconds
 from recount.core.expression_types import columns_of
 from recount.core.expressions import Expression, col
-from recount.core.joins import JoinKind, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.joins import AsOf, JoinKind, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Emission, Filter, Node, Sink, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, KeyState, Process
 from recount.core.schema import FieldType
@@ -55,21 +55,25 @@ class RecordStream(Steps):
             )
         )
 
-    def join_table(self, table: Table, *, grace: Duration | None = None, by: Expression | None = None) -> RecordStream:
-        """Each record with the table's row; records without one are dropped."""
-        return self._join_table(table, "inner", grace, by)
+    def join_table(
+        self, table: Table, *, grace: Duration | None = None, by: Expression | None = None, as_of: AsOf = "event"
+    ) -> RecordStream:
+        """Each record with the table's row as of its time; records without one are dropped."""
+        return self._join_table(table, "inner", grace, by, as_of)
 
     def left_join_table(
-        self, table: Table, *, grace: Duration | None = None, by: Expression | None = None
+        self, table: Table, *, grace: Duration | None = None, by: Expression | None = None, as_of: AsOf = "event"
     ) -> RecordStream:
-        """Each record with the table's row, whose fields are null where there is none."""
-        return self._join_table(table, "left", grace, by)
+        """Each record with the table's row as of its time, whose fields are null where there is none."""
+        return self._join_table(table, "left", grace, by, as_of)
 
     def _join_table(
-        self, table: Table, kind: Literal["inner", "left"], grace: Duration | None, by: Expression | None
+        self, table: Table, kind: Literal["inner", "left"], grace: Duration | None, by: Expression | None, as_of: AsOf
     ) -> RecordStream:
         grace_ms = None if grace is None else milliseconds(grace, "grace")
-        return RecordStream(StreamTableJoin(left=self.node, right=table.node, kind=kind, grace_ms=grace_ms, by=by))
+        return RecordStream(
+            StreamTableJoin(left=self.node, right=table.node, kind=kind, grace_ms=grace_ms, by=by, as_of=as_of)
+        )
 
     def deduplicate(self, by: str | Expression, *, horizon: Duration) -> RecordStream:
         """Only the first record of each id ``by`` within ``horizon``; see ``Deduplicate`` for what first means."""
@@ -79,7 +83,7 @@ class RecordStream(Steps):
                 input=self.node,
                 by=tree,
                 horizon_ms=milliseconds(horizon, "horizon"),
-                partitioned=columns_of(tree) <= _partition_keys(self.node),
+                partitioned=frozenset() < columns_of(tree) <= _partition_keys(self.node),
             )
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from recount.core.changelogs import is_versioned
+from recount.core.changelogs import is_read_as_table, is_versioned
 from recount.core.durations import readable
 from recount.core.errors import require
 from recount.core.expression_types import type_of
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from recount.core.nodes import Node
 
 JoinKind = Literal["inner", "left", "outer"]
+AsOf = Literal["event", "arrival"]
 
 
 class Join:
@@ -95,9 +96,9 @@ class StreamStreamJoin(Join):
 class StreamTableJoin(Join):
     """Adds to each record of the left stream the row of the right table; only stream records make results.
 
-    Of a versioned table it is the version as of the record's time, of another the one current when the record is
-    read. ``grace_ms`` (versioned only): the record waits until ``ts <= stream time of the table - grace``. ``by``
-    finds the row by an expression instead of the key (a global table).
+    ``as_of``: the row as of the record's time (``event``), or the one that is current when the record is read
+    (``arrival``), which depends on how the log was read. ``grace_ms``: the record waits until ``ts <= stream time of
+    the table - grace``. ``by`` finds the row by an expression instead of the key (a global table).
     """
 
     left: Node
@@ -105,14 +106,29 @@ class StreamTableJoin(Join):
     kind: Literal["inner", "left"]
     grace_ms: int | None = None
     by: Expression | None = None
+    as_of: AsOf = "event"
 
     def __post_init__(self) -> None:
         require(
-            self.grace_ms is None or is_versioned(self.right),
+            self.as_of in ("event", "arrival"),
+            "as_of of a lookup",
+            given=self.as_of,
+            expected="'event' or 'arrival'",
+            remedy="leave it out: a record finds the row as of its own time",
+        )
+        require(
+            self.as_of == "event" or not is_versioned(self.right),
+            "as_of of a lookup",
+            given="'arrival', a versioned table",
+            expected="'event' with a versioned table",
+            remedy="leave out as_of='arrival', or versioned=True",
+        )
+        require(
+            self.grace_ms is None or (self.as_of == "event" and is_read_as_table(self.right)),
             "join grace",
-            given=self.grace_ms,
-            expected="no grace, or a versioned table",
-            remedy="declare table(topic, versioned=True): only versions can be waited for",
+            given=f"{self.grace_ms} ms, as_of='{self.as_of}', {self.right}",
+            expected="a stream or topic read as a table, and as_of='event'",
+            remedy="leave out the grace, or read the changes from a topic: table(topic)",
         )
         if self.by is None:
             self._require_equal_keys()
@@ -129,7 +145,8 @@ class StreamTableJoin(Join):
         table = "versioned table" if is_versioned(self.right) else "table"
         by = "" if self.by is None else f" by {self.by}"
         grace = "" if self.grace_ms is None else f", grace {readable(self.grace_ms)}"
-        return f"{self.kind} join with {table}{by}{grace}"
+        as_of = ", as of arrival" if self.as_of == "arrival" else ""
+        return f"{self.kind} join with {table}{by}{grace}{as_of}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -58,6 +58,8 @@ class BatchProof:
     ``generation`` counts the checkpoints that the stream has had, and batches are ordered by (generation, batch).
     ``frontier_ms`` is the smallest stream time over the partitions that are not idle, None while one of them has none.
     ``batch_timestamp_ms`` is the time that Spark recorded for the batch, the same in every replay of it.
+    ``fingerprint`` is that of the declaration by which the batch was made (``core.fingerprint``), None in proofs of
+    earlier releases.
     """
 
     stream: str
@@ -69,6 +71,7 @@ class BatchProof:
     partitions: tuple[PartitionProof, ...]
     frontier_ms: int | None
     emitted: Mapping[str, int] = field(default_factory=dict)
+    fingerprint: str | None = None
     version: int = VERSION
 
     def to_json(self) -> str:

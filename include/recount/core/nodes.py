@@ -16,6 +16,7 @@ from recount.core.errors import require
 from recount.core.expression_types import require_boolean, type_of
 from recount.core.expressions import Expression
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.own_columns import require_free
 from recount.core.processing import Deduplicate, Process
 from recount.core.schema import LONG, STRING, FieldType
 from recount.core.stateless import FlatMap, Foreach, Merge, OneInput, Peek, Repartition, Select, Through
@@ -81,6 +82,9 @@ class WithFields(OneInput):
     input: Node
     added: Mapping[str, Expression]
 
+    def __post_init__(self) -> None:
+        require_free("fields", self.added)
+
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
         """The incoming fields, with those of ``added``."""
@@ -100,6 +104,7 @@ class SelectKey:
     by: Expression
 
     def __post_init__(self) -> None:
+        require_free("a key", [self.key])
         given = type_of(self.by, self.input.fields)
         require(
             given is not None and given.kind in ("string", "long"),
@@ -164,14 +169,10 @@ class WindowedAggregate(OneInput):
             expected="each record or each batch: this window never closes",
             remedy="emit_each_batch()",
         )
-        taken = {self.input.key, WINDOW_START, WINDOW_END} & set(self.aggregates)
-        require(
-            not taken,
-            "aggregates",
-            given=sorted(taken),
-            expected=f"names other than {self.input.key}, {WINDOW_START}, {WINDOW_END}",
-            remedy="rename the aggregate",
-        )
+        bounds = (WINDOW_START, WINDOW_END)
+        require_free("aggregates", self.aggregates, taken=(self.input.key, *bounds))
+        if self.input.key != KEY:
+            require_free("the key of a window", [self.input.key], taken=bounds)
         assert self.fields
 
     @property

@@ -19,6 +19,12 @@ Origin = Literal["stream", "backfill"]
 REVISION_HEADER, ORIGIN_HEADER, WINDOW_HEADER = "recount-revision", "recount-origin", "recount-window"
 SOURCE_HEADER = "recount-source"
 """Of a record that is no window's result: which records of the log it was made of, ``orders-0@12+payments-3@7``."""
+VERSION_HEADER = "recount-version"
+"""Of a record that a stream wrote after a reset: the stream's version, 2 or more. Revisions count within a version."""
+
+
+TIME_HEADER = "recount-timestamp"
+"""Of a record whose time is the epoch, 0 ms, which Kafka's clients take for now: it lies in the topic at 1 ms."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +47,43 @@ def output_record(
     origin: Origin,
     is_null: bool = False,
     source: str | None = None,
+    version: int = 1,
 ) -> OutputRecord:
     """The record of ``row`` whose key is the field ``key``; ``timestamp_ms`` is the largest event time behind it.
 
-    ``is_null``: a deletion, with a null value. ``source``: what it was made of, see ``SOURCE_HEADER``.
+    ``is_null``: a deletion, with a null value. ``source``: what it was made of, see ``SOURCE_HEADER``. ``version``: the
+    stream's, see ``VERSION_HEADER``.
     """
-    headers = [(REVISION_HEADER, b"%d" % revision), (ORIGIN_HEADER, origin.encode())]
+    headers = [(REVISION_HEADER, b"%d" % revision), (ORIGIN_HEADER, origin.encode()), *version_header(version)]
     if WINDOW_START in fields:
         headers.append((WINDOW_HEADER, b"%d/%d" % (row[WINDOW_START], row[WINDOW_END])))
     if source is not None:
         headers.append((SOURCE_HEADER, source.encode()))
+    headers += time_header(timestamp_ms)
     return OutputRecord(
         key=encode_key(row[key]),
         value=None if is_null else encode_value({name: row[name] for name in fields if name != KEY}),
         timestamp_ms=timestamp_ms,
         headers=tuple(headers),
     )
+
+
+def version_header(version: int) -> tuple[tuple[str, bytes], ...]:
+    """The header that says the ``version`` of the stream; none for the first."""
+    return () if version == 1 else ((VERSION_HEADER, b"%d" % version),)
+
+
+def kafka_time_ms(timestamp_ms: int) -> int:
+    """The time under which a record of ``timestamp_ms`` lies in its topic; see ``TIME_HEADER``.
+
+    librdkafka and those who build on it have no way to say 0: they write the time of sending instead.
+    """
+    return max(timestamp_ms, 1)
+
+
+def time_header(timestamp_ms: int) -> tuple[tuple[str, bytes], ...]:
+    """The header that a record of ``timestamp_ms`` needs to tell its time."""
+    return () if timestamp_ms > 0 else ((TIME_HEADER, b"%d" % timestamp_ms),)
 
 
 def encode_key(key: str | int | None) -> bytes | None:

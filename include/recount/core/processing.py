@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from recount.core.durations import readable
 from recount.core.expression_types import type_of
 from recount.core.expressions import Expression
+from recount.core.own_columns import require_free
 from recount.core.schema import FieldType
 from recount.core.stateless import OneInput
 
@@ -75,6 +76,9 @@ class Process(OneInput):
     on_record: Callable[[Row, KeyState], Iterable[Row]]
     on_timer: Callable[[int, KeyState], Iterable[Row]] | None
     made: Mapping[str, FieldType]
+
+    def __post_init__(self) -> None:
+        require_free("fields", self.made)
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:

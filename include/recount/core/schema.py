@@ -5,9 +5,11 @@ Rules, the same in the interpreter, the stream and the recompute:
 * A value is one JSON object in UTF-8. Fields that are not declared are ignored; of a field given twice the last counts.
 * ``STRING`` takes a JSON string; ``LONG`` an integer literal within 64 bits (``1.0`` is none); ``DOUBLE`` any finite
   number; ``BOOLEAN`` true or false. Nothing is coerced: ``"12"`` is no number and ``12`` is no string.
-* ``decimal(precision, scale)`` takes a JSON number that has at most that many digits and decimal places. JSON numbers
-  are read as IEEE 754 doubles (RFC 8259, section 6), and a decimal of up to 15 digits survives that exactly
-  (``DBL_DIG``), so the decimal is the number as written. ``12.345`` is no ``decimal(15, 2)``.
+* ``decimal(precision, scale)`` takes a number that has at most that many digits and decimal places, as it is written:
+  ``12.345`` is no ``decimal(15, 2)``; zeros behind do not count. One of up to 15 digits may also be written as
+  the double that stands for it: ``0.29999999999999999`` is 0.3. It may stand in a JSON string, the usual way to send
+  money, if the string holds a number as JSON writes it and nothing else: ``"990.56"``, not ``" 1"``, ``"1_000"``,
+  ``".5"`` or ``"NaN"``. A LONG may not: declare ``decimal(19, 0)`` for whole numbers that are sent as strings.
 * A missing field and an explicit null are the same null; a *required* field must be neither.
 """
 
@@ -15,16 +17,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal
 
 from recount.core.errors import RecountError, require
+from recount.core.own_columns import require_free
 
 Kind = Literal["string", "long", "double", "decimal", "boolean", "list"]
 
-MAX_DECIMAL_PRECISION = 15
+MAX_DECIMAL_PRECISION, DOUBLE_DIGITS = 38, 15
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+"""A number as JSON writes it."""
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 
 
@@ -50,13 +56,13 @@ BOOLEAN = FieldType(kind="boolean")
 
 
 def decimal(precision: int, scale: int) -> FieldType:
-    """An exact decimal of at most ``precision`` digits, ``scale`` of them behind the point; precision 1 to 15."""
+    """An exact decimal of at most ``precision`` digits, ``scale`` of them behind the point; precision 1 to 38."""
     require(
         0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0,
         "decimal",
         given=(precision, scale),
         expected=f"0 <= scale <= precision <= {MAX_DECIMAL_PRECISION}, precision > 0",
-        remedy="declare larger amounts in a smaller unit (LONG cents)",
+        remedy="declare fewer digits",
     )
     return FieldType(kind="decimal", precision=precision, scale=scale)
 
@@ -87,6 +93,7 @@ class RecordSchema:
 
     def __post_init__(self) -> None:
         require(bool(self.fields), "fields", given=self.fields, expected="at least one field", remedy="declare one")
+        require_free("a topic's fields", self.fields)
         unknown = sorted(self.required - set(self.fields))
         require(
             not unknown,
@@ -104,7 +111,9 @@ class RecordSchema:
     def decode(self, value: bytes) -> dict[str, Any]:
         """The declared fields of ``value`` (all of them, null where missing); raises ``BadRecord``."""
         try:
-            document = json.loads(value.decode("utf-8"), parse_int=_integer, parse_constant=_refuse_constant)
+            document = json.loads(
+                value.decode("utf-8"), parse_int=_integer, parse_float=_Real, parse_constant=_refuse_constant
+            )
         except (ValueError, RecursionError) as error:
             raise BadRecord("undecodable", str(error)) from error
         if not isinstance(document, dict):
@@ -120,6 +129,17 @@ class RecordSchema:
                 yield name, None
             else:
                 yield name, _typed(name, field_type, given)
+
+
+class _Real(float):
+    """A number with a point or an exponent, and how it was written."""
+
+    def __new__(cls, written: str) -> _Real:
+        made = super().__new__(cls, written)
+        made.written = written
+        return made
+
+    written: str
 
 
 def _integer(digits: str) -> int | float:
@@ -139,12 +159,14 @@ def _typed(name: str, field_type: FieldType, given: Any) -> Any:
             return given
         case "long", int() if not isinstance(given, bool) and LONG_MIN <= given <= LONG_MAX:
             return given
-        case (("double" | "decimal"), (int() | float())) if not isinstance(given, bool):
+        case "double", int() | float() if not isinstance(given, bool):
             number = _finite(given)
             if number is not None:
-                exact = number if field_type.kind == "double" else exact_decimal(number, field_type)
-                if exact is not None:
-                    return exact
+                return number
+        case "decimal", int() | str() | _Real() if not isinstance(given, bool):
+            exact = exact_decimal(given.written if isinstance(given, _Real) else str(given), field_type)
+            if exact is not None:
+                return exact
         case "list", list() if field_type.element is not None:
             return [_typed(f"{name}[{i}]", field_type.element, item) for i, item in enumerate(given)]
     raise BadRecord("schema", f"field {name}: expected {field_type}, got {json.dumps(given)[:80]}")
@@ -163,17 +185,26 @@ def _finite(given: int | float) -> float | None:
     return number if abs(number) != float("inf") else None
 
 
-def exact_decimal(number: float, field_type: FieldType) -> Decimal | None:
-    """The ``decimal(precision, scale)`` nearest to ``number``, or None when it is not the same number.
+def exact_decimal(written: str, field_type: FieldType) -> Decimal | None:
+    """The number ``written`` as ``decimal(precision, scale)``, or None where it has more digits or is no number.
 
-    Source: a decimal of at most 15 digits, read as a double and rounded back, is itself (DBL_DIG, C17 5.2.4.2.2);
-    ``unscaled / 10**scale`` is one correctly rounded division of exact operands, so equality decides.
+    A double tells decimals of up to 15 digits apart (DBL_DIG, C17 5.2.4.2.2), so of these one may also be written as
+    the double that stands for it: ``0.29999999999999999`` is 0.3.
+
+    >>> [exact_decimal(written, decimal(15, 2)) for written in ("990.50", "1e2", "0.001")]
+    [Decimal('990.50'), Decimal('100.00'), None]
     """
-    factor = 10.0**field_type.scale
-    scaled = number * factor
-    if abs(scaled) >= 10.0**field_type.precision:
+    if not NUMBER.fullmatch(written):
         return None
-    unscaled = round(scaled)
-    if unscaled / factor != number:
+    try:
+        number = Decimal(written)
+        with localcontext(_WIDE):
+            made = number.quantize(Decimal((0, (1,), -field_type.scale)))
+            same = made == number or (field_type.precision <= DOUBLE_DIGITS and float(made) == float(written))
+    except InvalidOperation:  # more digits than any decimal has
         return None
-    return Decimal(unscaled).scaleb(-field_type.scale)
+    fits = not made or made.adjusted() < field_type.precision - field_type.scale
+    return abs(made) if same and not made else made if same and fits else None
+
+
+_WIDE = Context(prec=100)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Literal, cast
 
 from recount.core.errors import Terminal
 
 Profile = Literal["embedded", "production"]
 PREFIX = "RECOUNT_"
+_PREFIX_OF_IDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _OF_THE_LAUNCHER = frozenset({"RECOUNT_HOME"})
 
 
@@ -31,6 +33,9 @@ class Settings:
     """Where everything is. Each field is read from ``RECOUNT_`` + its name in capitals.
 
     ``data``, ``checkpoints`` are folders or URIs that Spark can write; ``reports`` and ``logs`` are local folders.
+    ``prefix`` begins every group, transactional.id and platform topic of this installation on its Kafka cluster.
+    ``notifiers`` is the place of the Airflow notifiers that are told of what is wrong, ``module:name``.
+    ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
     """
 
     profile: Profile
@@ -42,6 +47,9 @@ class Settings:
     run: str
     jars: str
     topologies: str = "topologies"
+    notifiers: str = ""
+    prefix: str = "recount"
+    keys: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -50,11 +58,14 @@ class Settings:
         given = {key: value for key, value in environ.items() if key.startswith(PREFIX)}
         faults = [f"{key} is unknown" for key in sorted(given.keys() - known.keys() - _OF_THE_LAUNCHER)]
         faults += [
-            f"{key} is missing" for key, field in known.items() if not given.get(key) and field.name != "topologies"
+            f"{key} is missing" for key, field in known.items() if not given.get(key) and field.default is MISSING
         ]
         profile = given.get("RECOUNT_PROFILE", "embedded")
         if profile not in ("embedded", "production"):
             faults.append(f"RECOUNT_PROFILE is {profile!r}, not embedded or production")
+        prefix = given.get("RECOUNT_PREFIX") or "recount"
+        if not _PREFIX_OF_IDS.fullmatch(prefix):
+            faults.append(f"RECOUNT_PREFIX is {prefix!r}, not 1 to 64 letters, digits, '_' or '-'")
         if faults:
             raise InvalidSettings(faults)
         values = {field.name: given[key] for key, field in known.items() if given.get(key)}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from recount.core.errors import require
 from recount.core.expression_types import type_of
 from recount.core.expressions import Expression
+from recount.core.own_columns import INTERNAL, require_free
 from recount.core.schema import STRING, FieldType
 from recount.core.topics import Topic
 
@@ -52,6 +53,9 @@ class Select(OneInput):
     input: Node
     chosen: Mapping[str, Expression]
 
+    def __post_init__(self) -> None:
+        require_free("fields", [name for name, tree in self.chosen.items() if name != str(tree)])
+
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
         """The key and the chosen fields."""
@@ -74,6 +78,9 @@ class FlatMap(OneInput):
     function: Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]]
     made: Mapping[str, FieldType]
     word: str = "flat-map"
+
+    def __post_init__(self) -> None:
+        require_free("fields", self.made)
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
@@ -157,6 +164,10 @@ class Merge:
             expected="streams whose keys have one name and type",
             remedy="give them the same key with select_key first",
         )
+        if self.names is not None:
+            for node in self.inputs:
+                others = [name for name in node.fields if not name.startswith(INTERNAL)]
+                require_free("the fields of a cogroup", others, taken=[MERGED_FROM])
         types: dict[str, set[str]] = {}
         for node in self.inputs:
             for name, kind in node.fields.items():

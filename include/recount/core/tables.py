@@ -2,6 +2,7 @@
 
 | folder | writer | rows |
 | --- | --- | --- |
+| ``declarations/<stream>`` | stream, reset, upgrade | by which declaration the stream goes, and went before |
 | ``streams/<stream>/state`` | stream | partial aggregates by key, window, batch; new commits carry the proof |
 | ``streams/<stream>/ledger`` | stream | one row per batch: the proofs that were moved out of the state's commits |
 | ``streams/<stream>/late`` | stream | the late ledger: one row per late (record, window) |
@@ -10,6 +11,7 @@
 | ``corrections/<table>`` | backfill | corrections, with higher revisions |
 | ``archive/<topic>`` | archive | the raw log |
 | ``audits/<stream>/<name>`` | audit | verdicts, differences, seeds |
+| ``acceptances/<stream>`` | ``recount findings accept``, also in Airflow | who accepted which finding, and why |
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ class Tables:
     """Paths of the tables below ``root``, a folder or URI without a trailing slash."""
 
     root: str
+
+    def declarations(self, stream: str) -> str:
+        """The declarations of a stream in the order in which they came into force; it outlives a reset."""
+        return f"{self.root}/declarations/{stream}"
 
     def state(self, stream: str) -> str:
         """Partial aggregates, whose commits carry the newest part of the batch ledger."""
@@ -54,3 +60,7 @@ class Tables:
     def audit(self, stream: str, name: str) -> str:
         """A table of the audit of a stream."""
         return f"{self.root}/audits/{stream}/{name}"
+
+    def acceptances(self, stream: str) -> str:
+        """Who accepted which finding of a stream."""
+        return f"{self.root}/acceptances/{stream}"

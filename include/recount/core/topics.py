@@ -23,6 +23,9 @@ class Topic:
     ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
     with milliseconds since the epoch; None takes the record's own timestamp. ``value`` None means: not decoded by us.
     ``retention_ms`` -1 keeps records for ever. ``configs`` holds any further topic setting, by Kafka's own names.
+
+    A topic that is only read belongs to others: Recount reports how it differs and never alters it. ``owned`` says that
+    it is ours to create and to repair, as every topic is that a topology writes to.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Topic:
     cleanup_policy: CleanupPolicy = "delete"
     retention_ms: int = 7 * 86_400_000
     configs: Mapping[str, str] = field(default_factory=dict)
+    owned: bool = False
 
     def __post_init__(self) -> None:
         require(

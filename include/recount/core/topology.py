@@ -27,12 +27,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from recount.core.durations import Duration, milliseconds
 from recount.core.errors import require
 from recount.core.flow import RecordStream, Table, cogroup, stream, table
+from recount.core.limits import Health
 from recount.core.nodes import Node, Sink, Source
+from recount.core.own_columns import require_distinct
+from recount.core.reading import Layers, reading_layers, require_versions
 from recount.core.stateless import Foreach, Merge, Through
 
 Written = Sink | Through
@@ -40,20 +44,6 @@ Written = Sink | Through
 
 __all__ = ["Health", "RecordStream", "Table", "Topology", "cogroup", "stream", "table"]
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Health:
-    """The limits beyond which a running stream is unhealthy and is relaunched; milliseconds, records, batches.
-
-    ``progress_age_ms`` counts only while there is lag: a stream with nothing to read is healthy.
-    """
-
-    heartbeat_age_ms: int = 30_000
-    progress_age_ms: int = 180_000
-    lag: int = 10_000_000
-    frontier_age_ms: int = 86_400_000
-    failed_batches: int = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +86,12 @@ class Topology:
             expected="'dead-letter' or 'fail'",
             remedy="choose whether bad records are set aside or stop the stream",
         )
+        for node in self.nodes():
+            require_distinct(str(node), node.fields)
         assert self.idle_after_ms >= 0
         assert self.max_future_ms >= 0
+        require_versions(self.nodes())
+        assert self.layers
 
     @property
     def idle_after_ms(self) -> int:
@@ -147,6 +141,11 @@ class Topology:
             together.setdefault(above.topic.name if isinstance(above, Source) else above, []).extend(readers)
         several = [readers for readers in together.values() if len(readers) > 1]
         return {place: number for readers in several for number, place in enumerate(readers)}
+
+    @cached_property
+    def layers(self) -> Layers:
+        """The source topics in the order in which a batch reads them: those of tables first."""
+        return reading_layers(self.nodes())
 
     @property
     def written(self) -> list[Written]:

@@ -88,6 +88,23 @@ class SlidingWindows:
         """The window that begins just after the record; difference 10: of 15 it is [16, 26]."""
         return timestamp_ms + 1, timestamp_ms + 1 + self.difference_ms
 
+    def leaving_order(self, timestamp_ms: int, window: tuple[int, int], existed: bool) -> tuple[int, int]:
+        """Sorts the windows that a record changed as their updates leave, which is as in Kafka Streams.
+
+        First the windows that existed, latest start first; then those that the record brought into being: the one that
+        begins after the record before, the one that ends with the record, the one that begins after it. For a record
+        below ``difference_ms``: windows that existed, earliest start first; the one that begins after the record; the
+        one that begins after the record before; last the shared one, ``[0, difference]``.
+        """
+        start, end = window
+        if timestamp_ms < self.difference_ms:
+            if start == 0:
+                return 3, start
+            return 0 if existed else 1 if start > timestamp_ms else 2, start
+        if existed:
+            return 0, -start
+        return 1 if start <= timestamp_ms < end else 2 if end == timestamp_ms else 3, start
+
     def is_closed(self, end_ms: int, clock_ms: int) -> bool:
         """Difference 10 s, grace 5 s: the window [0, 10 s] is open at 15 s and closed at 15 s + 1 ms."""
         return self.closes_ms(end_ms) <= clock_ms

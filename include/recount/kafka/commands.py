@@ -13,28 +13,33 @@ from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
-from recount.kafka.topics import TopicChange, apply, plan
+from recount.kafka.topic_drift import TopicChange
+from recount.kafka.topics import apply, plan
 
 
 def topics(
     apply_changes: Annotated[
-        bool, typer.Option("--apply", help="Create what is missing and repair what may be repaired.")
+        bool, typer.Option("--apply", help="Create what is missing of our own, and repair what may be repaired.")
     ] = False,
 ) -> None:
     """Show how the cluster's topics differ from their declarations; with --apply, bring them in step."""
     settings = Settings.from_environment(os.environ)
-    admin = Connection(bootstrap_servers=settings.bootstrap_servers).admin()
-    changes = plan(admin, all_topics(declared(settings.topologies)), settings.profile)
+    connection = Connection.of(settings)
+    admin = connection.admin()
+    changes = plan(admin, all_topics(declared(settings.topologies), connection.own), settings.profile)
     Console().print(_table(changes))
     if apply_changes:
         apply(admin, changes)
-        Console().print("applied" if any(change.action != "in step" for change in changes) else "nothing to do")
+        Console().print(
+            "applied" if any(change.action in ("create", "repair") for change in changes) else "nothing to do"
+        )
 
 
 def _table(changes: list[TopicChange]) -> Table:
-    table = Table("topic", "partitions", "replicas", "action", "why")
+    table = Table("topic", "owner", "partitions", "replicas", "action", "why")
     for change in changes:
-        why = "\n".join([*map(str, change.drift), *([change.note] if change.note else [])])
         topic = change.topic
-        table.add_row(topic.name, str(topic.partitions), str(topic.replication_factor), change.action, why)
+        owner = "ours" if topic.owned else "others"
+        size = (str(topic.partitions), str(topic.replication_factor))
+        table.add_row(topic.name, owner, *size, change.action, "\n".join(change.reasons))
     return table

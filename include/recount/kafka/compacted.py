@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from recount.core.errors import Transient
+from recount.core.errors import RecountError, Transient
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.offsets import partitions_of
 from recount.kafka.transaction import Partition
+
+_LOG = logging.getLogger(__name__)
 
 
 class CompactedView:
     """A small compacted topic read to its end; each ``refresh`` reads only what is new.
 
-    Committed records only; a null value removes its key. Not safe for use by several threads.
+    Committed records only; a null value removes its key. A record whose key is not UTF-8, or whose value ``readable``
+    raises a ``RecountError`` for, is passed over with a warning that names it: anybody may write to a topic, and one
+    bad record must not stop every stream. Not safe for use by several threads.
     """
 
-    def __init__(self, connection: Connection, topic: str) -> None:
+    def __init__(self, connection: Connection, topic: str, readable: Callable[[bytes], object] = bytes) -> None:
         self._connection = connection
-        self._topic = topic
+        self._topic = connection.own(topic)
+        self._readable = readable
         self._values: dict[str, bytes] = {}
         self._read: dict[Partition, int] = {}
         self._consumer = connection.consumer(
-            "recount.view", {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50}
+            connection.own("recount.view"),
+            {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50},
         )
 
     def refresh(self, timeout_s: float = 20.0) -> Mapping[str, bytes]:
@@ -72,11 +79,19 @@ class CompactedView:
             raise failure(f"reading {self._topic}", problem)
         where, offset = (self._topic, message.partition() or 0), message.offset() or 0
         if problem is None:
-            self._apply((message.key() or b"").decode(), message.value())
+            self._apply(message)
             offset += 1
         self._read[where] = max(offset, self._read[where])
 
-    def _apply(self, key: str, value: bytes | None) -> None:
+    def _apply(self, message: Message) -> None:
+        value = message.value()
+        try:
+            key = (message.key() or b"").decode()
+            if value is not None:
+                self._readable(value)
+        except (UnicodeDecodeError, RecountError) as error:
+            _LOG.warning("ignored %s-%s@%s: %s", self._topic, message.partition(), message.offset(), error)
+            return
         if value is None:
             self._values.pop(key, None)
         else:

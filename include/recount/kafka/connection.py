@@ -12,11 +12,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from recount.core.errors import RecountError, Terminal, Transient
+from recount.core.settings import Settings
 
 _LOG = logging.getLogger("recount.kafka")
 _QUIET: Mapping[str, Any] = {"log_level": 4, "reconnect.backoff.ms": 200, "reconnect.backoff.max.ms": 5_000}
 
 _NONE: Mapping[str, Any] = {}
+_DEFAULT = "recount."
 
 REQUEST_TIMEOUT_S = 15.0
 
@@ -30,6 +32,9 @@ _NO_RETRY_HELPS = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError._AUTHENTICATION,
         KafkaError.UNSUPPORTED_VERSION,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.POLICY_VIOLATION,
         KafkaError._UNKNOWN_PARTITION,
     }
 )
@@ -46,6 +51,21 @@ class Connection:
 
     bootstrap_servers: str
     properties: Mapping[str, Any] = field(default_factory=dict)
+    prefix: str = "recount"
+    """Of every group, transactional.id and platform topic: what tells one installation on a cluster from another."""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Connection:
+        """The connection of the installation with these ``settings``."""
+        return cls(bootstrap_servers=settings.bootstrap_servers, prefix=settings.prefix)
+
+    def own(self, name: str) -> str:
+        """What this installation calls the group, transactional.id or platform topic that is ``name`` by default."""
+        return f"{self.prefix}.{name.removeprefix(_DEFAULT)}" if name.startswith(_DEFAULT) else name
+
+    def group(self, stream: str) -> str:
+        """The consumer group under which ``stream`` commits its offsets, and by which its dead letters name it."""
+        return self.own(f"{_DEFAULT}{stream}")
 
     def admin(self) -> AdminClient:
         return AdminClient(self._config({}), logger=_LOG)

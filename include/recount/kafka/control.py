@@ -35,20 +35,28 @@ def withdraw_stop(connection: Connection, stream: str, *, topic: str = CONTROL) 
     _send(connection, topic, stream, None)
 
 
-def standing_stop(connection: Connection, stream: str, *, topic: str = CONTROL) -> int | None:
-    """The lease epoch up to which drivers of ``stream`` are to stop; None when no order stands."""
-    view = CompactedView(connection, topic)
-    try:
-        order = view.refresh().get(stream)
+class StandingOrders:
+    """The orders that stand, one view held open: each question reads only what is new.
+
+    What is no order is passed over with a warning, and the last one before it stands.
+    """
+
+    def __init__(self, connection: Connection, topic: str = CONTROL) -> None:
+        self._view = CompactedView(connection, topic, _command)
+
+    def stop_of(self, stream: str) -> int | None:
+        """The lease epoch up to which drivers of ``stream`` are to stop; None when no order stands."""
+        order = self._view.refresh().get(stream)
         return None if order is None else _command(order).lease_epoch
-    finally:
-        view.close()
+
+    def close(self) -> None:
+        self._view.close()
 
 
 def _send(connection: Connection, topic: str, stream: str, order: bytes | None) -> None:
     answers: list[KafkaError | None] = []
     producer = connection.producer({"linger.ms": 0})
-    producer.produce(topic, value=order, key=stream, on_delivery=lambda error, _: answers.append(error))
+    producer.produce(connection.own(topic), value=order, key=stream, on_delivery=lambda error, _: answers.append(error))
     if producer.flush(REQUEST_TIMEOUT_S):
         raise Transient(f"the order to {stream} was not stored in {REQUEST_TIMEOUT_S} s")
     if problem := answers[0]:
@@ -59,7 +67,7 @@ class ControlChannel:
     """A driver's ear: one consumer, held open while the driver runs."""
 
     def __init__(self, connection: Connection, stream: str, lease_epoch: int, *, topic: str = CONTROL) -> None:
-        self._view = CompactedView(connection, topic)
+        self._orders = StandingOrders(connection, topic)
         self._stream = stream
         self._lease_epoch = lease_epoch
 
@@ -69,14 +77,14 @@ class ControlChannel:
         False while the brokers cannot say, when one of them is lost, for instance: an order is kept, and heard later.
         """
         try:
-            order = self._view.refresh().get(self._stream)
+            up_to = self._orders.stop_of(self._stream)
         except Transient as error:
             _LOG.warning("no word from the control topic, asking again: %s", error)
             return False
-        return order is not None and _command(order).lease_epoch >= self._lease_epoch
+        return up_to is not None and up_to >= self._lease_epoch
 
     def close(self) -> None:
-        self._view.close()
+        self._orders.close()
 
 
 def _command(text: bytes) -> Command:

@@ -8,6 +8,7 @@ from recount.kafka.transaction import KafkaRecord
 
 REASON = "recount-reason"
 ERROR = "recount-error"
+STREAM = "recount-stream"
 SOURCE_TOPIC = "recount-source-topic"
 SOURCE_PARTITION = "recount-source-partition"
 SOURCE_OFFSET = "recount-source-offset"
@@ -19,6 +20,7 @@ _MAX_ERROR_BYTES = 2_000
 def dead_letter(
     *,
     destination: str,
+    stream: str,
     topic: str,
     partition: int,
     offset: int,
@@ -31,12 +33,16 @@ def dead_letter(
 ) -> KafkaRecord:
     """The record for ``destination``: original key, value and headers, byte for byte, then ours.
 
+    ``stream`` is the consumer group of the stream that could not take the record: streams that read one topic share its
+    dead-letter topic, and each judges its own letters.
+
     It keeps no timestamp of its own origin: an absurd one (the very reason it may be here) would make the broker's
     retention delete it. The original timestamp is in a header, in milliseconds, decimal text as all our numbers.
     """
     ours = {
         REASON: reason,
         ERROR: error,
+        STREAM: stream,
         SOURCE_TOPIC: topic,
         SOURCE_PARTITION: str(partition),
         SOURCE_OFFSET: str(offset),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from recount.core.registry import Declarations
@@ -9,11 +10,16 @@ from recount.core.topics import Topic
 from recount.kafka.platform import platform_topics
 
 
-def all_topics(declarations: Declarations) -> list[Topic]:
-    """Sorted by name; the embedded profile later lowers the replication of all alike."""
-    sources = [source.topic for topology in declarations.topologies.values() for source in topology.sources]
-    dead_letters = [dead_letter_topic(source) for source in sources]
-    topics = {topic.name: topic for topic in (*platform_topics(), *dead_letters, *declarations.topics.values())}
+def all_topics(declarations: Declarations, named: Callable[[str], str] = str) -> list[Topic]:
+    """Sorted by name, ``owned`` where a topology writes to it; the embedded profile later lowers the replication.
+
+    ``named`` says what the installation calls its own topics (``Connection.own``).
+    """
+    topologies = declarations.topologies.values()
+    read = [source.topic for topology in topologies for source in topology.sources]
+    written = [replace(node.topic, owned=True) for topology in topologies for node in topology.written]
+    ours = [*platform_topics(named), *map(dead_letter_topic, read), *written]
+    topics = {topic.name: topic for topic in (*declarations.topics.values(), *ours)}
     return [topics[name] for name in sorted(topics)]
 
 
@@ -27,4 +33,5 @@ def dead_letter_topic(source: Topic) -> Topic:
         cleanup_policy="delete",
         retention_ms=30 * 86_400_000,
         configs={},
+        owned=True,
     )

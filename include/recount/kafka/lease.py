@@ -38,14 +38,16 @@ class Lease:
         cls, connection: Connection, stream: str, *, status_topic: str = STATUS, history_topic: str = HISTORY
     ) -> Self:
         """Take the lease; the former holder is fenced when this returns."""
-        producer = connection.producer({"transactional.id": f"recount.{stream}.lease", "linger.ms": 0})
+        producer = connection.producer({"transactional.id": connection.own(f"recount.{stream}.lease"), "linger.ms": 0})
         _checked(f"acquiring the lease of {stream}", lambda: producer.init_transactions(REQUEST_TIMEOUT_S))
         board = StatusBoard(connection, status_topic)
         try:
             last = board.of(stream)
         finally:
             board.close()
-        return cls(producer, stream, last.lease_epoch + 1 if last else 1, status_topic, history_topic)
+        return cls(
+            producer, stream, last.lease_epoch + 1 if last else 1, *map(connection.own, (status_topic, history_topic))
+        )
 
     def publish(self, status: StreamStatus) -> None:
         """Put ``status`` on the board and into the history; raises ``Fenced`` when the lease was lost."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from recount.core.errors import Terminal, Transient
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.transaction import Partition
 
 _READ_BATCH = 10_000
+_TOPIC_KNOWN_WITHIN_S = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,35 @@ def partitions_of(connection: Connection, topic: str) -> list[Partition]:
             raise Terminal("topic does not exist", given=topic, remedy="run `recount topics --apply` or the topics DAG")
         raise failure(f"describing topic {topic}", found.error)
     return [(topic, partition) for partition in sorted(found.partitions)]
+
+
+def require_topics(connection: Connection, read: Iterable[str], written: Iterable[str]) -> None:
+    """Raise ``Terminal`` that names every topic of a stream that is not there, and who is to create it.
+
+    A topic that was created a moment ago is waited for: not every broker knows of it at once.
+    """
+    needed = {
+        **dict.fromkeys(written, "the stream writes to it: `recount topics --apply`"),
+        **dict.fromkeys(read, "the stream reads it: whoever owns it creates it"),
+    }
+    admin, deadline = connection.admin(), time.monotonic() + _TOPIC_KNOWN_WITHIN_S
+    while missing := {name: needed[name] for name in needed.keys() - _listed(admin)}:
+        if time.monotonic() < deadline:
+            time.sleep(0.5)
+            continue
+        raise Terminal(
+            "topics of the stream do not exist, or this user may not see them",
+            given=sorted(missing),
+            expected="every topic that the stream reads or writes",
+            remedy="; ".join(f"{name}: {who}" for name, who in sorted(missing.items())),
+        )
+
+
+def _listed(admin: AdminClient) -> set[str]:
+    try:
+        return set(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
+    except KafkaException as error:
+        raise failure("listing the topics", error) from error
 
 
 def log_ranges(connection: Connection, partitions: Iterable[Partition]) -> dict[Partition, LogRange]:
@@ -156,7 +187,7 @@ def _offsets(
     if start >= end:
         return
     consumer = connection.consumer(
-        "recount.offsets",
+        connection.own("recount.offsets"),
         {"isolation.level": isolation_level, "enable.partition.eof": True, "auto.offset.reset": "earliest"},
     )
     try:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from recount.core.topics import Topic
 
 STATUS = "recount.status"
 HISTORY = "recount.history"
 CONTROL = "recount.control"
+CERTIFICATES = "recount.certificates"
 
 
-def platform_topics() -> tuple[Topic, ...]:
-    """The last status of every driver, the history of these, and the orders to drivers; one partition keeps order."""
+def platform_topics(named: Callable[[str], str] = str) -> tuple[Topic, ...]:
+    """The last status of every driver, the history of these, the orders to drivers, and the newest certificates.
+
+    One partition keeps order. ``named`` says what the installation calls them (``Connection.own``).
+    """
     return (
-        Topic(name=STATUS, key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1),
-        Topic(name=HISTORY, key="stream", partitions=1, retention_ms=7 * 86_400_000),
-        Topic(name=CONTROL, key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1),
+        Topic(name=named(STATUS), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True),
+        Topic(name=named(HISTORY), key="stream", partitions=1, retention_ms=7 * 86_400_000, owned=True),
+        Topic(name=named(CONTROL), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True),
+        Topic(
+            name=named(CERTIFICATES), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True
+        ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from types import NoneType
 from typing import Literal, get_args
 
 from recount.core.errors import Terminal
@@ -14,6 +15,8 @@ from recount.kafka.platform import STATUS
 
 State = Literal["starting", "running", "stopping", "stopped", "failed"]
 VERSION = 1
+MOST_CHARACTERS = 2_000
+"""Of any text in a status; an error is cut to it."""
 
 
 class UnreadableStatus(Terminal):
@@ -26,7 +29,9 @@ class StreamStatus:
 
     ``lag`` and all totals count records; totals are of this driver since it started. ``frontier_ms`` and
     ``stream_time_ms`` (the largest of all partitions) are event times and None before the first record.
-    ``last_progress_ms`` is when a batch was last committed. ``failed_batches`` counts failures in a row.
+    ``last_progress_ms`` is when a batch was last committed; the counts ``batch_…`` are of that batch.
+    ``memory_…`` are bytes: of the driver, and what is left to it (``spark.driver_memory``).
+    ``fingerprint`` is that of the declaration that the driver runs.
     """
 
     stream: str
@@ -45,12 +50,18 @@ class StreamStatus:
     records_per_second: float = 0.0
     late_records: int = 0
     dead_letters: int = 0
+    batch_records: int = 0
+    batch_late_records: int = 0
+    batch_dead_letters: int = 0
     frontier_ms: int | None = None
     stream_time_ms: int | None = None
     batch_duration_ms: int | None = None
     commit_duration_ms: int | None = None
-    failed_batches: int = 0
+    memory_used: int | None = None
+    memory_left: int | None = None
+    memory_limit: int | None = None
     error: str | None = None
+    fingerprint: str | None = None
 
     @property
     def is_over(self) -> bool:
@@ -64,14 +75,17 @@ class StreamStatus:
     def from_json(cls, text: bytes) -> StreamStatus:
         """Read ``text``; fields this version does not know are ignored, so that a newer driver can add some.
 
-        Raises ``UnreadableStatus`` for another version, a missing field or an unknown state.
+        Raises ``UnreadableStatus`` for another version, a missing field, an unknown state, a value of another type, a
+        text of more than ``MOST_CHARACTERS`` and a number of more than 64 bits: anybody may write to the topic.
         """
         try:
             said = json.loads(text)
             if said["version"] != VERSION or said["state"] not in get_args(State):
                 raise ValueError(f"version {said['version']}, state {said['state']}")
             known = {field.name for field in fields(cls)}
-            return cls(**{name: value for name, value in said.items() if name in known})
+            status = cls(**{name: value for name, value in said.items() if name in known})
+            _require_plain(status)
+            return status
         except (ValueError, KeyError, TypeError) as error:
             raise UnreadableStatus(
                 "a status message cannot be read",
@@ -81,20 +95,47 @@ class StreamStatus:
             ) from error
 
 
+_KINDS = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "State": (str,),
+    "str | None": (str, NoneType),
+    "int | None": (int, NoneType),
+}
+
+
+def _require_plain(status: StreamStatus) -> None:
+    for field in fields(status):
+        value = getattr(status, field.name)
+        kinds = _KINDS[str(field.type)]
+        if type(value) not in kinds:
+            raise ValueError(f"{field.name} is {value!r}")
+        if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+            raise ValueError(f"{field.name} has {len(value)} characters")
+        if isinstance(value, int | float) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"{field.name} is {value!r}")
+
+
 class StatusBoard:
-    """Reads the last status of every stream; only the holder of a stream's ``Lease`` writes it."""
+    """Reads the last status of every stream; only the holder of a stream's ``Lease`` writes it.
+
+    What is no status is passed over with a warning, and the last one before it stands.
+    """
 
     def __init__(self, connection: Connection, topic: str = STATUS) -> None:
-        self._view = CompactedView(connection, topic)
+        self._view = CompactedView(connection, topic, StreamStatus.from_json)
 
     def latest(self) -> Mapping[str, StreamStatus]:
         """The last status by stream name, as of this call."""
-        return {stream: StreamStatus.from_json(value) for stream, value in self._view.refresh().items()}
+        said = {stream: StreamStatus.from_json(value) for stream, value in self._view.refresh().items()}
+        return {stream: status for stream, status in said.items() if status.stream == stream}
 
     def of(self, stream: str) -> StreamStatus | None:
         """The last status of ``stream``, None when no driver ever spoke."""
         value = self._view.refresh().get(stream)
-        return None if value is None else StreamStatus.from_json(value)
+        status = None if value is None else StreamStatus.from_json(value)
+        return status if status is not None and status.stream == stream else None
 
     def close(self) -> None:
         self._view.close()

@@ -1,12 +1,11 @@
-"""Declared topics against the cluster: what to create, what to repair, what to refuse."""
+"""Declared topics on the cluster: compared, created, repaired; every topic by itself, problems are told at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -18,180 +17,95 @@ from confluent_kafka.admin import (
     TopicMetadata,
 )
 
-from recount.core.errors import Terminal
+from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.settings import Profile
 from recount.core.topics import Topic
 from recount.kafka.connection import REQUEST_TIMEOUT_S, failure
-
-LEAST_REPLICATION_FACTOR = 3
-LEAST_IN_SYNC_REPLICAS = 2
+from recount.kafka.topic_drift import Found, TopicChange, change_of, settings_of
 
 
-class WeakReplication(Terminal):
-    """A declaration that loses acknowledged records when one broker is lost."""
+class TopicsNotInStep(Terminal):
+    """Topics that need a person; ``problems`` says what is wrong with each. All others were handled."""
 
-
-class UnsafeDrift(Terminal):
-    """The cluster differs from the declarations in a way that cannot be repaired without harm."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Drift:
-    """One setting that is not as declared; ``hazard`` says why it must not be changed, empty when it may be."""
-
-    setting: str
-    actual: str
-    declared: str
-    hazard: str = ""
-
-    def __str__(self) -> str:
-        text = f"{self.setting} is {self.actual}, declared {self.declared}"
-        return f"{text} ({self.hazard})" if self.hazard else text
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopicChange:
-    """What has to happen to one topic; ``topic`` is as it will be on this cluster, ``note`` says what was lowered."""
-
-    topic: Topic
-    action: Literal["create", "in step", "repair", "refuse"]
-    drift: tuple[Drift, ...] = ()
-    note: str = ""
+    def __init__(self, problems: Mapping[str, RecountError]) -> None:
+        self.problems = problems
+        super().__init__(
+            f"{len(problems)} topic(s) are not as declared; all others were handled",
+            given={name: str(problem) for name, problem in problems.items()},
+            expected="every topic there, our own with the declared settings",
+            remedy="see what is said of each topic",
+        )
 
 
 def plan(admin: AdminClient, topics: Iterable[Topic], profile: Profile) -> list[TopicChange]:
-    """Compare ``topics`` with the cluster; changes nothing.
+    """Compare ``topics`` with the cluster; changes nothing. A problem of one topic does not hide the others.
 
-    In the embedded profile a replication factor above the number of brokers is lowered to it, and noted. In any other,
-    a replication factor below 3 or min.insync.replicas below 2 raises ``WeakReplication``.
-
-    Drift that a topic survives is to be repaired: retention (a lower one deletes the records beyond it), in-sync
-    replicas and every other setting. Refused: another number of partitions (fewer is impossible; more sends keys to
-    other partitions, and then the order of a key and its lateness are lost), another replication factor (a reassignment
-    of replicas, Kafka's own tool does it), and a cleanup policy that removes records the declared-until-now one kept.
+    See ``change_of`` for the rules. Raises ``Transient`` when the brokers do not answer at all.
     """
     try:
         cluster = admin.list_topics(timeout=REQUEST_TIMEOUT_S)
-        wanted = [_fitted(topic, profile, len(cluster.brokers)) for topic in topics]
-        existing = [topic.name for topic, _ in wanted if topic.name in cluster.topics]
-        settings = _describe(admin, existing)
     except KafkaException as error:
         raise failure("describing the topics", error) from error
-    return [
-        _compare(topic, note, cluster.topics[topic.name], settings[topic.name])
-        if topic.name in settings
-        else TopicChange(topic=topic, action="create", note=note)
-        for topic, note in wanted
-    ]
+    wanted = list(topics)
+    there = {topic.name: cluster.topics[topic.name] for topic in wanted if topic.name in cluster.topics}
+    found = _found(admin, there)
+    return [change_of(topic, found.get(topic.name), profile, len(cluster.brokers)) for topic in wanted]
 
 
 def apply(admin: AdminClient, changes: Iterable[TopicChange]) -> None:
-    """Carry out a plan: create, then repair. Raises ``UnsafeDrift`` first, before anything is changed."""
+    """Create and repair what is planned.
+
+    A topic that is refused, unknown or fails does not keep the others from being handled. Then raises ``Transient``
+    where all that is left may pass by itself, otherwise ``TopicsNotInStep``.
+    """
     changes = list(changes)
-    refused = [change for change in changes if change.action == "refuse"]
-    if refused:
-        raise UnsafeDrift(
-            "topics differ from their declarations in a way that is not repaired",
-            given={change.topic.name: [str(drift) for drift in change.drift if drift.hazard] for change in refused},
-            expected="the declared settings",
-            remedy="correct the declaration, or move the data to a new topic",
+    problems = {change.topic.name: change.problem for change in changes if change.problem is not None}
+    problems |= _create(admin, [change.topic for change in changes if change.action == "create"])
+    problems |= _repair(admin, [change for change in changes if change.action == "repair"])
+    if not problems:
+        return
+    if all(isinstance(problem, Transient) for problem in problems.values()):
+        raise Transient(
+            f"{len(problems)} topic(s) could not be brought in step; all others were handled",
+            given={name: str(problem) for name, problem in problems.items()},
+            remedy="retry; see that the brokers are up",
         )
-    try:
-        _create(admin, [change.topic for change in changes if change.action == "create"])
-        _repair(admin, [change for change in changes if change.action == "repair"])
-    except KafkaException as error:
-        raise failure("changing the topics", error) from error
+    raise TopicsNotInStep(problems)
 
 
-def _fitted(topic: Topic, profile: Profile, brokers: int) -> tuple[Topic, str]:
-    if profile == "embedded":
-        factor = min(topic.replication_factor, brokers)
-        in_sync = min(topic.min_insync_replicas, factor)
-        fitted = replace(topic, replication_factor=factor, min_insync_replicas=in_sync)
-        note = f"embedded, {brokers} broker(s): {factor} replica(s), {in_sync} in sync"
-        return fitted, "" if fitted == topic else note
-    if topic.replication_factor < LEAST_REPLICATION_FACTOR or topic.min_insync_replicas < LEAST_IN_SYNC_REPLICAS:
-        raise WeakReplication(
-            f"topic {topic.name} can lose acknowledged records",
-            given=f"replication factor {topic.replication_factor}, min.insync.replicas {topic.min_insync_replicas}",
-            expected=f"at least {LEAST_REPLICATION_FACTOR} and {LEAST_IN_SYNC_REPLICAS}",
-            remedy="raise them in the declaration; only RECOUNT_PROFILE=embedded takes less",
-        )
-    return topic, ""
+def _found(admin: AdminClient, there: Mapping[str, TopicMetadata]) -> dict[str, Found | RecountError]:
+    found: dict[str, Found | RecountError] = {}
+    for name, topic in there.items():
+        if topic.error is not None:
+            found[name] = failure(f"describing topic {name}", topic.error)
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in there if name not in found]
+    answers = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S) if resources else {}
+    for resource, answer in answers.items():
+        partitions = there[resource.name].partitions.values()
+        try:
+            found[resource.name] = Found(
+                partitions=len(partitions),
+                factors=tuple(sorted({len(partition.replicas) for partition in partitions})),
+                settings={entry.name: entry.value or "" for entry in answer.result().values()},
+            )
+        except KafkaException as error:
+            found[resource.name] = failure(f"describing topic {resource.name}", error)
+    return found
 
 
-def _settings(topic: Topic) -> dict[str, str]:
-    return {
-        "cleanup.policy": topic.cleanup_policy,
-        "retention.ms": str(topic.retention_ms),
-        "min.insync.replicas": str(topic.min_insync_replicas),
-        **topic.configs,
-    }
-
-
-def _compare(topic: Topic, note: str, found: TopicMetadata, settings: dict[str, str]) -> TopicChange:
-    drift = tuple(_drift(topic, found, settings))
-    action: Literal["refuse", "repair", "in step"] = "in step"
-    if drift:
-        action = "refuse" if any(item.hazard for item in drift) else "repair"
-    return TopicChange(topic=topic, action=action, drift=drift, note=note)
-
-
-def _drift(topic: Topic, found: TopicMetadata, settings: dict[str, str]) -> Iterator[Drift]:
-    if len(found.partitions) != topic.partitions:
-        fewer = topic.partitions < len(found.partitions)
-        hazard = "Kafka cannot remove partitions" if fewer else "keys would move to other partitions"
-        yield Drift(
-            setting="partitions", actual=str(len(found.partitions)), declared=str(topic.partitions), hazard=hazard
-        )
-    factors = sorted({len(partition.replicas) for partition in found.partitions.values()})
-    if factors != [topic.replication_factor]:
-        yield Drift(
-            setting="replication factor",
-            actual=", ".join(map(str, factors)),
-            declared=str(topic.replication_factor),
-            hazard="a reassignment of replicas: kafka-reassign-partitions.sh",
-        )
-    for setting, declared in _settings(topic).items():
-        actual = settings.get(setting, "unknown to this broker")
-        if _normal(actual) != _normal(declared):
-            loses = setting == "cleanup.policy" and not _policies(declared) < _policies(actual)
-            hazard = "records that are kept now would be removed" if loses else ""
-            yield Drift(setting=setting, actual=actual, declared=declared, hazard=hazard)
-
-
-def _policies(setting: str) -> set[str]:
-    return set(setting.replace(" ", "").split(","))
-
-
-def _normal(setting: str) -> str:
-    return ",".join(sorted(_policies(setting)))
-
-
-def _describe(admin: AdminClient, names: list[str]) -> dict[str, dict[str, str]]:
-    if not names:
-        return {}
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    answers = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
-    return {
-        resource.name: {entry.name: entry.value or "" for entry in answer.result().values()}
-        for resource, answer in answers.items()
-    }
-
-
-def _create(admin: AdminClient, topics: list[Topic]) -> None:
+def _create(admin: AdminClient, topics: list[Topic]) -> dict[str, RecountError]:
     if not topics:
-        return
+        return {}
     new = [
-        NewTopic(topic.name, topic.partitions, topic.replication_factor, config=_settings(topic)) for topic in topics
+        NewTopic(topic.name, topic.partitions, topic.replication_factor, config=settings_of(topic)) for topic in topics
     ]
-    for answer in admin.create_topics(new, operation_timeout=REQUEST_TIMEOUT_S).values():
-        answer.result()
+    problems = _problems("creating", admin.create_topics(new, operation_timeout=REQUEST_TIMEOUT_S))
+    return {name: problem for name, problem in problems.items() if not _is_there(problem)}
 
 
-def _repair(admin: AdminClient, changes: list[TopicChange]) -> None:
+def _repair(admin: AdminClient, changes: list[TopicChange]) -> dict[str, RecountError]:
     if not changes:
-        return
+        return {}
     resources = [
         ConfigResource(
             ResourceType.TOPIC,
@@ -208,5 +122,22 @@ def _repair(admin: AdminClient, changes: list[TopicChange]) -> None:
         )
         for change in changes
     ]
-    for answer in admin.incremental_alter_configs(resources, request_timeout=REQUEST_TIMEOUT_S).values():
-        answer.result()
+    answers = admin.incremental_alter_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
+    return _problems("repairing", {resource.name: answer for resource, answer in answers.items()})
+
+
+def _is_there(problem: RecountError) -> bool:
+    """Whether somebody created the topic since the plan was made, or the broker that was asked did not know it yet."""
+    cause = problem.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+
+
+def _problems(doing: str, answers: Mapping[str, Future[None]]) -> dict[str, RecountError]:
+    problems: dict[str, RecountError] = {}
+    for name, answer in answers.items():
+        try:
+            answer.result()
+        except KafkaException as error:
+            problems[name] = failure(f"{doing} topic {name}", error)
+            problems[name].__cause__ = error
+    return problems

@@ -26,6 +26,7 @@ from typing import Literal, NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from recount.core.errors import Terminal, Transient
+from recount.core.output import kafka_time_ms
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
 
 Partition = tuple[str, int]
@@ -79,8 +80,8 @@ class OutputTransaction:
         transaction_timeout_ms: int = 60_000,
     ) -> None:
         self.stream = stream
-        self.group = group or f"recount.{stream}"
-        self.transactional_id = f"recount.{stream}.{slot}"
+        self.group = group or connection.group(stream)
+        self.transactional_id = connection.own(f"recount.{stream}.{slot}")
         self._connection = connection
         self._timeout_ms = transaction_timeout_ms
         self._delivery_error: KafkaError | None = None
@@ -209,7 +210,7 @@ class OutputTransaction:
                     value=record.value,
                     key=record.key,
                     partition=-1 if record.partition is None else record.partition,
-                    timestamp=record.timestamp_ms or 0,
+                    timestamp=0 if record.timestamp_ms is None else kafka_time_ms(record.timestamp_ms),
                     headers=list(record.headers),
                 )
                 return

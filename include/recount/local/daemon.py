@@ -1,7 +1,7 @@
 """A process that outlives the command that started it, and can always be found again.
 
 It leads a session of its own, and carries the home it belongs to in its environment, which everything it starts
-inherits. The record in ``run/`` tells it from a later process with the same pid by its start time. So a crash
+inherits. The record in ``run/`` tells it from a later process with the same pid by its identity. So a crash
 of the command, of the daemon or of one of its children leaves nothing that cannot be found, and nothing of
 anybody else is ever killed.
 """
@@ -22,20 +22,20 @@ import psutil
 
 from recount.core.errors import Terminal
 from recount.local.home import Home
+from recount.process_identity import identity_of
 
 _MARK = "EMBEDDED_IN_RECOUNT_HOME"  # not RECOUNT_*: those are settings, and every one of them must be known
-# A start time read at two moments may differ by a clock tick.
-_TICK_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Daemon:
-    """A started process: its name in the home, its pid, and when the system started it (epoch seconds)."""
+    """A started process: its name in the home, its pid, since when (epoch seconds), and its ``process_identity``."""
 
     name: str
     pid: int
     started: float
     log: str
+    identity: str | None = None
 
     @classmethod
     def start(cls, home: Home, name: str, command: Sequence[str | Path], environment: Mapping[str, str]) -> Daemon:
@@ -55,7 +55,7 @@ class Daemon:
             )
         # Not ours to wait for: it outlives this command on purpose, and Popen would complain about that.
         process.returncode = 0
-        daemon = cls(name=name, pid=process.pid, started=psutil.Process(process.pid).create_time(), log=str(log))
+        daemon = cls(name=name, pid=process.pid, started=time.time(), log=str(log), identity=identity_of(process.pid))
         (home.run / f"{name}.json").write_text(json.dumps(asdict(daemon)))
         return daemon
 
@@ -73,7 +73,12 @@ class Daemon:
 
     @property
     def alive(self) -> bool:
-        return is_alive(self.pid, self.started)
+        """Whether this very process still runs (a zombie does not)."""
+        try:
+            same = self.identity is not None and self.identity == identity_of(self.pid)
+            return same and _runs(psutil.Process(self.pid))
+        except psutil.NoSuchProcess:
+            return False
 
     def require_alive(self) -> None:
         """Raise ``Terminal`` with the end of the log when the process is gone."""
@@ -111,7 +116,13 @@ def drivers(home: Home) -> Iterator[Daemon]:
     for record in sorted(home.drivers.glob("*.json")):
         content = json.loads(record.read_text())
         log = str(home.logs / "streams" / f"{record.stem}.log")
-        yield Daemon(name=record.stem, pid=content["pid"], started=content["started"], log=log)
+        yield Daemon(
+            name=record.stem,
+            pid=content["pid"],
+            started=content["started"],
+            log=log,
+            identity=content.get("identity"),
+        )
 
 
 def sweep(home: Home, patience_s: float = 20) -> int:
@@ -129,15 +140,6 @@ def sweep(home: Home, patience_s: float = 20) -> int:
 def end_of(log: Path, lines: int = 15) -> str:
     """The last lines of a log, for an error that should say what a process said."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
-
-
-def is_alive(pid: int, started: float) -> bool:
-    """Whether the process ``pid`` that started at ``started`` still runs (a zombie does not)."""
-    try:
-        process = psutil.Process(pid)
-        return abs(process.create_time() - started) < _TICK_S and _runs(process)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def end(processes: Iterable[psutil.Process], patience_s: float, *, remind: bool = False) -> None:

@@ -43,7 +43,7 @@ class DemoSteps:
         self._flow = flow
         self._say = say
         self._runs = DagRuns(self.airflow)
-        self._connection = Connection(bootstrap_servers=profile.settings.bootstrap_servers)
+        self._connection = Connection.of(profile.settings)
 
     def create_topics(self) -> None:
         """Run the topics DAG."""
@@ -130,7 +130,7 @@ class DemoSteps:
         return sum(ends["orders"].values())
 
     def _parts(self) -> Collection[PartitionLag]:
-        return lag(self._connection, f"recount.{STREAM}", ["orders"]).values()
+        return lag(self._connection, self._connection.group(STREAM), ["orders"]).values()
 
     def _wait(self, what: str, holds: Callable[[StreamStatus], bool]) -> StreamStatus:
         """The first status for which ``holds`` is true."""

@@ -69,6 +69,11 @@ class Home:
         return self.path / "reports"
 
     @property
+    def keys(self) -> Path:
+        """The key that signs certificates, once `recount keys` has made one."""
+        return self.path / "keys"
+
+    @property
     def profile(self) -> Path:
         """What the running profile offers (addresses, environment), for commands that come later."""
         return self.path / "profile.json"

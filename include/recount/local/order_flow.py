@@ -22,7 +22,7 @@ _MEDIAN_AMOUNT = 38.0
 _AMOUNT_SPREAD = 0.9
 _BAD_VALUES = (
     b'{"order_id": "truncated in transit", "amou',
-    b'{"order_id":"text-amount","region":"EU","amount":"12.50"}',
+    b'{"order_id":"text-amount","region":"EU","amount":"12.50 EUR"}',
     b'{"region":"EU","amount":12.50}',
     b'{"order_id":"third-of-a-cent","region":"EU","amount":0.333}',
 )

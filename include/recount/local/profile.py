@@ -30,6 +30,8 @@ def embedded_settings(home: Home, project: Project, bootstrap_servers: str) -> S
         run=str(home.run),
         jars=str(project.spark_jars),
         topologies=os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
+        notifiers=os.environ.get("RECOUNT_NOTIFIERS", ""),
+        keys=os.environ.get("RECOUNT_KEYS", str(home.keys)),
     )
 
 

@@ -7,12 +7,14 @@ from pyspark.sql import functions as F
 
 from recount.core.aggregates import Aggregate
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import IS_LATE, RECORDS, RESULT_TIME
+from recount.core.schema import FieldType
 from recount.recompute.columns import named, spark_type
 from recount.recompute.flow import Flow
-from recount.recompute.judging import DEAD_LETTERED, FATE, GROUPED_BY, IS_LATE, input_of, newest_start, windowed
+from recount.recompute.judging import DEAD_LETTERED, FATE, GROUPED_BY, input_of, newest_start, windowed
+from recount.recompute.rules.sums import WIDE, as_long, exact_sum
 from recount.recompute.stream_time import STREAM_TIME
 
-TIMESTAMP, RECORDS = "timestamp_ms", "records"
 PARTITION, OUTCOME, OFFSET, REASON, DETAIL = "__partition", "__fate", "__offset", "__reason", "__detail"
 FIRSTS, REACHED_MS = "__firsts", "__reached_ms"
 """Columns of a digest; an aggregate may be called ``offset``."""
@@ -28,12 +30,12 @@ def placed(records: DataFrame, flow: Flow, **further: Column) -> DataFrame:
     key = F.when(F.col(WINDOW_START).isNotNull(), F.col(GROUPED_BY)).alias(flow.key)
     columns = [value.alias(name) for name, value in kept.items()]
     return windowed(records, flow.windows).select(
-        key, WINDOW_START, WINDOW_END, IS_LATE, TIMESTAMP, *columns, *map(named, inputs)
+        key, WINDOW_START, WINDOW_END, IS_LATE, F.col("timestamp_ms").alias(RESULT_TIME), *columns, *map(named, inputs)
     )
 
 
 def partials(placed: DataFrame, flow: Flow, *further: str) -> DataFrame:
-    """Per key, window, ``is_late`` and ``further`` columns: aggregates, largest event time, number of records.
+    """Per key, window, ``recount_is_late`` and ``further`` columns: aggregates, largest event time, number of records.
 
     What is on time makes the expected result (fidelity), both together the complete one (unlimited grace).
     """
@@ -62,8 +64,14 @@ def digested(records: DataFrame, flow: Flow) -> DataFrame:
 
 def results(parts: DataFrame, flow: Flow, *further: str) -> DataFrame:
     """``parts`` merged to one row per key, window and ``further`` columns."""
-    made = [_reduced(_merging(aggregate), named(name)) for name, aggregate in flow.aggregate.aggregates.items()]
+    made = [_merged(aggregate, named(name), flow.aggregate.fields[name]) for name, aggregate in _aggregates(flow)]
     return _grouped(parts, flow, made, further)
+
+
+def declared(rows: DataFrame, flow: Flow) -> DataFrame:
+    """``results`` in their declared types; an error where a sum of LONG has more than 64 bits."""
+    narrow = {name: as_long(named(name)) for name, aggregate in _aggregates(flow) if _is_wide(aggregate, flow, name)}
+    return rows.withColumns(narrow) if narrow else rows
 
 
 def group_of(flow: Flow) -> list[str]:
@@ -72,33 +80,48 @@ def group_of(flow: Flow) -> list[str]:
 
 
 def _taken_in(flow: Flow) -> list[Column]:
+    fields = flow.aggregate.fields
     return [
-        _reduced(aggregate.kind, named(input_of(name)) if aggregate.of is not None else F.lit(1))
+        _reduced(aggregate.kind, named(input_of(name)) if aggregate.of is not None else F.lit(1), fields[name])
         for name, aggregate in flow.aggregate.aggregates.items()
     ]
 
 
 def _grouped(rows: DataFrame, flow: Flow, made: list[Column], further: tuple[str, ...], *totals: Column) -> DataFrame:
     fields = flow.aggregate.fields
+    aggregates = flow.aggregate.aggregates
     typed = [
-        value.cast(spark_type(fields[name])).alias(name)
+        value.cast(WIDE if _is_wide(aggregates[name], flow, name) else spark_type(fields[name])).alias(name)
         for name, value in zip(flow.aggregate.aggregates, made, strict=True)
     ]
     return rows.groupBy(*map(named, group_of(flow)), *further).agg(
-        *typed, F.max(TIMESTAMP).alias(TIMESTAMP), F.sum(RECORDS).cast("long").alias(RECORDS), *totals
+        *typed, F.max(RESULT_TIME).alias(RESULT_TIME), F.sum(RECORDS).cast("long").alias(RECORDS), *totals
     )
 
 
-def _merging(aggregate: Aggregate) -> str:
-    return "sum" if aggregate.kind == "count" else aggregate.kind
+def _aggregates(flow: Flow) -> list[tuple[str, Aggregate]]:
+    return list(flow.aggregate.aggregates.items())
 
 
-def _reduced(kind: str, values: Column) -> Column:
+def _is_wide(aggregate: Aggregate, flow: Flow, name: str) -> bool:
+    return aggregate.kind == "sum" and flow.aggregate.fields[name].kind == "long"
+
+
+def _merged(aggregate: Aggregate, values: Column, kind: FieldType) -> Column:
+    """Of parts; sums of LONG are decimals by then."""
+    if aggregate.kind == "count":
+        return F.sum(values)
+    if aggregate.kind == "sum" and kind.kind != "double":
+        return exact_sum(values, FieldType(kind="decimal", precision=38, scale=kind.scale))
+    return _reduced(aggregate.kind, values, kind)
+
+
+def _reduced(kind: str, values: Column, of: FieldType) -> Column:
     match kind:
         case "count":
             return F.count(values)
         case "sum":
-            return F.sum(values)
+            return exact_sum(values, of)
         case "min":
             return F.min(values)
         case "max":

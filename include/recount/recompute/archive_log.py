@@ -22,11 +22,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.tables import Tables
-from recount.recompute.log import COLUMNS, SCHEMA, Ranges, RawLog
+from recount.recompute.log import COLUMNS, HEADERS, SCHEMA, Ranges, RawLog
 
 _BATCH_ROWS = 50_000
 _STATISTICS = ("min.partition", "max.partition", "min.offset", "max.offset")
 _ARROW_TYPES = (pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
+_HEADERS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,18 +36,20 @@ class ArchiveLog:
 
     tables: Tables
 
-    def read(self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True) -> RawLog:
+    def read(
+        self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
+    ) -> RawLog:
         """From the files that hold ``ranges``; where Delta does not say which do, Spark reads, shuffles and sorts."""
         spans = {partition: span for partition, span in ranges.items() if span[0] < span[1]}
         if not spans:
-            return RawLog(frame=session.createDataFrame([], SCHEMA))
+            return RawLog(frame=session.createDataFrame([], SCHEMA + (HEADERS if with_headers else "")))
         path = self.tables.archive(topic)
         files = _files(path)
         if files is None:
-            return RawLog(frame=_by_spark(session.read.format("delta").load(path), spans))
+            return RawLog(frame=_by_spark(session.read.format("delta").load(path), spans, with_headers))
         stretches = [(p, start, end, runs_of_files(files, p, start, end)) for p, (start, end) in sorted(spans.items())]
         plan = session.createDataFrame(stretches, "partition int, start long, end long, runs array<array<string>>")
-        return RawLog(frame=plan, reading=ReadFiles(path=path, with_key=with_key))
+        return RawLog(frame=plan, reading=ReadFiles(path=path, with_key=with_key, with_headers=with_headers))
 
 
 def _files(path: str) -> pl.DataFrame | None:
@@ -82,6 +85,7 @@ class ReadFiles:
 
     path: str
     with_key: bool
+    with_headers: bool = False
 
     def __call__(self, plans: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of at most 50,000 records, those of a partition in offset order."""
@@ -93,7 +97,8 @@ class ReadFiles:
                     yield from records.to_batches(max_chunksize=_BATCH_ROWS)
 
     def _read(self, storage: PyFileSystem, files: Sequence[str], partition: int, start: int, end: int) -> pa.Table:
-        stored = COLUMNS if self.with_key else [name for name in COLUMNS if name != "key"]
+        types = dict(zip(COLUMNS, _ARROW_TYPES, strict=True)) | ({"headers": _HEADERS} if self.with_headers else {})
+        stored = [name for name in types if self.with_key or name != "key"]
         tables = [pq.ParquetFile(storage.open_input_file(file)).read(columns=stored) for file in files]
         records = pa.concat_tables(tables)
         offset = records.column("offset")
@@ -101,14 +106,15 @@ class ReadFiles:
         mine = records.filter(pc.and_(inside, pc.equal(records.column("partition"), partition)))
         if not self.with_key:
             mine = mine.append_column("key", pa.nulls(mine.num_rows, pa.binary()))
-        typed = mine.select(COLUMNS).cast(pa.schema(zip(COLUMNS, _ARROW_TYPES, strict=True)))
+        typed = mine.select(list(types)).cast(pa.schema(types.items()))
         return typed.sort_by("offset")
 
 
-def _by_spark(archived: DataFrame, spans: Ranges) -> DataFrame:
+def _by_spark(archived: DataFrame, spans: Ranges, with_headers: bool) -> DataFrame:
     held = [
         (F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end)
         for partition, (start, end) in spans.items()
     ]
-    rows = archived.where(reduce(lambda one, other: one | other, held)).select(*COLUMNS)
+    columns = [*COLUMNS, *(["headers"] if with_headers else [])]
+    rows = archived.where(reduce(lambda one, other: one | other, held)).select(*columns)
     return rows.repartition(len(spans), "partition").sortWithinPartitions("partition", "offset")

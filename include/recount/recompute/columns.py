@@ -23,9 +23,9 @@ _BINARY: Mapping[str, Callable[[Any, Any], Column]] = {
     "<=": lambda left, right: left <= right,
     ">": lambda left, right: left > right,
     ">=": lambda left, right: left >= right,
-    "+": lambda left, right: left + right,
-    "-": lambda left, right: left - right,
-    "*": lambda left, right: left * right,
+    "+": F.try_add,
+    "-": F.try_subtract,
+    "*": F.try_multiply,
     "and": lambda left, right: left & right,
     "or": lambda left, right: left | right,
 }

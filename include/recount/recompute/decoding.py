@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
 
-from recount.codec.decoder import ValueDecoder
 from recount.core.nodes import KEY, Source
 from recount.core.schema import RecordSchema
 from recount.recompute.columns import spark_type
 from recount.recompute.log import runs
+from recount.recompute.parsing import Parser
 
 NO_LIMIT_MS = 2**63 - 1
 IS_NULL = "__is_null"
@@ -83,24 +83,24 @@ class DecodePass:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow batches of whole partitions in offset order, in and out."""
-        decoder = ValueDecoder(self._value, self.flow.columns_read)
+        parser = Parser(self._value, self.flow.columns_read)
         last: dict[int, int] = {}
         for batch in batches:
             for partition, records in runs(batch, last):
-                yield self._decoded(decoder, self.limits.get(partition), records)
+                yield self._decoded(parser, self.limits.get(partition), records)
 
     @property
     def _value(self) -> RecordSchema:
         assert self.flow.source.topic.value is not None
         return self.flow.source.topic.value
 
-    def _decoded(self, decoder: ValueDecoder, limits: Limits | None, records: pa.RecordBatch) -> pa.RecordBatch:
-        decoded = decoder.decode(records.column("value").to_pylist())
+    def _decoded(self, parser: Parser, limits: Limits | None, records: pa.RecordBatch) -> pa.RecordBatch:
+        parsed = parser.parsed(records.column("value").to_pylist())
         event_time = self.flow.source.topic.event_time
-        times = decoded.columns[event_time] if event_time else records.column("timestamp_ms")
+        times = parsed.columns[event_time] if event_time else records.column("timestamp_ms")
         raw_keys = records.column("key")
         keys = _texts(raw_keys)
-        faults = {fault.index: (fault.reason, fault.detail) for fault in decoded.faults}
+        faults = dict(parsed.bad)
 
         def reject(bad: np.ndarray, reason: str, detail: str) -> None:
             for index in np.flatnonzero(bad).tolist():
@@ -129,7 +129,7 @@ class DecodePass:
                 pa.array(reasons, pa.string()),
                 pa.array(details, pa.string()),
                 records.column("value").is_null(),
-                *(decoded.columns[name] for name in self.flow.columns_read),
+                *(parsed.columns[name] for name in self.flow.columns_read),
             ],
             names=[field.name for field in self.schema],
         )
@@ -145,7 +145,7 @@ def _texts(keys: pa.Array) -> pa.Array:
 
 def _text(key: bytes | None) -> str | None:
     try:
-        return None if key is None else key.decode("utf-8")
+        return None if key is None else str(key, "utf-8")
     except UnicodeDecodeError:
         return None
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
+from recount.core.own_columns import IS_LATE
 from recount.core.windows import TimeWindows
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import DecodePass, Limits
@@ -19,7 +20,7 @@ from recount.recompute.stream_time import ADVANCES, STREAM_TIME, StreamTimePass
 
 COUNTED, LATE, FILTERED, NULL_KEY, DEAD_LETTERED = "counted", "late", "filtered", "null_key", "dead_lettered"
 FATES = (COUNTED, LATE, FILTERED, NULL_KEY, DEAD_LETTERED)
-FATE, IS_LATE = "fate", "is_late"
+FATE = "fate"
 GROUPED_BY = "__grouped_by"
 """The column of the key that a record is grouped by."""
 _PASSES = "__passes"
@@ -56,9 +57,9 @@ def judged(raw: RawLog, flow: Flow, limits: Mapping[int, Limits], stream_times: 
 
 
 def windowed(records: DataFrame, windows: TimeWindows) -> DataFrame:
-    """One row per aggregated record and window that holds it, with ``is_late``: late for this very window.
+    """One row per aggregated record and window that holds it, with ``recount_is_late``: late for this very window.
 
-    A record that is not aggregated keeps its row, without window and ``is_late``.
+    A record that is not aggregated keeps its row, without window and ``recount_is_late``.
     """
     is_grouped = F.col(FATE).isin(COUNTED, LATE)
     newest = newest_start(windows)

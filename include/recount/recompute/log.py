@@ -23,6 +23,7 @@ Ranges = Mapping[int, tuple[int, int]]
 
 COLUMNS = ("partition", "offset", "timestamp_ms", "key", "value")
 SCHEMA = "partition int, offset long, timestamp_ms long, key binary, value binary"
+HEADERS = ", headers array<struct<key: string, value: binary>>"
 
 
 Pass = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -39,6 +40,11 @@ class RawLog:
     frame: DataFrame
     reading: Pass | None = None
 
+    def before(self, first: Pass) -> RawLog:
+        """The same records, which ``first`` sees before any other pass."""
+        reading = self.reading
+        return RawLog(frame=self.frame, reading=first if reading is None else lambda batches: first(reading(batches)))
+
     def through(self, schema: T.StructType | str, *passes: Pass) -> DataFrame:
         """What comes out of ``passes``, of which each task runs one after the other; it must have ``schema``."""
         steps = [*([self.reading] if self.reading else []), *passes]
@@ -48,8 +54,13 @@ class RawLog:
 class Log(Protocol):
     """Where the records of a topic are read."""
 
-    def read(self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True) -> RawLog:
-        """The committed records in ``ranges``. Keys that are not needed, and cost time, may be null."""
+    def read(
+        self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
+    ) -> RawLog:
+        """The committed records in ``ranges``. Keys that are not needed, and cost time, may be null.
+
+        ``with_headers`` adds the column ``headers``, null where a record has none.
+        """
         ...
 
 
@@ -59,11 +70,13 @@ class KafkaLog:
 
     bootstrap_servers: str
 
-    def read(self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True) -> RawLog:
+    def read(
+        self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
+    ) -> RawLog:
         """One task per partition, for no ``minPartitions`` is given."""
         spans = {partition: span for partition, span in ranges.items() if span[0] < span[1]}
         if not spans:
-            return RawLog(frame=session.createDataFrame([], SCHEMA))
+            return RawLog(frame=session.createDataFrame([], SCHEMA + (HEADERS if with_headers else "")))
         offsets = [json.dumps({topic: {str(p): span[end] for p, span in spans.items()}}) for end in (0, 1)]
         records = (
             session.read.format("kafka")
@@ -72,12 +85,14 @@ class KafkaLog:
             .option("startingOffsets", offsets[0])
             .option("endingOffsets", offsets[1])
             .option("failOnDataLoss", "true")
+            .option("includeHeaders", str(with_headers).lower())
             .options(**SCAN_OPTIONS)
             .load()
         )
         key = F.col("key") if with_key else F.lit(None).cast("binary").alias("key")
         timestamp_ms = F.unix_millis("timestamp").alias("timestamp_ms")
-        return RawLog(frame=records.select("partition", "offset", timestamp_ms, key, "value"))
+        headers = ["headers"] if with_headers else []
+        return RawLog(frame=records.select("partition", "offset", timestamp_ms, key, "value", *headers))
 
 
 def runs(batch: pa.RecordBatch, last: dict[int, int]) -> Iterator[tuple[int, pa.RecordBatch]]:

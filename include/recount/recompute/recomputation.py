@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import IS_LATE, RESULT_TIME
 from recount.recompute.aggregating import (
     DETAIL,
     FIRSTS,
@@ -17,7 +18,6 @@ from recount.recompute.aggregating import (
     PARTITION,
     REACHED_MS,
     REASON,
-    TIMESTAMP,
     digested,
     group_of,
     results,
@@ -25,7 +25,7 @@ from recount.recompute.aggregating import (
 from recount.recompute.columns import named
 from recount.recompute.decoding import Limits
 from recount.recompute.flow import Flow
-from recount.recompute.judging import DEAD_LETTERED, FATES, IS_LATE, judged
+from recount.recompute.judging import DEAD_LETTERED, FATES, judged
 from recount.recompute.log import Log, Ranges
 from recount.recompute.stream_time import STREAM_TIME
 
@@ -76,7 +76,7 @@ class Recomputation:
             F.lit(self.flow.source.topic.name).alias("topic"),
             F.col(PARTITION).alias("partition"),
             F.col(OFFSET).alias("offset"),
-            TIMESTAMP,
+            F.col(RESULT_TIME).alias("timestamp_ms"),
             F.col(REACHED_MS).alias(STREAM_TIME),
             named(self.flow.key).cast("string").alias("key"),
             *group_of(self.flow)[1:],
@@ -91,7 +91,7 @@ class Recomputation:
             F.lit(self.flow.source.topic.name).alias("topic"),
             F.col(PARTITION).alias("partition"),
             F.col(OFFSET).alias("offset"),
-            TIMESTAMP,
+            F.col(RESULT_TIME).alias("timestamp_ms"),
             F.col(REASON).alias("reason"),
             F.col(DETAIL).alias("detail"),
         )

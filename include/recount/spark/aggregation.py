@@ -8,10 +8,10 @@ import polars as pl
 from pyspark.sql import DataFrame
 
 from recount.core.nodes import WINDOW_END
+from recount.core.own_columns import REVISION
 from recount.core.topology import Written
 from recount.proofs import earlier
 from recount.spark.checkpoint import BatchRange
-from recount.spark.columns import REVISION
 from recount.spark.computation import Computed, staged
 from recount.spark.open_windows import NOT_EMITTED, OpenWindows
 from recount.spark.partials import Partials
@@ -23,10 +23,15 @@ from recount.spark.stream_tables import Order, Schema, StreamTables
 
 
 class AggregationComputation:
-    """Reduces a batch to partials where its records are, and merges them with the windows that are open."""
+    """Reduces a batch to partials where its records are, and merges them with the windows that are open.
 
-    def __init__(self, plan: AggregationPlan) -> None:
+    Windows that are closed at the frontier ``closed_ms`` were closed before an upgrade, whose grace is longer: what
+    comes for them revises what was emitted.
+    """
+
+    def __init__(self, plan: AggregationPlan, closed_ms: int | None = None) -> None:
         self._plan = plan
+        self._closed_ms = closed_ms
         self._partials = Partials.of(plan.aggregate)
         self._windows = OpenWindows.none(plan.aggregate, plan.windows.grace_ms)
         self._tables: StreamTables | None = None
@@ -35,12 +40,12 @@ class AggregationComputation:
 
     def output_schema(self, sink: Written) -> Schema:  # noqa: ARG002 - it has one
         """A result with its revision."""
-        return {**self._partials.schema, REVISION: pl.Int32()}
+        return {**self._partials.result_schema, REVISION: pl.Int32()}
 
     def recover(self, tables: StreamTables, before: Order, clock: PartitionClock) -> None:
         """The windows that were open before the batch ``before``; they are read when they are needed."""
         self._tables = tables
-        self._windows = self.open_windows(tables, before, clock.frontier_ms)
+        self._windows = self.open_windows(tables, before, self._closing(clock.frontier_ms))
 
     def compute(self, records: DataFrame, span: BatchRange, clock: PartitionClock, before: Order) -> Computed:
         """Map, merge, emit."""
@@ -54,8 +59,8 @@ class AggregationComputation:
         partials = self._partials.merge(mapped["partials"])
         self._windows, emitted = self._windows.advanced(
             partials,
-            clock.frontier_ms,
-            after.frontier_ms,
+            self._closing(clock.frontier_ms),
+            self._closing(after.frontier_ms),
             lambda wanted: self.emitted_before(self._tables, before, wanted),
         )
         if self._windows.stored:
@@ -67,6 +72,10 @@ class AggregationComputation:
             rejected=mapped["rejected"],
             emitted={self._plan.sink.table: emitted},
         )
+
+    def _closing(self, frontier_ms: int | None) -> int | None:
+        """The frontier by which windows are closed."""
+        return frontier_ms if frontier_ms is None or self._closed_ms is None else max(frontier_ms, self._closed_ms)
 
     def open_windows(self, tables: StreamTables, before: Order, frontier_ms: int | None) -> OpenWindows:
         """The windows that were open before the batch ``before``, when the frontier was ``frontier_ms``."""

@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.archive import Archive
+from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
+from recount.core.reading import Layers
 from recount.core.tables import Tables
 from recount.spark.checkpoint import BatchRange, Partition
 from recount.spark.delta_table import LEDGER_PROPERTIES
@@ -41,8 +43,11 @@ class ArchiveWork:
         self._session = session
         self.name = archive.name
         self.topics: tuple[str, ...] = (archive.topic.name,)
+        self.outputs: tuple[str, ...] = ()
+        self.layers: Layers = (self.topics,)
         self.path = Tables(root).archive(archive.topic.name)
         self.history = History(self.path)
+        self.declared = Declared.of(archive)
 
     def create(self) -> None:
         """Create the table unless it exists."""
@@ -83,6 +88,7 @@ class ArchiveProcessor:
             batch_timestamp_ms=span.timestamp_ms,
             partitions=tuple(ranges.partitions.values()),
             frontier_ms=None,
+            fingerprint=self._attempt.fingerprint,
         )
         dated = records.withColumn("event_date", F.to_date(F.timestamp_millis("timestamp_ms")))
         options = {

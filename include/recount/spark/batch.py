@@ -20,6 +20,7 @@ import polars as pl
 from pyspark.sql import DataFrame
 
 from recount.core.errors import Terminal
+from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
@@ -39,10 +40,10 @@ from recount.spark.work import Attempt, BatchResult, Step
 _LOG = logging.getLogger(__name__)
 
 
-def computation_of(topology: Topology) -> Computation:
+def computation_of(topology: Topology, closed_ms: int | None = None) -> Computation:
     """The short way where the topology has its shape, otherwise the general one."""
     plan = plan_of(topology)
-    return GraphComputation(topology) if plan is None else AggregationComputation(plan)
+    return GraphComputation(topology) if plan is None else AggregationComputation(plan, closed_ms)
 
 
 class TopologyWork:
@@ -63,7 +64,11 @@ class TopologyWork:
         )
         self.name = topology.name
         self.topics = tuple(source.topic.name for source in topology.sources)
+        letters = (source.topic.dead_letter_name for source in topology.sources)
+        self.outputs = tuple(dict.fromkeys([*(node.topic.name for node in topology.written), *letters]))
+        self.layers = topology.layers
         self.history = self.tables.history
+        self.declared = Declared.of(topology)
 
     def create(self) -> None:
         """Create the tables that do not exist."""
@@ -82,7 +87,7 @@ class BatchProcessor:
         self._tables = tables
         self._attempt = attempt
         self._clock: PartitionClock | None = None
-        self._computation = computation_of(topology)
+        self._computation = computation_of(topology, attempt.closed_ms)
         self._dead_letters = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
         self.last: BatchResult | None = None
 
@@ -102,7 +107,13 @@ class BatchProcessor:
         proof = self._proof(span, computed)
         mark("mapped")
         written = self._attempt.transaction.commit_once(
-            BatchRecords(sinks=self._computation.sinks, computed=computed, dead_letters=self._dead_letters),
+            BatchRecords(
+                sinks=self._computation.sinks,
+                computed=computed,
+                dead_letters=self._dead_letters,
+                group=self._attempt.transaction.group,
+                version=self._attempt.version,
+            ),
             start_offsets=span.start,
             end_offsets=span.end,
             batch=f"{self._attempt.generation}/{batch}",
@@ -114,7 +125,8 @@ class BatchProcessor:
         mark("delta committed")
         self._clock = computed.after
         map_ms, kafka_ms, delta_ms = (round((b - a) * 1_000) for a, b in pairwise(marks))
-        self.last = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms)
+        result = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms)
+        self.last = result.after(self.last)
         _LOG.info(
             "batch %d %s: %d records, %d late, %d rejected, %d emitted; map %d ms, kafka %d ms, delta %d ms",
             batch,
@@ -157,12 +169,14 @@ class BatchProcessor:
             partitions=tuple(computed.after.partitions.values()),
             frontier_ms=computed.after.frontier_ms,
             emitted={table: rows.height for table, rows in computed.emitted.items()},
+            fingerprint=self._attempt.fingerprint,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRecords:
-    """The records of the batch ``computed``, dead letters last; ``dead_letters`` names their topic by source topic.
+    """The records of the batch ``computed``, dead letters last; ``dead_letters`` names their topic by source topic,
+    ``group`` the stream, ``version`` which one of it.
 
     Made anew whenever they are gone through: a million of them held at once are half a gigabyte, in which Python's
     garbage collector spends longer than it takes to make them.
@@ -171,14 +185,19 @@ class BatchRecords:
     sinks: Sequence[Written]
     computed: Computed
     dead_letters: Mapping[str, str]
+    group: str
+    version: int = 1
 
     def __iter__(self) -> Iterator[KafkaRecord]:
         """From the first."""
         for sink in self.sinks:
-            yield from output_records(sink, self.computed.emitted[sink.table], self.computed.encoded.get(sink.table))
+            yield from output_records(
+                sink, self.computed.emitted[sink.table], self.computed.encoded.get(sink.table), version=self.version
+            )
         for row in self.computed.rejected.sort("topic", "partition", "offset").iter_rows(named=True):
             yield dead_letter(
                 destination=self.dead_letters[row["topic"]],
+                stream=self.group,
                 topic=row["topic"],
                 partition=row["partition"],
                 offset=row["offset"],

@@ -7,7 +7,7 @@ every try. Files are read through Hadoop's file system, wherever the checkpoint 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -52,10 +52,11 @@ class OneBatch:
 
 
 class Checkpoint:
-    """The checkpoint of one query with one Kafka source."""
+    """The checkpoint of one query with ``sources`` Kafka sources."""
 
-    def __init__(self, session: SparkSession, location: str) -> None:
+    def __init__(self, session: SparkSession, location: str, sources: int = 1) -> None:
         self._location = location
+        self._sources = sources
         jvm: Any = session._jvm
         self._path = jvm.org.apache.hadoop.fs.Path
         self._to_text = jvm.org.apache.commons.io.IOUtils.toString
@@ -74,20 +75,32 @@ class Checkpoint:
         """Whether a query has ever planned a batch here; Spark keeps the offsets of the last 100 only."""
         return len(self._files.globStatus(self._path(f"{self._location}/offsets/[0-9]*")) or ()) > 0
 
+    def require_sources(self) -> None:
+        """Refuse, before Spark does in other words, a checkpoint of a query with more or fewer sources."""
+        planned = self._files.globStatus(self._path(f"{self._location}/offsets/[0-9]*")) or ()
+        names = [str(file.getPath().getName()) for file in planned]
+        if batches := [int(name) for name in names if name.isdigit()]:
+            self._planned(max(batches))
+
     def range_of(self, batch: int) -> BatchRange:
         """The offsets and the recorded time of ``batch``, which must be running or among the last 100."""
         timestamp_ms, end = self._planned(batch)
         if batch:
             _, start = self._planned(batch - 1)
         else:
-            start = _offsets(self._lines("sources/0/0")[-1])
+            start = _merged(self._lines(f"sources/{number}/0")[-1] for number in range(self._sources))
         return BatchRange(batch=batch, timestamp_ms=timestamp_ms, start=_with_new(start, end), end=end)
 
     def _planned(self, batch: int) -> tuple[int, dict[Partition, int]]:
         _version, metadata, *sources = self._lines(f"offsets/{batch}")
-        if len(sources) != 1:
-            raise Terminal("a checkpoint of another query", given=self._location, expected="one Kafka source")
-        return int(json.loads(metadata)["batchTimestampMs"]), _offsets(sources[0])
+        if len(sources) != self._sources:
+            raise Terminal(
+                "a checkpoint of another query",
+                given=f"{self._location}, Kafka sources: {len(sources)}",
+                expected=f"Kafka sources: {self._sources}, one for the topics of each layer that a batch reads",
+                remedy="give the stream a new, empty checkpoint: it goes on from the batch ledger",
+            )
+        return int(json.loads(metadata)["batchTimestampMs"]), _merged(sources)
 
     def _lines(self, name: str) -> list[str]:
         text = self._read(name)
@@ -118,6 +131,11 @@ def _offsets(text: str) -> dict[Partition, int]:
         for topic, partitions in topics.items()
         for partition, offset in partitions.items()
     }
+
+
+def _merged(texts: Iterable[str]) -> dict[Partition, int]:
+    """What all sources have; none has a topic of another."""
+    return {partition: offset for text in texts for partition, offset in _offsets(text).items()}
 
 
 def _with_new(start: Mapping[Partition, int], end: Mapping[Partition, int]) -> dict[Partition, int]:

@@ -25,10 +25,10 @@ from recount.core.interpreter.sinks import Output
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.output import encode_key, encode_value
+from recount.core.own_columns import IS_NULL, RESULT_TIME, REVISION
 from recount.core.topology import Topology, Written
 from recount.spark.batch import computation_of
 from recount.spark.checkpoint import BatchRange, Partition
-from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
 from recount.spark.computation import Computed
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.stream_tables import BatchRows, StreamTables
@@ -162,7 +162,7 @@ def _output(sink: Written, row: Mapping[str, Any]) -> Output:
     return Output(
         key=row[sink.key],
         value=None if row.get(IS_NULL) else value,
-        timestamp_ms=row[TIMESTAMP],
+        timestamp_ms=row[RESULT_TIME],
         revision=row[REVISION],
         window=(row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in sink.fields else None,
     )

@@ -20,6 +20,8 @@ from deltalake import (
     write_deltalake,
 )
 
+from recount.core.errors import Terminal
+
 LEDGER_PROPERTIES = {
     "delta.logRetentionDuration": "interval 3650 days",
     "delta.enableExpiredLogCleanup": "false",
@@ -66,10 +68,21 @@ class AppendOnlyTable:
             )
             return
         table = DeltaTable(self.path)
+        self._require_columns(table)
         configured = table.metadata().configuration
         changed = {name: value for name, value in self._properties.items() if configured.get(name) != value}
         if changed:
             table.alter.set_table_properties(changed, post_commithook_properties=_AFTER_COMMIT)
+
+    def _require_columns(self, table: DeltaTable) -> None:
+        missing = sorted(set(self.schema) - {field.name for field in table.schema().fields})
+        if missing:
+            raise Terminal(
+                f"{self.path} was made by another release, or for another declaration",
+                given=f"a table without {', '.join(missing)}",
+                expected=f"the columns {', '.join(self.schema)}",
+                remedy="let the stream begin anew under another name, or go back to that release",
+            )
 
     def append(self, rows: pl.DataFrame, *, writer: str, version: int, metadata: str | None = None) -> None:
         """Append ``rows`` in one commit that carries ``metadata``; without rows the commit is made all the same.

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 import polars as pl
 from pyspark.sql import DataFrame
 
-from recount.core.errors import require
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.topology import Topology, Written
 from recount.proofs import earlier
@@ -45,8 +44,6 @@ class GraphComputation:
         self._topics = {source.topic.name: source for source in topology.sources}
         self.sinks = topology.written
         self.state_schema: Schema = STATE_SCHEMA
-        for sink in self.sinks:
-            _require_free_names(topology, sink)
 
     def output_schema(self, sink: Written) -> Schema:
         """The fields, the largest event time behind the row, its revision, whether it deletes, where it came from."""
@@ -87,7 +84,7 @@ class GraphComputation:
         """What the batch comes to, given the ``tables`` of its stage."""
         rejected = tables[REJECTED]
         read = pl.concat([tables[read_of(topic)].with_columns(pl.lit(topic).alias(TOPIC)) for topic in self._topics])
-        after = clock.advanced(span, _totals(read, rejected), self._topology.idle_after_ms)
+        after = clock.advanced(span, _totals(read, rejected), self._topology.idle_after_ms, self._topology.layers)
         awake = {partition for partition, proof in after.partitions.items() if not proof.idle}
         batch = Batch(read=read.select(list(READ_SCHEMA)), known=after.partitions.keys(), awake=awake)
         made = self._graph.process(
@@ -107,18 +104,6 @@ class GraphComputation:
 def _emitted(made: Made) -> Iterator[tuple[str, pl.DataFrame]]:
     for sink, rows in made.written.items():
         yield sink.table, as_written(rows, sink.fields, origin=pl.lit(origin(rows[ORDER])))
-
-
-def _require_free_names(topology: Topology, sink: Written) -> None:
-    names = {*written_schema({}), "generation", "batch"}
-    taken = sorted(names & set(sink.fields))
-    require(
-        not taken,
-        f"fields of the sink {sink.topic.name} of {topology.name}",
-        given=", ".join(taken),
-        expected=f"none called {', '.join(sorted(names))}: these are columns of its table",
-        remedy="rename it before the sink: .select(...)",
-    )
 
 
 def _totals(read: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:

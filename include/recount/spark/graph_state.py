@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from recount.core.errors import Terminal
+from recount.core.own_columns import BATCH, GENERATION
 from recount.proofs import earlier
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows
 
@@ -25,7 +26,7 @@ STATE_SCHEMA: dict[str, pl.DataType] = {
 }
 _OF_NOTHING = pl.DataFrame({"state": [""], "identity": [""], "row": [""], DELETED: [True]})
 """The first row of a snapshot, which there is even when nothing is remembered."""
-_ORDER = ["generation", "batch"]
+_ORDER = [GENERATION, BATCH]
 _ROWS_PER_STATE_ROW = 4
 _ROWS_AT_LEAST = 10_000
 

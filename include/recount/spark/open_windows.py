@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from recount.core.nodes import WINDOW_END, WindowedAggregate
-from recount.spark.columns import REVISION
+from recount.core.own_columns import REVISION
 from recount.spark.partials import Partials
 from recount.spark.sorted_runs import SortedRuns
 from recount.spark.stored_windows import StoredWindows
@@ -58,7 +58,8 @@ class OpenWindows:
         else:
             emitted = _revised(pl.concat([revised, updated]))
             held = windows.held.put(_revised(updated))
-        return replace(windows, held=held.without(self._closed(after_ms))), emitted.sort(self._group)
+        results = Partials.of(self.node).results(emitted.sort(self._group))
+        return replace(windows, held=held.without(self._closed(after_ms))), results
 
     @property
     def rows(self) -> pl.DataFrame:

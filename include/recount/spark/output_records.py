@@ -11,18 +11,28 @@ from collections.abc import Iterator
 import polars as pl
 
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, SOURCE_HEADER, WINDOW_HEADER, encode_value
+from recount.core.output import (
+    ORIGIN_HEADER,
+    REVISION_HEADER,
+    SOURCE_HEADER,
+    WINDOW_HEADER,
+    encode_value,
+    time_header,
+    version_header,
+)
+from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
 from recount.core.topology import Written
 from recount.kafka.transaction import Headers, KafkaRecord
-from recount.spark.columns import IS_NULL, ORIGIN, REVISION, TIMESTAMP
 
 _STREAM = (ORIGIN_HEADER, b"stream")
 _ESCAPED = r'[\x00-\x1f"\\]'
 """What JSON does not take in a text as it is."""
 
 
-def output_records(sink: Written, rows: pl.DataFrame, values: pl.Series | None = None) -> Iterator[KafkaRecord]:
+def output_records(
+    sink: Written, rows: pl.DataFrame, values: pl.Series | None = None, *, version: int = 1
+) -> Iterator[KafkaRecord]:
     """The records that ``sink`` writes for ``rows`` of its output table, each as ``output_record`` makes it.
 
     ``values`` are the ``encoded_values`` of ``rows``, where they are known.
@@ -33,15 +43,18 @@ def output_records(sink: Written, rows: pl.DataFrame, values: pl.Series | None =
         _bytes(pl.col(REVISION)).alias("revision"),
         _window(sink).alias("window"),
         _bytes(pl.col(ORIGIN) if ORIGIN in rows.columns else pl.lit(None)).alias("source"),
-        pl.col(TIMESTAMP),
+        pl.col(RESULT_TIME),
     )
     topic = sink.topic.name
+    own = (_STREAM, *version_header(version))
     for key, value, revision, window, source, timestamp_ms in columns.iter_rows():
-        headers: Headers = ((REVISION_HEADER, revision), _STREAM)
+        headers: Headers = ((REVISION_HEADER, revision), *own)
         if window is not None:
             headers = (*headers, (WINDOW_HEADER, window))
         if source is not None:
             headers = (*headers, (SOURCE_HEADER, source))
+        if timestamp_ms == 0:
+            headers = (*headers, *time_header(timestamp_ms))
         yield KafkaRecord(topic, key, value, headers, timestamp_ms)
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
 from recount.core.aggregates import Aggregate
+from recount.core.expression_types import type_of
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.own_columns import RESULT_TIME
 from recount.core.schema import FieldType
 from recount.spark.columns import TIMESTAMP
+from recount.spark.exact_sums import OF_LONGS, carrier, exact_sum, fitted, require_room
 from recount.spark.polars_expressions import compiled, field_column, polars_type
-
-"""The largest event time of the records behind a partial."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,24 @@ class Partials:
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
-        """The columns of a partial."""
-        return {**{name: polars_type(kind) for name, kind in self.fields.items()}, TIMESTAMP: pl.Int64()}
+        """The columns of a partial; sums are wider than the results that they make."""
+        wide = {name: carrier(one, self.result_schema[name]) for name, one in self.aggregates.items()}
+        return {**self.result_schema, **wide}
+
+    @cached_property
+    def result_schema(self) -> dict[str, pl.DataType]:
+        """The columns of a result."""
+        return {**{name: polars_type(kind) for name, kind in self.fields.items()}, RESULT_TIME: pl.Int64()}
+
+    def results(self, partials: pl.DataFrame) -> pl.DataFrame:
+        """The results that ``partials`` make; raises ``SumTooLarge`` where a sum does not fit into its type."""
+        told = partials.select(*self.group, *self.aggregates)
+        columns = [
+            fitted(told.select(*self.group, name), name, name, self.result_schema[name], self.fields[name])
+            for name, one in self.aggregates.items()
+            if one.kind == "sum"
+        ]
+        return partials.with_columns(columns)
 
     def empty(self) -> pl.DataFrame:
         """No partials."""
@@ -46,37 +64,52 @@ class Partials:
 
     def from_records(self, records: pl.DataFrame) -> pl.DataFrame:
         """One partial per key and window of ``records``, which carry the window's bounds."""
+        schema = self.schema
         made = [
-            _first(aggregate, self.inputs).cast(self.schema[name]).alias(name)
-            for name, aggregate in self.aggregates.items()
+            _first(aggregate, self.inputs).cast(schema[name]).alias(name) for name, aggregate in self.aggregates.items()
         ]
+        decimals = {
+            name: (compiled(one.of, self.inputs), self.fields[name])
+            for name, one in self._sums_of_decimals.items()
+            if one.of is not None
+        }
+        require_room(records, [pl.col(field_column(self.key)).alias(self.key), *self.group[1:]], decimals)
         key = pl.col(field_column(self.key)).alias(self.key)
-        return self._grouped(records, key, made)
+        return self._grouped(records, key, made, pl.col(TIMESTAMP).max().alias(RESULT_TIME))
 
     def merge(self, partials: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
         """One partial per key and window of ``partials``, with the columns that ``more`` makes of its rows."""
         made = [_again(name, aggregate) for name, aggregate in self.aggregates.items()]
-        return self._grouped(partials, pl.col(self.key), made, *more)
+        decimals = {name: (pl.col(name), self.fields[name]) for name in self._sums_of_decimals}
+        require_room(partials, self.group, decimals)
+        return self._grouped(partials, pl.col(self.key), made, pl.col(RESULT_TIME).max(), *more)
+
+    @property
+    def _sums_of_decimals(self) -> dict[str, Aggregate]:
+        kinds = {name: self.fields[name].kind for name, one in self.aggregates.items() if one.kind == "sum"}
+        return {name: self.aggregates[name] for name, kind in kinds.items() if kind == "decimal"}
 
     def _grouped(self, rows: pl.DataFrame, key: pl.Expr, made: list[pl.Expr], *more: pl.Expr) -> pl.DataFrame:
-        grouped = rows.group_by(key, WINDOW_START, WINDOW_END).agg(*made, pl.col(TIMESTAMP).max(), *more)
+        grouped = rows.group_by(key, WINDOW_START, WINDOW_END).agg(*made, *more)
         return grouped.select(*self.schema, pl.exclude(list(self.schema)))
 
 
 def _first(aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> pl.Expr:
     if aggregate.of is None:
         return pl.len()
-    return _reduced(aggregate, compiled(aggregate.of, inputs))
+    given = type_of(aggregate.of, inputs)
+    assert given is not None, "refused at declaration"
+    return _reduced(aggregate, compiled(aggregate.of, inputs), polars_type(given))
 
 
 def _again(name: str, aggregate: Aggregate) -> pl.Expr:
     return pl.col(name).sum() if aggregate.kind == "count" else _reduced(aggregate, pl.col(name))
 
 
-def _reduced(aggregate: Aggregate, values: pl.Expr) -> pl.Expr:
+def _reduced(aggregate: Aggregate, values: pl.Expr, given: pl.DataType = OF_LONGS) -> pl.Expr:
     match aggregate.kind:
         case "sum":
-            return pl.when(values.count() > 0).then(values.sum())
+            return exact_sum(values, given)
         case "min":
             return values.min()
         case "max":

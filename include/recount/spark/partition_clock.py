@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from recount.core.ledger import BatchProof, PartitionProof
+from recount.core.reading import Layers
 from recount.spark.checkpoint import BatchRange, Partition
 from recount.spark.columns import STREAM_TIME
 
@@ -34,14 +35,18 @@ class PartitionClock:
         """The stream time of each partition."""
         return {partition: proof.stream_time_ms for partition, proof in self.partitions.items()}
 
-    def advanced(self, span: BatchRange, totals: pl.DataFrame, idle_after_ms: int) -> PartitionClock:
+    def advanced(
+        self, span: BatchRange, totals: pl.DataFrame, idle_after_ms: int, layers: Layers = ()
+    ) -> PartitionClock:
         """The clock after the batch ``span`` whose tasks reported ``totals``.
 
         A partition is idle when no batch has read a record of it for ``idle_after_ms`` of recorded time: Spark plans
-        at least one record of every partition that has any, so one without has been read to its end. The frontier
-        never falls back: a partition that speaks again revises what was emitted.
+        at least one record of every partition that has any, so one without has been read to its end; but not where a
+        batch has records of the first of the ``layers`` only: then no other may have been asked for. The frontier never
+        falls back: a partition that speaks again revises what was emitted.
         """
         reported = {(row["topic"], row["partition"]): row for row in totals.iter_rows(named=True)}
+        unasked = _unasked(layers, {topic for topic, _ in reported})
         partitions = {}
         for partition in sorted(span.end):
             before = self.partitions.get(partition)
@@ -57,7 +62,9 @@ class PartitionClock:
                 end=span.end[partition],
                 stream_time_ms=stood_ms if reached_ms is None else reached_ms,
                 last_read_ms=last_read_ms,
-                idle=not row and span.timestamp_ms - last_read_ms >= idle_after_ms,
+                idle=before is not None and before.idle
+                if partition[0] in unasked
+                else not row and span.timestamp_ms - last_read_ms >= idle_after_ms,
                 **({name: count for name, count in row.items() if name not in _NO_COUNT} if row else {}),
             )
         return PartitionClock(partitions=partitions, frontier_ms=self._frontier(partitions))
@@ -75,3 +82,9 @@ class PartitionClock:
             return self.frontier_ms
         reached = min(time for time in awake if time is not None)
         return reached if self.frontier_ms is None else max(self.frontier_ms, reached)
+
+
+def _unasked(layers: Layers, read: Set[str]) -> set[str]:
+    """The topics of the layers behind the last one of which a batch has ``read`` anything."""
+    asked = max((number for number, topics in enumerate(layers) if read & set(topics)), default=len(layers))
+    return {topic for topics in layers[asked + 1 :] for topic in topics}

@@ -14,8 +14,6 @@ Step = Filter | WithFields | SelectKey
 
 
 AGGREGATES = ("count", "sum", "min", "max")
-RESERVED = frozenset({"timestamp_ms", "generation", "batch", "revision"})
-"""Columns that the engine adds to the results in its tables."""
 
 
 class NotExpressible(Terminal):
@@ -45,10 +43,7 @@ class AggregationPlan:
 
 
 def plan_of(topology: Topology) -> AggregationPlan | None:
-    """The plan of ``topology``; None where it has another shape: more than one sink, other operators or windows.
-
-    Raises ``NotExpressible`` for results whose names the engine needs for columns of its own.
-    """
+    """The plan of ``topology``; None where it has another shape: more than one sink, other operators or windows."""
     if len(topology.sinks) != 1 or topology.actions:
         return None
     [sink] = topology.sinks
@@ -67,14 +62,6 @@ def plan_of(topology: Topology) -> AggregationPlan | None:
         node = node.input
     if not isinstance(node, Source):
         return None
-    taken = sorted(RESERVED & {aggregate.key, *aggregate.aggregates})
-    if taken:
-        raise NotExpressible(
-            f"results of {topology.name} with names of the engine's own",
-            given=", ".join(taken),
-            expected=f"results not called {', '.join(sorted(RESERVED))}",
-            remedy="rename the aggregate",
-        )
     return AggregationPlan(
         topology=topology, source=node, steps=tuple(steps), aggregate=aggregate, windows=windows, sink=sink
     )

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from recount.core.expression_types import type_of
-from recount.core.expressions import Call, Column, Expression, Literal
+from recount.core.expressions import ARITHMETIC, Call, Column, Expression, Literal
 from recount.core.schema import FieldType
 
 _INFIX: dict[str, Callable[[Any, Any], Any]] = {
@@ -69,6 +69,9 @@ def compiled(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr:
             if name == "*" and result is not None and result.kind == "decimal":
                 # Polars rounds a product to the larger scale of its factors; the exact one has the scale of both
                 values = [value.cast(polars_type(result)) for value in values]
+            if name in ARITHMETIC and result is not None and result.kind == "long":
+                # a result beyond 64 bits is null; Polars would let it wrap
+                return _apply(name, [value.cast(pl.Int128) for value in values]).cast(pl.Int64, strict=False)
             return _apply(name, values)
     raise AssertionError(tree)
 
@@ -95,6 +98,8 @@ def _apply(name: str, values: list[pl.Expr]) -> pl.Expr:
             return pl.when(values[1].is_not_null()).then(values[0].list.contains(values[1]))
         case "/":
             dividend, divisor = (value.cast(pl.Float64) for value in values)
-            return pl.when(divisor != 0).then(dividend / divisor)
+            # Polars multiplies by the reciprocal where all divisors are one constant (3 / 5 would be
+            # 0.6000000000000001): a column of zeros makes it a column
+            return pl.when(divisor != 0).then(dividend / (divisor + pl.int_range(pl.len()) * 0))
         case _:
             return reduce(_INFIX[name], values)

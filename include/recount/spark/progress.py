@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import queue
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,14 +22,20 @@ class BatchProgress:
     """One batch as Spark saw it.
 
     ``lag`` counts the records on the broker that were not read when it was planned; None for a batch that is replayed
-    after a restart, which Spark plans from its checkpoint without asking the broker.
+    after a restart, which Spark plans from its checkpoint without asking the broker. ``lags`` are those of its sources
+    by layer, the one that is read first first.
     """
 
     batch: int
     records: int
     records_per_second: float
     duration_ms: int
-    lag: int | None
+    lags: tuple[int, ...] | None
+
+    @property
+    def lag(self) -> int | None:
+        """All of it."""
+        return None if self.lags is None else sum(self.lags)
 
 
 class ProgressListener(StreamingQueryListener):
@@ -55,14 +62,15 @@ class ProgressListener(StreamingQueryListener):
         progress = event.progress
         if progress.name != self._stream or not progress.sources:
             return
-        source = progress.sources[0]
+        lags = [_lag(source.latestOffset, source.endOffset) for source in reversed(progress.sources)]
+        known = tuple(lag for lag in lags if lag is not None)
         self._queue.put(
             BatchProgress(
                 batch=progress.batchId,
                 records=progress.numInputRows,
-                records_per_second=progress.processedRowsPerSecond,
+                records_per_second=_finite(progress.processedRowsPerSecond),
                 duration_ms=progress.durationMs.get("triggerExecution", 0),
-                lag=_lag(source.latestOffset, source.endOffset),
+                lags=known if len(known) == len(lags) else None,
             )
         )
 
@@ -71,6 +79,11 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  (Spark's name)
         """The runner waits for the query itself."""
+
+
+def _finite(rate: float) -> float:
+    """Spark divides by the duration of the batch, which can be 0: then there is no rate to tell."""
+    return rate if math.isfinite(rate) else 0.0
 
 
 def _lag(latest: str, end: str) -> int | None:

@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 
 from recount.core.nodes import Source
-from recount.spark.columns import IS_NULL, STREAM_TIME, TIMESTAMP
+from recount.core.own_columns import IS_NULL
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.intake import REJECTED_SCHEMA, Intake
 from recount.spark.operators.clock import READ_SCHEMA
 from recount.spark.operators.rows import OFFSET, TOPIC

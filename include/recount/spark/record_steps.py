@@ -12,9 +12,10 @@ import polars as pl
 
 from recount.core.fields_read import Fields, columns_read, fields_read
 from recount.core.nodes import Node, Sink, Source
+from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.stateless import Through
 from recount.core.topology import Topology, Written
-from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.rows import (
     LOG_ORDER,
     META,

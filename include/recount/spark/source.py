@@ -1,40 +1,50 @@
-"""The Kafka source of a stream."""
+"""The Kafka sources of a stream."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.core.reading import Layers
 from recount.kafka.scanning import SCAN_OPTIONS
+from recount.spark.catching_up import BatchLimit
 from recount.spark.checkpoint import Partition
 
 
 def kafka_source(
     session: SparkSession,
     bootstrap_servers: str,
-    topics: Sequence[str],
+    layers: Layers,
     *,
     start: Mapping[Partition, int] | None,
-    max_offsets: int,
+    limit: BatchLimit,
     headers: bool = False,
 ) -> DataFrame:
-    """A streaming frame of ``topics``: topic, partition, offset, timestamp_ms, key, value and, if asked for, headers.
+    """A streaming frame of the topics: topic, partition, offset, timestamp_ms, key, value and, if asked for, headers.
 
-    ``start`` gives the first offsets of a new checkpoint (None: the beginning of the log); an existing checkpoint
-    goes on where it stands. One task reads one partition, in offset order. Lost offsets fail the query.
+    Each of ``layers`` is a source of its own, with its own ``limit``; Spark plans them all in one batch, in the order
+    of this union: the last layer first, so that the tables' ends are no older than those of the events. ``start`` gives
+    the first offsets of a new checkpoint (None: the beginning of the log); an existing checkpoint goes on where it
+    stands. One task reads one partition, in offset order. Lost offsets fail the query.
     """
-    source = (
-        session.readStream.format("kafka")
-        .option("subscribe", ",".join(topics))
-        .option("startingOffsets", "earliest" if start is None else _as_json(start))
-        .option("maxOffsetsPerTrigger", max_offsets)
-        .options(**_read_options(bootstrap_servers, headers=headers))
-        .load()
-    )
-    return _selected(source, topics, headers=headers)
+    options = _read_options(bootstrap_servers, headers=headers)
+    sources = []
+    for number, topics in reversed(list(enumerate(layers))):
+        mine = {place: offset for place, offset in (start or {}).items() if place[0] in topics}
+        source = (
+            session.readStream.format("kafka")
+            .option("subscribe", ",".join(topics))
+            .option("startingOffsets", _as_json(mine) if mine else "earliest")
+            .options(**options)
+        )
+        most = limit.of(number)
+        limited = source if most is None else source.option("maxOffsetsPerTrigger", most)
+        sources.append(_selected(limited.load(), topics, headers=headers))
+    return reduce(DataFrame.union, sources)
 
 
 def kafka_range(

@@ -10,44 +10,49 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from recount.spark.catching_up import BatchLimit
 from recount.spark.work import Processor
 
 _LOG = logging.getLogger(__name__)
 _PATIENCE_S = 2.0
 
-StartQuery = Callable[[int, Callable[[DataFrame, int], None]], StreamingQuery]
-"""Starts a query with batches of at most so many records, given what ``foreachBatch`` calls."""
+StartQuery = Callable[[BatchLimit, Callable[[DataFrame, int], None]], StreamingQuery]
+"""Starts a query with batches within a limit, given what ``foreachBatch`` calls."""
 
 
 class StreamQuery:
-    """The query that ``start`` starts, with batches of at most ``max_offsets`` records, and its ``processor``.
+    """The query that ``start`` starts, with batches within ``limit``, and its ``processor``.
 
-    Spark reads the size of a batch when a query starts. A query that is started again goes on from its checkpoint, with
+    Spark reads the limit when a query starts. A query that is started again goes on from its checkpoint, with
     the same processor and its state: a batch that Spark had planned keeps its range, one that it had not yet noted as
     done is not processed twice.
     """
 
-    def __init__(self, start: StartQuery, processor: Processor, max_offsets: int) -> None:
+    def __init__(self, start: StartQuery, processor: Processor, limit: BatchLimit) -> None:
         self._start = start
         self._between_batches = threading.Lock()
         self.processor = processor
-        self.max_offsets = max_offsets
-        self._query = start(max_offsets, self._process)
+        self.limit = limit
+        self._query = start(limit, self._process)
 
     @property
     def is_active(self) -> bool:
         """Whether it runs."""
         return self._query.isActive
 
-    def resize(self, max_offsets: int) -> None:
-        """Go on with batches of at most ``max_offsets`` records."""
+    def go_on(self, limit: BatchLimit) -> None:
+        """Go on with batches within ``limit``."""
         begun_s = time.monotonic()
         self.stop()
         self.await_end()
-        self.max_offsets = max_offsets
-        self._query = self._start(max_offsets, self._process)
+        self.limit = limit
+        self._query = self._start(limit, self._process)
+        took_s = time.monotonic() - begun_s
         _LOG.info(
-            "batches of at most %d records; stopped and started in %.1f s", max_offsets, time.monotonic() - begun_s
+            "batches of at most %d records of layer %d; stopped and started in %.1f s",
+            limit.records,
+            limit.layer,
+            took_s,
         )
 
     def stop(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from recount.core.ledger import BatchProof
+from recount.core.own_columns import BATCH, GENERATION
 from recount.core.tables import Tables
 from recount.spark.compaction import Compaction
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable
@@ -21,7 +22,7 @@ Schema = Mapping[str, pl.DataType]
 Order = tuple[int, int]
 """Generation and batch."""
 
-_BATCH: Schema = {"generation": pl.Int32(), "batch": pl.Int64()}
+_BATCH: Schema = {GENERATION: pl.Int32(), BATCH: pl.Int64()}
 _REJECTED = {name: kind for name, kind in REJECTED_SCHEMA.items() if not name.startswith("record_")}
 
 
@@ -82,7 +83,7 @@ class StreamTables:
 
         def append(table: AppendOnlyTable, frame: pl.DataFrame, metadata: str | None = None) -> None:
             numbered = frame.with_columns(
-                pl.lit(proof.generation, pl.Int32).alias("generation"), pl.lit(proof.batch, pl.Int64).alias("batch")
+                pl.lit(proof.generation, pl.Int32).alias(GENERATION), pl.lit(proof.batch, pl.Int64).alias(BATCH)
             )
             table.append(numbered, writer=writer, version=proof.batch, metadata=metadata)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from pyspark.sql import DataFrame
 
+from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
+from recount.core.reading import Layers
 from recount.kafka.transaction import OutputTransaction
 from recount.spark.checkpoint import Planned
 from recount.spark.history import History
@@ -30,24 +32,43 @@ def unobserved(step: Step, batch: int) -> None:
 class Attempt:
     """One run of a stream: under which lease, on which checkpoint, with which producer.
 
-    ``generation`` is the checkpoint's place in the stream's history, see ``BatchProof``.
+    ``generation`` is the checkpoint's place in the stream's history, see ``BatchProof``. ``fingerprint`` is that of
+    the declaration that is run, ``closed_ms`` the frontier at which all is closed that was before an upgrade;
+    ``version`` counts the stream's resets from 1.
     """
 
     checkpoint: Planned
     transaction: OutputTransaction
     generation: int
     lease_epoch: int
+    fingerprint: str | None = None
+    closed_ms: int | None = None
+    version: int = 1
     observer: Observer = unobserved
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchResult:
-    """A committed batch: its proof and how many milliseconds its steps took."""
+    """A committed batch: its proof and how many milliseconds its steps took.
+
+    ``late_total`` and ``dead_letters_total`` count the records of all batches that the processor has committed.
+    """
 
     proof: BatchProof
     map_ms: int
     kafka_ms: int
     delta_ms: int
+    late_total: int = 0
+    dead_letters_total: int = 0
+
+    def after(self, former: BatchResult | None) -> BatchResult:
+        """This result with the totals of the ``former`` one and its own."""
+        parts = self.proof.partitions
+        return replace(
+            self,
+            late_total=sum(p.late for p in parts) + (former.late_total if former else 0),
+            dead_letters_total=sum(p.dead_lettered for p in parts) + (former.dead_letters_total if former else 0),
+        )
 
 
 class Processor(Protocol):
@@ -60,12 +81,18 @@ class Processor(Protocol):
 
 
 class Work(Protocol):
-    """The work of one stream."""
+    """The work of one stream: reads ``topics``, writes to the topics ``outputs``, its dead-letter topics included.
+
+    ``layers`` are the topics in the order in which a batch reads them.
+    """
 
     name: str
     topics: tuple[str, ...]
+    layers: Layers
+    outputs: tuple[str, ...]
     with_headers: bool
     history: History
+    declared: Declared
 
     def create(self) -> None:
         """Create the tables that do not exist."""

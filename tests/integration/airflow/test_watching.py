@@ -5,17 +5,25 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
+from confluent_kafka import Consumer
 from tests.eventually import eventually
 
 from recount.airflow import orders
 from recount.airflow.drivers import DriverProcess, record_of
+from recount.airflow.streams import StreamOperator
 from recount.airflow.watching import StreamWatch
+from recount.core.fingerprint import Declared
+from recount.core.limits import Health
 from recount.core.settings import Settings
-from recount.core.topology import Health
+from recount.declarations import DeclarationLog
 from recount.kafka.connection import Connection
 from recount.kafka.lease import Lease
 from recount.kafka.platform import platform_topics
@@ -70,6 +78,8 @@ def says(
     state: State = "running",
     heartbeat_ms: int | None = None,
     error: str | None = None,
+    fingerprint: str | None = None,
+    **more: Any,
 ) -> None:
     """Publish, and wait until everybody can read it."""
     status = StreamStatus(
@@ -82,6 +92,8 @@ def says(
         started_at_ms=now_ms(),
         heartbeat_ms=heartbeat_ms or now_ms(),
         error=error,
+        fingerprint=fingerprint,
+        **more,
     )
     lease.publish(status)
     board = StatusBoard(connection)
@@ -89,7 +101,15 @@ def says(
     board.close()
 
 
-def watch(connection: Connection, run: str, stream: str, after_epoch: int = 0, launched_ago_ms: int = 0) -> StreamWatch:
+def watch(
+    connection: Connection,
+    run: str,
+    stream: str,
+    after_epoch: int = 0,
+    launched_ago_ms: int = 0,
+    deployed: Callable[[], str | None] = lambda: None,
+    **alerts: Any,
+) -> StreamWatch:
     return StreamWatch(
         connection=connection,
         stream=stream,
@@ -98,7 +118,40 @@ def watch(connection: Connection, run: str, stream: str, after_epoch: int = 0, l
         after_epoch=after_epoch,
         launched_at_ms=now_ms() - launched_ago_ms,
         start_timeout_ms=START_TIMEOUT_MS,
+        deployed=deployed,
+        **alerts,
     )
+
+
+def test_a_driver_with_another_declaration_than_the_deployed_one_is_outdated(
+    connection: Connection, run: str, stream: str
+) -> None:
+    lease = Lease.acquire(connection, stream)
+    deployed: list[str | None] = ["one"]
+    watching = watch(connection, run, stream, deployed=lambda: deployed[-1])
+    says(connection, lease, fingerprint="one")
+    assert outcome(watching) is None
+    deployed.append("other")
+    assert outcome(watching) == "outdated"
+    deployed.append(None)
+    assert outcome(watching) is None
+
+
+def test_an_outdated_driver_whose_state_does_not_go_with_the_deployment_is_held_and_not_relaunched(
+    connection: Connection, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "tests.integration.spark.streams")
+    monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
+    DeclarationLog(run, "small").enact("first", Declared(document={"kind": "topology", "operators": []}))
+    operator = StreamOperator(task_id="run", stream="small", application=Path("stream.py"), limits=LIMITS)
+    event = {"outcome": "outdated", "reasons": ["other code"], "healthy_ms": 1}
+    with pytest.raises(AirflowFailException, match="the declaration of stream small has changed"):
+        operator.found({}, event, relaunched=0)  # type: ignore[arg-type]
+    assert orders.is_held("small")
+    orders.start("small")
+    with pytest.raises(AirflowFailException, match="recount reset small"):
+        operator.relaunch({}, {}, relaunched=1)  # type: ignore[arg-type]
+    assert orders.is_held("small")
 
 
 def outcome(watch: StreamWatch) -> str | None:
@@ -127,6 +180,31 @@ def test_a_running_driver_is_left_alone_until_it_is_silent(connection: Connectio
     assert outcome(watching) is None
     says(connection, lease, heartbeat_ms=now_ms() - 31_000)
     assert outcome(watching) == "unhealthy"
+
+
+def test_a_backlog_is_told_once_and_the_driver_is_left_alone(connection: Connection, run: str, stream: str) -> None:
+    lease = Lease.acquire(connection, stream)
+    backlog = {"lag": 20_000_000, "last_progress_ms": now_ms() + 60_000}
+    says(connection, lease, **backlog)
+    patient = watch(connection, run, stream)
+    assert outcome(patient) is None
+    prompt = watch(connection, run, stream, alert_after_ms=0)
+    assert outcome(prompt) == "degraded"
+    told = watch(connection, run, stream, alert_after_ms=0, degraded=True)
+    assert outcome(told) is None
+    says(connection, lease, lag=0)
+    assert outcome(told) == "recovered"
+
+
+def test_two_installations_on_a_cluster_do_not_fence_each_other(connection: Connection, stream: str) -> None:
+    blue = replace(connection, prefix=f"blue{stream[-6:].replace('.', '-')}")
+    admin = blue.admin()
+    apply(admin, plan(admin, platform_topics(blue.own), "embedded"))
+    ours, theirs = Lease.acquire(connection, stream), Lease.acquire(blue, stream)
+    says(connection, ours)
+    says(blue, theirs, error="of the other installation")
+    says(connection, ours, error="of ours")
+    assert (ours.epoch, theirs.epoch) == (1, 1)
 
 
 def test_a_killed_driver_is_missed_before_its_heartbeat_is(
@@ -198,3 +276,23 @@ def test_stopping_waits_for_the_driver_s_end(
     assert not orders.stop_and_wait(stream, 1, patience_s=0.5)
     driver.end()
     assert orders.stop_and_wait(stream, 1, patience_s=0.5)
+
+
+class CountingConnection(Connection):
+    """Counts the consumers that it makes: each reads its topic from the first record."""
+
+    made = 0
+
+    def consumer(self, group: str, properties: Mapping[str, Any] = MappingProxyType({})) -> Consumer:
+        type(self).made += 1
+        return super().consumer(group, properties)
+
+
+def test_a_hold_that_is_asked_again_and_again_reads_status_and_control_once(connection: Connection, run: str) -> None:
+    hold = orders.Hold(CountingConnection(bootstrap_servers=connection.bootstrap_servers), "held-for-hours")
+    orders.stop("held-for-hours")
+    assert [hold.stands() for _ in range(3)] == [True] * 3
+    orders.start("held-for-hours")
+    assert eventually(hold.stands, False) is False
+    assert CountingConnection.made == 2
+    hold.close()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
+import pytest
 from tests.eventually import eventually
+from tests.integration.kafka.conftest import MakeTopic
 
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel, request_stop
+from recount.kafka.lease import Lease
 from recount.kafka.platform import platform_topics
+from recount.kafka.status import StatusBoard, StreamStatus
 from recount.kafka.topics import apply, plan
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
@@ -28,3 +33,52 @@ def test_a_driver_whose_broker_is_lost_hears_the_next_order_once_it_is_back(tmp_
         request_stop(connection, "orders", 1)
         assert eventually(channel.stop_requested, True, limit_s=60)
         channel.close()
+
+
+GARBAGE = ((b"\xff\xfe", b"{}"), (b"orders", b"\xff"), (b"orders", b"{"), (b"orders", b'{"command": "dance"}'))
+
+
+def put_garbage(connection: Connection, topic: str) -> None:
+    """Records that are not UTF-8, no JSON, or neither a status nor an order, after whatever is there."""
+    producer = connection.producer()
+    for key, value in GARBAGE:
+        producer.produce(topic, key=key, value=value)
+    assert producer.flush(10) == 0
+
+
+def test_what_is_no_order_is_passed_over_and_named_and_the_order_before_it_stands(
+    connection: Connection, make_topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = make_topic("control", cleanup_policy="compact", retention_ms=-1)
+    request_stop(connection, "orders", 3, topic=topic)
+    put_garbage(connection, topic)
+    channel = ControlChannel(connection, "orders", lease_epoch=3, topic=topic)
+    with caplog.at_level(logging.WARNING):
+        assert channel.stop_requested()
+    warned = [record.getMessage() for record in caplog.records if record.name == "recount.kafka.compacted"]
+    assert [said.split(":")[0] for said in warned] == [f"ignored {topic}-0@{offset}" for offset in (1, 2, 3, 4)]
+    channel.close()
+
+
+def test_what_is_no_status_is_passed_over_and_the_status_before_it_stands(
+    connection: Connection, make_topic: MakeTopic
+) -> None:
+    topics = [make_topic(name, cleanup_policy="compact", retention_ms=-1) for name in ("status", "history")]
+    lease = Lease.acquire(connection, "orders", status_topic=topics[0], history_topic=topics[1])
+    said = StreamStatus(
+        stream="orders",
+        driver_id="one",
+        lease_epoch=1,
+        host="here",
+        pid=1,
+        state="running",
+        started_at_ms=1,
+        heartbeat_ms=2,
+    )
+    lease.publish(said)
+    put_garbage(connection, topics[0])
+    board = StatusBoard(connection, topics[0])
+    assert board.latest() == {"orders": said}
+    board.close()
+    successor = Lease.acquire(connection, "orders", status_topic=topics[0], history_topic=topics[1])
+    assert successor.epoch == 2

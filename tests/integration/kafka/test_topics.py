@@ -6,22 +6,33 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tests.eventually import eventually
 
+from recount.core.errors import Terminal
 from recount.core.topics import Topic
 from recount.kafka.connection import Connection
-from recount.kafka.topics import TopicChange, UnsafeDrift, WeakReplication, apply, plan
+from recount.kafka.offsets import require_topics
+from recount.kafka.topic_drift import TopicChange
+from recount.kafka.topics import TopicsNotInStep, apply, plan
 
 
 @pytest.fixture
 def orders(unique: Callable[[str], str]) -> Topic:
-    return Topic(name=unique("orders"), key="order_id", partitions=2, retention_ms=3_600_000)
+    return Topic(name=unique("orders"), key="order_id", partitions=2, retention_ms=3_600_000, owned=True)
 
 
 def bring_in_step(connection: Connection, topic: Topic) -> TopicChange:
+    """What was done; returns once the broker says that it is done, which takes it a moment."""
     admin = connection.admin()
     [change] = plan(admin, [topic], "embedded")
     apply(admin, [change])
+    assert eventually(lambda: action(connection, topic) in ("in step", "drifted"), expected=True)
     return change
+
+
+def action(connection: Connection, topic: Topic) -> str:
+    [change] = plan(connection.admin(), [topic], "embedded")
+    return change.action
 
 
 def test_a_second_run_changes_nothing(connection: Connection, orders: Topic) -> None:
@@ -35,18 +46,23 @@ def test_one_broker_lowers_replication_and_says_so(connection: Connection, order
     assert "1 replica(s)" in change.note
 
 
-@pytest.mark.parametrize(("before_ms", "declared_ms"), [(3_600_000, -1), (-1, 3_600_000)])
-def test_drifted_retention_is_reported_and_repaired(
-    connection: Connection, orders: Topic, before_ms: int, declared_ms: int
-) -> None:
-    bring_in_step(connection, replace(orders, retention_ms=before_ms))
-    declared = replace(orders, retention_ms=declared_ms)
+def test_a_retention_that_is_too_short_is_reported_and_repaired(connection: Connection, orders: Topic) -> None:
+    bring_in_step(connection, orders)
+    declared = replace(orders, retention_ms=-1)
     change = bring_in_step(connection, declared)
     assert change.action == "repair"
     assert [(drift.setting, drift.actual, drift.declared) for drift in change.drift] == [
-        ("retention.ms", str(before_ms), str(declared_ms))
+        ("retention.ms", "3600000", "-1")
     ]
     assert bring_in_step(connection, declared).action == "in step"
+
+
+def test_a_topic_of_others_keeps_its_retention(connection: Connection, orders: Topic) -> None:
+    bring_in_step(connection, replace(orders, retention_ms=30 * 86_400_000))
+    declared = replace(orders, owned=False, retention_ms=7 * 86_400_000)
+    assert bring_in_step(connection, declared).action == "drifted"
+    [change] = plan(connection.admin(), [declared], "embedded")
+    assert [drift.actual for drift in change.drift] == [str(30 * 86_400_000)]
 
 
 def test_a_further_setting_is_kept_as_declared(connection: Connection, orders: Topic) -> None:
@@ -59,9 +75,9 @@ def test_a_further_setting_is_kept_as_declared(connection: Connection, orders: T
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_another_number_of_partitions_is_refused(connection: Connection, orders: Topic, partitions: int) -> None:
     bring_in_step(connection, orders)
-    with pytest.raises(UnsafeDrift) as refusal:
+    with pytest.raises(TopicsNotInStep) as refusal:
         bring_in_step(connection, replace(orders, partitions=partitions))
-    assert orders.name in refusal.value.given
+    assert refusal.value.problems.keys() == {orders.name}
 
 
 @pytest.mark.parametrize(
@@ -82,25 +98,32 @@ def test_a_cleanup_policy_may_only_be_changed_to_one_that_keeps_more(
     assert change.action == action
 
 
-def test_nothing_is_changed_when_one_topic_is_refused(
+def test_one_bad_topic_does_not_keep_the_others_from_being_handled(
     connection: Connection, orders: Topic, unique: Callable[[str], str]
 ) -> None:
     bring_in_step(connection, orders)
-    other = replace(orders, name=unique("other"))
+    drifted = replace(orders, name=unique("drifted"))
+    bring_in_step(connection, drifted)
+    impossible = replace(orders, name=unique("impossible"), configs={"retention.bytes": "many"})
+    refused, missing = replace(orders, partitions=5), replace(orders, name=unique("missing"))
     admin = connection.admin()
-    with pytest.raises(UnsafeDrift):
-        apply(admin, plan(admin, [other, replace(orders, partitions=5)], "embedded"))
-    assert other.name not in admin.list_topics(timeout=10).topics
+    with pytest.raises(TopicsNotInStep) as left:
+        apply(admin, plan(admin, [refused, impossible, replace(drifted, retention_ms=7_200_000), missing], "embedded"))
+    assert left.value.problems.keys() == {orders.name, impossible.name}
+    assert eventually(lambda: missing.name in admin.list_topics(timeout=10).topics, expected=True)
+    declared = replace(drifted, retention_ms=7_200_000)
+    assert eventually(lambda: action(connection, declared), "in step") == "in step"
 
 
-@pytest.mark.parametrize(("factor", "in_sync"), [(1, 1), (2, 2), (3, 1)])
-def test_weak_replication_is_refused_in_production(
-    connection: Connection, orders: Topic, factor: int, in_sync: int
+def test_a_stream_whose_topics_are_missing_is_told_which_and_who_creates_them(
+    connection: Connection, orders: Topic, unique: Callable[[str], str]
 ) -> None:
-    with pytest.raises(WeakReplication):
-        plan(
-            connection.admin(), [replace(orders, replication_factor=factor, min_insync_replicas=in_sync)], "production"
-        )
+    bring_in_step(connection, orders)
+    read, written = unique("read"), unique("written")
+    with pytest.raises(Terminal) as refused:
+        require_topics(connection, [orders.name, read], [written])
+    assert refused.value.given == sorted([read, written])
+    assert f"{read}: the stream reads it" in refused.value.remedy
 
 
 def test_three_replicas_two_in_sync_are_enough_in_production(connection: Connection, orders: Topic) -> None:

@@ -114,7 +114,7 @@ class Deployment:
 
     @property
     def connection(self) -> Connection:
-        return Connection(bootstrap_servers=self.settings.bootstrap_servers)
+        return Connection.of(self.settings)
 
     @property
     def tables(self) -> Tables:

@@ -13,6 +13,7 @@ from tests.integration.spark.purchases import create_topics, produce, purchases
 from tests.integration.spark.streams import cut_archive, cut_purchases, large, medium, small
 
 from recount.core.ledger import BatchProof
+from recount.core.own_columns import BATCH, GENERATION
 
 pytestmark = pytest.mark.timeout(1_200)
 RECORDS = 1_500
@@ -87,9 +88,7 @@ def headers(row: dict[str, Any]) -> list[tuple[str, bytes]]:
 
 def without_batch(rows: list[dict[str, Any]]) -> list[str]:
     """The rows as text, in order, without the batch that wrote them."""
-    return sorted(
-        str({name: cell for name, cell in row.items() if name not in ("generation", "batch")}) for row in rows
-    )
+    return sorted(str({name: cell for name, cell in row.items() if name not in (GENERATION, BATCH)}) for row in rows)
 
 
 def assert_each_offset_once(ledger: list[BatchProof], records: int) -> None:

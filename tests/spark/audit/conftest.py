@@ -52,7 +52,7 @@ class Scene:
 
     @property
     def connection(self) -> Connection:
-        return Connection(bootstrap_servers=self.settings.bootstrap_servers)
+        return Connection.of(self.settings)
 
     @property
     def orders(self) -> str:
@@ -67,7 +67,10 @@ class Scene:
         producer = self.connection.producer()
         for partition, after_ms, value in records:
             encoded = value if isinstance(value, bytes) else json.dumps(value).encode()
-            producer.produce(self.orders, value=encoded, partition=partition, timestamp=START_MS + after_ms)
+            # the digests of a log cover headers, of which some records have none
+            headers = [("trace", after_ms.to_bytes(8)), ("nothing", None)] if after_ms % (2 * MINUTE_MS) else None
+            timestamp = START_MS + after_ms
+            producer.produce(self.orders, value=encoded, partition=partition, timestamp=timestamp, headers=headers)
         assert producer.flush(30) == 0
 
     def run(self, *, max_offsets: int = 1_000) -> None:

@@ -60,7 +60,7 @@ def shop_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: P
     paid, visits = (output_topic(f"{name}-{shop}") for name in ("paid", "visits"))
     joined = (
         stream(orders)
-        .left_join_table(table(customers))
+        .left_join_table(table(customers), as_of="arrival")
         .join(stream(payments), before="1 min", after="5 min", grace="2 min")
         .select("amount", "tier", "rate")
     )

@@ -20,6 +20,7 @@ from recount.audit.findings import Source
 from recount.audit.nightly import CertifiedAudit, audited
 from recount.core.archive import Archive
 from recount.core.output import output_record
+from recount.core.own_columns import BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import RecordSchema
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -49,7 +50,7 @@ class Stage:
 
     @property
     def connection(self) -> Connection:
-        return Connection(bootstrap_servers=self.settings.bootstrap_servers)
+        return Connection.of(self.settings)
 
     @property
     def tables(self) -> Tables:
@@ -103,7 +104,7 @@ class Stage:
     def rows(self, sink: Written) -> list[Row]:
         """The rows of the sink's table as its topic has them: in the order in which they were written."""
         path = self.tables.output(sink.table)
-        return self.spark.read.format("delta").load(path).orderBy("generation", "batch", "timestamp_ms").collect()
+        return self.spark.read.format("delta").load(path).orderBy(GENERATION, BATCH, RESULT_TIME).collect()
 
     def publish(self, sink: Written, row: Mapping[str, Any]) -> None:
         """Write ``row`` of the sink's table to its topic as the stream does."""
@@ -111,10 +112,10 @@ class Stage:
             row,
             key=sink.key,
             fields=list(sink.fields),
-            timestamp_ms=row["timestamp_ms"],
-            revision=row["revision"],
+            timestamp_ms=row[RESULT_TIME],
+            revision=row[REVISION],
             origin="stream",
-            source=row["origin"],
+            source=row[ORIGIN],
         )
         producer = self.connection.producer()
         producer.produce(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
-from recount.audit.certificate import verify_file
+from recount.audit.certificate import load, verify_file
+from recount.audit.evidence import digests_at_hand
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -34,6 +35,18 @@ def test_a_stream_that_did_its_work_matches_and_its_late_record_is_explained(sce
     assert again.findings.counts == done.findings.counts
     assert again.findings.accounts == done.findings.accounts
     assert again.findings.misses == done.findings.misses
+
+    # the digests are those of the records and rows, wherever they were read
+    digests = load(done.certificate)["digests"]
+    assert load(again.certificate)["digests"] == digests
+    assert [(one["partition"], one["start"], one["end"], one["records"]) for one in digests["log"]] == [
+        (account.partition, account.start, account.end, account.records) for account in done.findings.accounts
+    ]
+    ranges = {one["partition"]: (one["start"], one["end"]) for one in digests["log"]}
+    at_hand = digests_at_hand(scene.connection, scene.orders, ranges)
+    assert [found.sha256 for found in at_hand.values()] == [one["sha256"] for one in digests["log"]]
+    assert sum(one["records"] for one in digests["published"]) == 30
+    assert [(one["table"], one["rows"]) for one in digests["tables"]] == [("outputs/revenue", 30)]
 
     checked = verify_file(again.certificate)
     assert "chain is complete" in checked[-1]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from delta.tables import DeltaTable
 from tests.spark.audit.conftest import MINUTE_MS, Scene, order
 
+from recount.audit.acceptances import accept
+from recount.audit.certificate import load, verify_file
 from recount.audit.mutation import mutate
+from recount.audit.nightly import CertifiedAudit
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -46,3 +52,53 @@ def test_the_second_night_reads_its_own_records_only_and_misses_nothing_of_the_f
         "completeness kept": 6,
         "completeness missed": 1,
     }
+
+
+def test_a_row_deleted_once_is_a_violation_every_night_until_it_is_put_back_or_accepted(scene: Scene) -> None:
+    """Item 1.1, as it was seen: a row deleted, then 30 more records, and the next audit said match."""
+    an_evening(scene, 0)
+    scene.run()
+    path = scene.tables.output(scene.topology.sinks[0].table)
+    whole = scene.session.read.format("delta").load(path).toPandas()
+    mutate(scene.session, scene.settings, scene.topology, "loss")
+    assert [one.verdict for one in scene.audit().findings.differences] == ["lost"]
+
+    scene.produce([(minute % 2, minute * MINUTE_MS, order("EU", 2)) for minute in range(20, 50)])
+    scene.run()
+    second = scene.audit()
+    document = load(second.certificate)
+    assert second.findings.seed.run is not None
+    assert (second.findings.outcome, document["outcome"], document["findings"]["open_found"]) == (
+        "violation",
+        "violation",
+        1,
+    )
+    [lost] = document["findings"]["open"]
+    assert (lost["first_audit"], lost["last_audit"]) == (second.findings.seed.run.audit, second.findings.audit)
+    assert document["covers"]["judged_before"]["sha256"] == load(_beside(second, lost["first_certificate"]))["sha256"]
+
+    left = scene.session.read.format("delta").load(path)
+    removed = scene.session.createDataFrame(whole, left.schema).exceptAll(left)
+    removed.write.format("delta").mode("append").save(path)
+    third = scene.audit()
+    assert third.findings.outcome == "match"
+    assert [one["finding"] for one in load(third.certificate)["findings"]["repaired"]] == [lost["finding"]]
+
+    DeltaTable.forPath(scene.session, path).delete(f"window_start = {lost['window_start']}")
+    again = scene.audit(from_the_beginning=True)
+    assert again.findings.outcome == "violation"
+    accept(scene.settings, scene.topology.name, lost["finding"], by="Ada", reason="deleted on request")
+    fourth = scene.audit()
+    document = load(fourth.certificate)
+    assert (fourth.findings.outcome, document["verdicts"]["delta"]["lost"]) == ("match", 1)
+    [accepted] = document["findings"]["accepted"]
+    assert (accepted["finding"], accepted["accepted_by"], accepted["reason"]) == (
+        lost["finding"],
+        "Ada",
+        "deleted on request",
+    )
+    assert "chain is complete" in verify_file(fourth.certificate)[-1]
+
+
+def _beside(done: CertifiedAudit, name: str) -> Path:
+    return done.certificate.with_name(name)

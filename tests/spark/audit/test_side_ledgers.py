@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.unit.audit.test_side_ledgers import LATE, LETTER, LISTED, RECORD, ROW, letters_and_rejected, rows
+from tests.unit.audit.test_side_ledgers import LATE, LETTER, LETTERS, LISTED, NAMED, ROW, letters_and_rejected, rows
 
 from recount.audit import side_ledgers_by_spark
 from recount.audit.letters import within, within_by_spark
@@ -36,10 +36,12 @@ def test_many_differences_of_one_list_do_not_hide_those_of_another(
     letters = rows(LETTER, ("orders", 0, 3, "schema"))
     comparisons = [late_records(rows(LATE, ROW), many), posted_letters(letters[:0], letters, "dlq")]
     found = side_ledger_differences_by_spark([in_spark(spark, one) for one in comparisons])
-    assert [one.evidence[0] for one in found] == ["orders-0@0", "orders-0@1", "orders-0@3"]
+    assert [one.evidence[0] for one in found] == ["orders-0@0", "orders-0@1", "orders-0@2", "orders-0@3"]
+    assert [one.verdict for one in found] == ["extra", "extra", "unlisted", "extra"]
 
 
 def test_only_letters_of_the_audited_offsets_count_and_those_that_name_none(spark: SparkSession) -> None:
-    letters = rows(RECORD, ("orders", 0, 3), ("orders", 0, 10), ("other", 0, 3), (None, None, None))
-    kept = within_by_spark(spark.createDataFrame(letters.to_arrow()), "orders", {0: (0, 10)}).collect()
-    assert [tuple(row) for row in kept] == within(letters, "orders", {0: (0, 10)}).rows()
+    letters = rows(NAMED, *LETTERS, ("orders", 0, 4, None))
+    mine = ("recount.mine", "orders", {0: (0, 10)})
+    kept = within_by_spark(spark.createDataFrame(letters.to_arrow()), *mine).collect()
+    assert [tuple(row) for row in kept] == within(letters, *mine).rows()

@@ -8,6 +8,7 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from recount.audit.store import PARTIALS, AuditStore
+from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
 
 ROWS = pl.DataFrame({"region": ["EU", None], "revenue": ["1.50", "2.00"], "orders": [1, 2]}).cast(
@@ -24,7 +25,7 @@ def test_a_table_that_an_earlier_release_wrote_with_spark_is_written_on_without(
     store.put_rows(PARTIALS, "new", ROWS)
     store.put_rows(PARTIALS, "new", ROWS.tail(1), part=1)
 
-    assert store.rows(PARTIALS, ["old"]).drop("audit").collect().sort("orders").equals(ROWS)
+    assert store.rows(PARTIALS, ["old"]).drop(AUDIT).collect().sort("orders").equals(ROWS)
     assert store.rows(PARTIALS, ["old", "new"]).collect().height == 5
     read_by_spark = store.read(PARTIALS, ["new"]).collect()
     assert sorted(row.orders for row in read_by_spark) == [1, 2, 2]

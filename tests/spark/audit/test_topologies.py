@@ -11,10 +11,12 @@ from pyspark.sql import Row, SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from tests.spark.audit.shop import Shop, shop_of
 
-from recount.audit.certificate import verify_file
+from recount.audit.again import NotTheSame, again
+from recount.audit.certificate import load, verify_file
 from recount.audit.nightly import CertifiedAudit
 from recount.backfill.plan import plan
 from recount.core.errors import Terminal
+from recount.core.own_columns import ORIGIN
 from recount.core.topology import Written
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
@@ -70,7 +72,7 @@ def tampered_with(shop: Shop, sink: Written, *, altered: Mapping[str, Any], move
 
 
 def _other_origin(row: Row) -> dict[str, Any]:
-    return {"origin": row.origin.replace("@", "@9")}
+    return {ORIGIN: row[ORIGIN].replace("@", "@9")}
 
 
 def _next_day(row: Row) -> dict[str, Any]:
@@ -111,8 +113,19 @@ def test_whatever_is_done_to_a_row_of_either_sink_is_found_and_named(nights: Nig
         sink = nights.shop.paid if table == "paid" else nights.shop.visits
         start = row.window_start if table == "visits" else None
         for place in (f"topic {sink.topic.name}", f"table outputs/{table}"):
-            expected.add((place, verdict, row["__key"], start, row.origin))
+            expected.add((place, verdict, row["__key"], start, row[ORIGIN]))
     assert found == expected
+
+
+def test_the_audit_of_any_topology_is_repeated_from_its_certificate_and_says_what_was_changed(nights: Nights) -> None:
+    """Issue 12, 4: the tampered night comes out again; of the honest one topics and tables differ, the log does not."""
+    shop = nights.shop
+    assert again(shop.spark, shop.settings, shop.topology, load(nights.tampered.certificate))
+    with pytest.raises(NotTheSame) as changed:
+        again(shop.spark, shop.settings, shop.topology, load(nights.honest.certificate))
+    sections = {one.split(" ")[0].rstrip(":") for one in changed.value.differing}
+    assert {"published", "tables", "verdicts"} <= sections
+    assert "log" not in sections
 
 
 def test_a_topology_that_is_no_single_aggregation_is_not_backfilled(nights: Nights) -> None:

@@ -69,3 +69,26 @@ def test_missing_offsets_are_named(spark: SparkSession, location: Path) -> None:
     with pytest.raises(Terminal) as error:
         Checkpoint(spark, str(location)).range_of(7)
     assert error.value.given == f"{location}/offsets/7"
+
+
+def test_item_1_7_a_batch_of_several_layers_reads_what_all_sources_planned(spark: SparkSession, location: Path) -> None:
+    write(location, "sources/0/0", "\x00v1", '{"orders":{"0":100}}')
+    write(location, "sources/1/0", "\x00v1", '{"customers":{"0":7}}')
+    planned(location, 0, 1_000, '{"orders":{"0":110}}\n{"customers":{"0":9}}')
+    assert Checkpoint(spark, str(location), sources=2).range_of(0) == BatchRange(
+        batch=0,
+        timestamp_ms=1_000,
+        start={("orders", 0): 100, ("customers", 0): 7},
+        end={("orders", 0): 110, ("customers", 0): 9},
+    )
+
+
+def test_item_1_7_a_checkpoint_that_knows_no_layers_is_refused_with_what_to_do(
+    spark: SparkSession, location: Path
+) -> None:
+    Checkpoint(spark, str(location), sources=2).require_sources()
+    planned(location, 3, 1_000, '{"orders":{"0":110},"customers":{"0":9}}')
+    Checkpoint(spark, str(location)).require_sources()
+    with pytest.raises(Terminal) as refused:
+        Checkpoint(spark, str(location), sources=2).require_sources()
+    assert "ledger" in str(refused.value.remedy)

@@ -22,6 +22,7 @@ from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.core.own_columns import IS_NULL, RESULT_TIME
 from recount.recompute.decoding import Limits
 from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.recomputed import recomputed
@@ -189,9 +190,9 @@ def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:
     fields, found = identity.written.fields, Counter[Row]()
     for row in frame.collect():
         window = (row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in fields else None
-        value = None if row["is_null"] else {name: row[name] for name in fields if name != KEY}
+        value = None if row[IS_NULL] else {name: row[name] for name in fields if name != KEY}
         if value is not None or not identity.is_latest:
-            at_ms = row["timestamp_ms"] if identity.is_timed else 0
+            at_ms = row[RESULT_TIME] if identity.is_timed else 0
             found[row_of(row[identity.written.key], window, at_ms, 0, value)] += 1
     return found
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.nodes import KEY
+from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology
@@ -156,13 +157,13 @@ def interpreted(outputs: Sequence[Any], *, streams: bool, timed: bool) -> Counte
 
 def from_spark(frame: DataFrame, key: str, *, streams: bool, timed: bool) -> Counter[Any]:
     """The same of a recomputed result."""
-    fields = [name for name in frame.columns if name not in {KEY, "timestamp_ms", "is_null", "origin"}]
+    fields = [name for name in frame.columns if name not in {KEY, RESULT_TIME, IS_NULL, ORIGIN}]
     return Counter(
         (
             row[key],
-            row["timestamp_ms"] if timed else None,
-            *(_told(row[name]) for name in fields if not row["is_null"]),
+            row[RESULT_TIME] if timed else None,
+            *(_told(row[name]) for name in fields if not row[IS_NULL]),
         )
         for row in frame.collect()
-        if streams or not row["is_null"]
+        if streams or not row[IS_NULL]
     )

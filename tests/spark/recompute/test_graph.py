@@ -42,14 +42,17 @@ from recount.core.aggregates import (
 )
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, cogroup
+from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.record import Entry
+from recount.core.own_columns import ORIGIN, RESULT_TIME
 from recount.core.processing import KeyState
 from recount.core.schema import LONG, STRING
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
 from recount.recompute.decoding import Limits
 from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.recomputed import recomputed
 
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -187,6 +190,18 @@ CASES = [
     Case(
         name="lookup by an expression in a filtered table",
         flow=stream(EVENTS).select("n", "who").join_table(users().filter(col("score") > 3), by=col("who")),
+        streams=True,
+        arrival=True,
+    ),
+    Case(
+        name="lookup as of arrival",
+        flow=sides[0].left_join_table(users(), as_of="arrival"),
+        streams=True,
+        arrival=True,
+    ),
+    Case(
+        name="lookup in a table that is keyed anew",
+        flow=stream(OTHERS).left_join_table(by_who().to_table().select(m=col("n")), by=col("whom")),
         streams=True,
         arrival=True,
     ),
@@ -373,6 +388,44 @@ def test_with_unlimited_grace_nothing_is_late(spark: SparkSession) -> None:
     assert not late and by_the_interpreter(case, case.logs())[1]
 
 
+WAITING_LOG = [
+    ("users", "u", {"tier": "tin", "score": 1}, 10),
+    ("events", "u", {"n": 1}, 20),
+    ("users", "u", {"tier": "gold", "score": 2}, 18),
+    ("users", "x", {"tier": "tin", "score": 0}, 25),
+    ("users", "u", {"tier": "late", "score": 3}, 19),
+]
+"""The event waits for 25 ms, by which time the user has gold; what is said of 19 ms afterwards comes too late."""
+
+
+@pytest.mark.parametrize("grace", ["5 ms", None])
+def test_item_1_7_what_came_after_a_record_had_looked_up_is_not_found_but_named(
+    spark: SparkSession, grace: str | None
+) -> None:
+    log = [Arrival(topic=t, partition=0, key=k, value=v, timestamp_ms=at) for t, k, v, at in WAITING_LOG]
+    flow = stream(EVENTS).select("n").left_join_table(users(), grace=grace)
+    topology = Topology(name="law", sinks=[flow.to(OUT)])
+    batches = [
+        BatchEnds(
+            ends={(topic, 0): sum(one.topic == topic for one in log[:end]) for topic in ("events", "users")},
+            awake=frozenset({("events", 0), ("users", 0)}),
+        )
+        for end in range(1, len(log) + 1)
+    ]
+    options = {"table_ends": table_ends([log]), "batches": batches}
+    driver = TopologyDriver(topology)
+    for one in log:
+        driver.pipe(one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms)
+    [expected] = driver.read("out")
+    raw = frames(spark, [log], ["events", "users"])
+    done, complete = (recomputed(spark, topology, raw, lateness=lateness, **options) for lateness in (True, False))
+    assert expected.value is not None and expected.value["tier"] == ("tin" if grace is None else "gold")
+    assert [row["tier"] for row in done.result("out").collect()] == [expected.value["tier"]]
+    assert [row["tier"] for row in complete.result("out").collect()] == ["late"]
+    assert [(row["topic"], row["offset"], row["event_offset"]) for row in done.unread.collect()] == [("users", 3, 0)]
+    assert complete.unread.isEmpty()
+
+
 def test_a_row_of_a_stream_tells_which_records_made_it(spark: SparkSession) -> None:
     log = [
         Arrival(topic="events", partition=0, key="k", value={"n": 1}, timestamp_ms=5),
@@ -380,7 +433,7 @@ def test_a_row_of_a_stream_tells_which_records_made_it(spark: SparkSession) -> N
     ]
     topology = Topology(name="law", sinks=[sides[0].outer_join(sides[1], **halves).to(OUT)])
     done = recomputed(spark, topology, frames(spark, [log], ["events", "others"]))
-    assert [row["origin"] for row in done.result("out").collect()] == ["events-0@0+others-1@0"]
+    assert [row[ORIGIN] for row in done.result("out").collect()] == ["events-0@0+others-1@0"]
 
 
 @pytest.mark.parametrize(
@@ -423,8 +476,8 @@ def test_bad_records_are_rejected_with_a_reason_and_advance_no_stream_time(spark
         (3, "future-timestamp"),
     ]
     [row] = done.result("out").collect()
-    assert (row["n"], row["window_end"], row["timestamp_ms"], row["origin"]) == (2, 10, 6, None)
-    assert sorted((row["n"], row["origin"]) for row in done.result("copy").collect()) == [
+    assert (row["n"], row["window_end"], row[RESULT_TIME], row[ORIGIN]) == (2, 10, 6, None)
+    assert sorted((row["n"], row[ORIGIN]) for row in done.result("copy").collect()) == [
         (1, "events-0@0"),
         (2, "events-0@4"),
     ]

@@ -18,6 +18,7 @@ from recount.core.errors import Terminal
 from recount.core.expressions import coalesce, col, when
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import IS_LATE, RESULT_TIME
 from recount.core.schema import STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
@@ -42,7 +43,7 @@ def revenue(windows: TimeWindows) -> Topology:
 
 
 def expected(done: Recomputation) -> list[tuple[object, ...]]:
-    rows = results(done.partials.where(~F.col("is_late")), done.flow).collect()
+    rows = results(done.partials.where(~F.col(IS_LATE)), done.flow).collect()
     return told(rows, "region", WINDOW_START, "orders", "sum")
 
 
@@ -59,7 +60,7 @@ def test_a_record_is_late_by_the_stream_time_of_its_own_partition_at_its_own_off
     assert expected(done) == [("EU", 0, 3, Decimal("0.30")), ("EU", 10_000, 2, Decimal("0.20"))]
     assert told(done.late.collect(), "partition", "offset", WINDOW_START, "margin_ms") == [(0, 4, 0, 0)]
     complete = results(done.partials, done.flow).where(F.col(WINDOW_START) == 0).collect()
-    assert told(complete, "orders", "sum", "timestamp_ms") == [(4, Decimal("0.40"), 8_000)]
+    assert told(complete, "orders", "sum", RESULT_TIME) == [(4, Decimal("0.40"), 8_000)]
 
 
 def test_a_hopping_record_may_be_late_for_one_of_its_windows_only(spark: SparkSession) -> None:
@@ -181,13 +182,13 @@ def test_the_recompute_is_the_interpreter(spark: SparkSession, topology: Topolog
     place = ("partition", "offset", WINDOW_START, "margin_ms")
     assert told(done.late.collect(), *place) == told([vars(late) for late in driver.late], *place)
     driver.advance_to(10**9)
-    rows = results(done.partials.where(~F.col("is_late")), done.flow).collect()
+    rows = results(done.partials.where(~F.col(IS_LATE)), done.flow).collect()
     last = {(out.key, out.window): out for out in driver.outputs(topology.sinks[0].topic.name)}
     names = [*done.flow.aggregate.aggregates]
     found = {(row[done.flow.key], (row[WINDOW_START], row[WINDOW_END])): row for row in rows}
     assert found.keys() == last.keys()
     for group, row in found.items():
-        assert row.timestamp_ms == last[group].timestamp_ms
+        assert row[RESULT_TIME] == last[group].timestamp_ms
         for name in names:
             assert row[name] == (last[group].value or {})[name] or row[name] == pytest.approx(last[group].value[name])
     done.release()

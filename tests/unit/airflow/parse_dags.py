@@ -36,6 +36,9 @@ def parse(file: str) -> dict[str, Any]:
             name: {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
             for name, dag in bag.dags.items()
         },
+        "rules": {
+            name: {task.task_id: task.trigger_rule.value for task in dag.tasks} for name, dag in bag.dags.items()
+        },
     }
 
 

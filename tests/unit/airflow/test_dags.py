@@ -46,29 +46,45 @@ def test_a_dag_file_imports_nothing_heavy(parsed: dict[str, Any]) -> None:
 
 def test_every_stream_has_a_dag_and_every_topology_an_audit_and_a_backfill(parsed: dict[str, Any]) -> None:
     declarations = declared()
-    assert set(parsed["streams"]["dags"]) == {"stream_orders"} | {f"stream__{name}" for name in declarations.streams}
+    assert set(parsed["streams"]["dags"]) == {"stream_control"} | {f"stream__{name}" for name in declarations.streams}
     assert set(parsed["audit"]["dags"]) == {f"audit__{name}" for name in declarations.topologies}
     assert set(parsed["backfill"]["dags"]) == {f"backfill__{name}" for name in declarations.topologies}
+    assert set(parsed["acceptance"]["dags"]) == {f"findings__{name}" for name in declarations.topologies}
 
 
 def test_a_stream_is_held_before_it_runs(parsed: dict[str, Any]) -> None:
     assert parsed["streams"]["dags"]["stream__revenue-by-region"] == {"hold": ["run"], "run": []}
 
 
-def test_grace_misses_are_announced_only_after_the_expectations(parsed: dict[str, Any]) -> None:
+def test_grace_misses_are_announced_after_the_expectations_and_after_a_violation_too(parsed: dict[str, Any]) -> None:
+    """Item 1.2: a violation fails the audit task, and does not keep misses from being announced."""
     assert parsed["audit"]["dags"]["audit__revenue-by-region"] == {
-        "audit": ["expectations", "grace_misses"],
-        "expectations": ["grace_misses"],
-        "grace_misses": [],
+        "audit": ["expectations", "grace_misses", "limits", "proved"],
+        "expectations": ["grace_misses", "proved"],
+        "grace_misses": ["proved"],
+        "limits": ["proved"],
+        "proved": [],
     }
+    rules = parsed["audit"]["rules"]["audit__revenue-by-region"]
+    assert (rules["expectations"], rules["grace_misses"]) == ("all_done", "all_done")
+    # the only last task fails when the audit did: otherwise the run would be green
+    assert rules["proved"] == "none_failed"
 
 
 def test_a_repair_is_shown_first_approved_then_audited(parsed: dict[str, Any]) -> None:
     assert parsed["backfill"]["dags"]["backfill__revenue-by-region"] == {
-        "choose": ["dry_run", "repair"],
         "dry_run": ["how"],
         "how": ["approval", "repair"],
         "approval": ["repair"],
         "repair": ["audit_again"],
         "audit_again": [],
+    }
+
+
+def test_open_findings_are_accepted_only_after_a_person_has_approved(parsed: dict[str, Any]) -> None:
+    """Item 1.1: a person accepts, with name and reason."""
+    assert parsed["acceptance"]["dags"]["findings__revenue-by-region"] == {
+        "open_findings": ["approval"],
+        "approval": ["accept"],
+        "accept": [],
     }

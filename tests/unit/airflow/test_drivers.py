@@ -54,9 +54,19 @@ def test_a_driver_that_does_not_listen_is_killed(record: Path, log: Path) -> Non
 
 
 def test_another_process_with_the_same_pid_is_not_the_driver(record: Path) -> None:
-    someone = DriverProcess(pid=os.getpid(), started=1.0, host="here")
+    someone = DriverProcess(pid=os.getpid(), started=1.0, host="here", identity="another boot/1")
     assert not someone.is_alive
     someone.end()
+
+
+def test_a_driver_has_not_died_when_the_clock_was_set(record: Path, log: Path) -> None:
+    driver = launched(SLEEPS, record, log)
+    for step_s in (-60, -0.05, 0.05, 60):
+        record.write_text(json.dumps(asdict(replace(driver, started=driver.started + step_s))))
+        found = DriverProcess.find(record)
+        assert found is not None
+        assert found.is_alive
+    driver.end()
 
 
 def test_a_record_of_another_host_or_a_broken_one_names_no_driver(record: Path, log: Path) -> None:

@@ -1,4 +1,4 @@
-"""A stream is ill beyond its limits, and only beyond them."""
+"""A driver that makes no progress has failed; a stream that is behind or loses records is degraded, and left alone."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from recount.airflow.health import ailments
-from recount.core.topology import Health
+from recount.airflow.health import alerts, health_of, standstill
+from recount.core.errors import InvalidDeclaration
+from recount.core.limits import Health
 from recount.kafka.status import StreamStatus
 
 NOW_MS = 1_700_000_000_000
-LIMITS = Health(heartbeat_age_ms=30_000, progress_age_ms=60_000, lag=1_000, frontier_age_ms=300_000, failed_batches=3)
+LIMITS = Health(heartbeat_age_ms=30_000, progress_age_ms=60_000, lag=1_000, frontier_age_ms=300_000)
 WELL = StreamStatus(
     stream="revenue",
     driver_id="d",
@@ -28,9 +29,13 @@ WELL = StreamStatus(
 )
 
 
+def state(status: StreamStatus) -> str:
+    return health_of(status, LIMITS, NOW_MS).state
+
+
 def test_a_quiet_stream_without_lag_is_well() -> None:
     quiet = replace(WELL, last_progress_ms=NOW_MS - 10_000_000, frontier_ms=None, stream_time_ms=None)
-    assert ailments(quiet, LIMITS, NOW_MS) == []
+    assert state(quiet) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -38,30 +43,70 @@ def test_a_quiet_stream_without_lag_is_well() -> None:
     [
         ({"heartbeat_ms": NOW_MS - 30_000}, {"heartbeat_ms": NOW_MS - 30_001}),
         ({"lag": 1, "last_progress_ms": NOW_MS - 60_000}, {"lag": 1, "last_progress_ms": NOW_MS - 60_001}),
-        ({"lag": 1_000}, {"lag": 1_001}),
-        ({"frontier_ms": 700_000}, {"frontier_ms": 699_999}),
-        ({"failed_batches": 3}, {"failed_batches": 4}),
     ],
 )
-def test_a_value_at_its_limit_is_well_and_the_next_one_is_not(
+def test_a_driver_that_makes_no_progress_has_failed(at_the_limit: dict[str, int], beyond: dict[str, int]) -> None:
+    assert state(replace(WELL, **at_the_limit)) == "ok"  # type: ignore[arg-type]
+    assert state(replace(WELL, **beyond)) == "failed"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("at_the_limit", "beyond"),
+    [
+        ({"lag": 1_000}, {"lag": 1_001}),
+        ({"frontier_ms": 700_000}, {"frontier_ms": 699_999}),
+        ({"records_total": 2_000, "dead_letters": 20}, {"records_total": 2_000, "dead_letters": 21}),
+        ({"records_total": 1_000, "late_records": 50}, {"records_total": 1_000, "late_records": 51}),
+        ({"batch_records": 100, "batch_dead_letters": 10}, {"batch_records": 99, "batch_dead_letters": 10}),
+        (
+            {"memory_used": 80, "memory_left": 100, "memory_limit": 1_000},
+            {"memory_used": 80, "memory_left": 99, "memory_limit": 1_000},
+        ),
+        ({"batch_records": 100, "batch_late_records": 50}, {"batch_records": 100, "batch_late_records": 51}),
+    ],
+)
+def test_a_stream_beyond_a_limit_that_works_is_degraded_and_not_relaunched(
     at_the_limit: dict[str, int], beyond: dict[str, int]
 ) -> None:
-    assert ailments(replace(WELL, **at_the_limit), LIMITS, NOW_MS) == []  # type: ignore[arg-type]
-    assert len(ailments(replace(WELL, **beyond), LIMITS, NOW_MS)) == 1  # type: ignore[arg-type]
+    assert state(replace(WELL, **at_the_limit)) == "ok"  # type: ignore[arg-type]
+    degraded = replace(WELL, **beyond)  # type: ignore[arg-type]
+    assert state(degraded) == "degraded"
+    assert len(alerts(degraded, LIMITS)) == 1
+    assert standstill(degraded, LIMITS, NOW_MS) == ()
+
+
+def test_half_of_the_records_dead_lettered_is_not_well() -> None:
+    found = health_of(replace(WELL, records_total=400_000, dead_letters=200_000), LIMITS, NOW_MS)
+    assert found.problems == ("200,000 dead letters in 400,000 records: 50.00%, limit 1.00%",)
+
+
+def test_a_few_bad_records_of_a_few_are_no_alarm() -> None:
+    assert state(replace(WELL, records_total=10, dead_letters=9)) == "ok"
+    assert state(replace(WELL, records_total=11, dead_letters=10)) == "degraded"
+
+
+def test_the_last_word_of_a_driver_that_ended_is_believed() -> None:
+    assert state(replace(WELL, state="stopped", lag=9_999, heartbeat_ms=0)) == "ok"
+    assert health_of(replace(WELL, state="failed", error="disk full"), LIMITS, NOW_MS).problems == ("disk full",)
 
 
 def test_progress_counts_from_the_start_until_the_first_batch() -> None:
     starting = replace(WELL, last_progress_ms=None, lag=5, started_at_ms=NOW_MS - 60_000)
-    assert ailments(starting, LIMITS, NOW_MS) == []
-    assert ailments(starting, LIMITS, NOW_MS + 1) != []
+    assert standstill(starting, LIMITS, NOW_MS) == ()
+    assert standstill(starting, LIMITS, NOW_MS + 1) != ()
 
 
 def test_a_starting_driver_may_be_silent_as_long_as_the_progress_limit() -> None:
     starting = replace(WELL, state="starting", heartbeat_ms=NOW_MS - 60_000, started_at_ms=NOW_MS - 60_000)
-    assert ailments(starting, LIMITS, NOW_MS) == []
-    assert len(ailments(starting, LIMITS, NOW_MS + 1)) == 1
+    assert standstill(starting, LIMITS, NOW_MS) == ()
+    assert len(standstill(starting, LIMITS, NOW_MS + 1)) == 1
 
 
-def test_old_records_do_not_make_a_stream_ill() -> None:
-    year_old = replace(WELL, frontier_ms=0, stream_time_ms=300_000)
-    assert ailments(year_old, LIMITS, NOW_MS) == []
+def test_old_records_do_not_degrade_a_stream() -> None:
+    assert state(replace(WELL, frontier_ms=0, stream_time_ms=300_000)) == "ok"
+
+
+@pytest.mark.parametrize("limits", [{"lag": -1}, {"dead_letters": 1.01}, {"late": "5 %"}, {"heartbeat_age_ms": 1.5}])
+def test_a_limit_that_means_nothing_is_refused(limits: dict[str, int]) -> None:
+    with pytest.raises(InvalidDeclaration):
+        Health(**limits)  # type: ignore[arg-type]

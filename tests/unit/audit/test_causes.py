@@ -8,12 +8,13 @@ from typing import Any
 from pyspark.sql import Row
 
 from recount.audit.causes import BatchShare, cause_of
+from recount.core.own_columns import RESULT_TIME
 from recount.core.windows import tumbling
 
 WINDOWS = tumbling("5 min", grace="60 s")
-EXPECTED = {"orders": 5, "revenue": Decimal("52.50"), "timestamp_ms": 240_000}
-SHARE = {"orders": 2, "revenue": Decimal("21.00"), "timestamp_ms": 100_000}
-REST = {"orders": 3, "revenue": Decimal("31.50"), "timestamp_ms": 240_000}
+EXPECTED = {"orders": 5, "revenue": Decimal("52.50"), RESULT_TIME: 240_000}
+SHARE = {"orders": 2, "revenue": Decimal("21.00"), RESULT_TIME: 100_000}
+REST = {"orders": 3, "revenue": Decimal("31.50"), RESULT_TIME: 240_000}
 
 
 def share(batch: int, recomputed: dict[str, Any] | None, stored: dict[str, Any] | None) -> BatchShare:
@@ -43,7 +44,7 @@ def why(verdict: str, actual: dict[str, Any] | None, shares: list[BatchShare] = 
 
 
 def test_a_batch_that_is_the_whole_difference_was_counted_twice_or_not_at_all() -> None:
-    twice = {"orders": 7, "revenue": Decimal("73.50"), "timestamp_ms": 240_000}
+    twice = {"orders": 7, "revenue": Decimal("73.50"), RESULT_TIME: 240_000}
     assert why("altered", twice) == "batch 0/0 is counted twice; the stream's state is right"
     assert why("altered", SHARE).startswith("batch 0/1 is not counted")
 

@@ -8,67 +8,50 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from tests.unit.audit.documents import findings
 
 from recount.audit.certificate import certificates_in, load, verify_file
 from recount.audit.page import page
-from recount.core.certificate import Unverified, certified, fingerprint
+from recount.audit.summary import explained
+from recount.core.certificate import Unverified, certified, content_hash
 from recount.core.errors import Terminal
+from recount.core.finding import Acceptance, Finding, State, difference_document, finding_id
+from recount.core.finding_faults import finding_faults, forgotten
+from recount.core.verdict import Difference
 
-PARTITION = {
-    "topic": "orders",
-    "partition": 0,
-    "start": 0,
-    "end": 12,
-    "records": 10,
-    "counted": 8,
-    "late": 1,
-    "filtered": 0,
-    "null_key": 0,
-    "dead_lettered": 1,
-    "control": 2,
-    "aborted": 0,
-    "compacted": 0,
-    "expired": 0,
-    "unaccounted": 0,
-    "stream_time_ms": 1_000,
-}
-MISS = {
-    "key": "EU",
-    "window_start": 0,
-    "window_end": 300_000,
-    "published": '{"orders":5}',
-    "complete": '{"orders":6}',
-    "late_records": 1,
-    "late": ["orders-0@7 +180000 ms"],
-    "explained": True,
-}
+LOST = Difference(
+    kind="output", place="table outputs/revenue", verdict="lost", key="EU", window_start=0, window_end=300_000
+)
+ALTERED = Difference(
+    kind="output", place="topic revenue", verdict="altered", key="US", window_start=0, window_end=300_000
+)
+OFFSETS = Difference(kind="offsets", place="orders-0", verdict="unaccounted", evidence=("orders-0@[0, 12)",))
+ACCEPTANCE = Acceptance(finding=finding_id("revenue", ALTERED), audit="night-1", by="Ada", reason="known", at_ms=5)
 
 
-def findings(audit: str) -> dict[str, Any]:
-    """The document of a small audit that matched, with one explained grace miss."""
-    return {
-        "audit": audit,
-        "stream": "revenue",
-        "outcome": "match",
-        "interval_ms": [None, None],
-        "source": "kafka",
-        "seed": None,
-        "cut": {"generation": 0, "batch": 3, "batch_timestamp_ms": 1_000, "frontier_ms": 900},
-        "batches": 4,
-        "declaration": {"source": "orders", "steps": [], "aggregation": "count", "sink": "revenue", "table": "revenue"},
-        "partitions": [PARTITION],
-        "totals": {name: PARTITION[name] for name in ("records", "counted", "late", "filtered", "null_key")}
-        | {"dead_lettered": 1},
-        "published_ends": {"0": 3},
-        "results": 2,
-        "verdicts": {"kafka": {"match": 2}, "delta": {"match": 2}, "completeness": {"kept": 1, "missed": 1}},
-        "differences_found": 0,
-        "differences": [],
-        "grace_misses_found": 1,
-        "grace_misses": [MISS],
-        "charted": "orders",
-        "series": [{"window_start": 0, "expected": "5", "published": "5", "complete": "6"}],
-    }
+def found(difference: Difference, state: State) -> dict[str, Any]:
+    """A finding as a certificate lists it."""
+    return Finding(
+        id=finding_id("revenue", difference),
+        state=state,
+        difference=difference,
+        first_audit="night-1",
+        first_ms=1,
+        last_audit="night-1",
+        last_ms=1,
+        last_cut=(0, 3),
+        repaired_audit="night-2" if state == "repaired" else None,
+        acceptance=ACCEPTANCE if state == "accepted" else None,
+    ).document()
+
+
+def followed(document: dict[str, Any], **states: list[Difference]) -> None:
+    """Give ``document`` these findings, and the outcome that follows."""
+    for state in ("open", "accepted", "repaired"):
+        listed = [found(one, state) for one in states.get(state, [])]  # type: ignore[arg-type]
+        document["findings"] |= {state: listed, f"{state}_found": len(listed)}
+    document["outcome"] = "violation" if states.get("open") else "match"
 
 
 @pytest.fixture
@@ -86,7 +69,7 @@ def changed(folder: Path, audit: str, change: Callable[[dict[str, Any]], object]
     document = json.loads(path.read_text())
     change(document)
     if rehash:
-        document["sha256"] = fingerprint(document)
+        document["sha256"] = content_hash(document)
     path.write_text(json.dumps(document))
     return path
 
@@ -128,6 +111,12 @@ def test_a_changed_predecessor_breaks_the_chain_even_when_it_was_hashed_again(fo
         lambda document: document["verdicts"]["kafka"].update({"match": 1, "lost": 1}),
         lambda document: document["grace_misses"][0].update(explained=False),
         lambda document: document["partitions"][0].update(control=1, unaccounted=1),
+        lambda document: document["digests"]["log"][0].update(end=11),
+        lambda document: document["digests"]["log"][0].update(records=9),
+        lambda document: document["digests"].update(log=[]),
+        lambda document: document["digests"]["published"][0].update(sha256=""),
+        lambda document: document["declaration"].update(fingerprint=None),
+        lambda document: document.pop("digests"),
     ],
 )
 def test_a_certificate_that_contradicts_itself_does_not_verify(
@@ -135,6 +124,138 @@ def test_a_certificate_that_contradicts_itself_does_not_verify(
 ) -> None:
     with pytest.raises(Unverified):
         verify_file(changed(folder, "night-3", change, rehash=True))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: followed(one, open=[LOST]),
+        lambda one: followed(one, open=[LOST], repaired=[OFFSETS]),
+        lambda one: (followed(one, accepted=[ALTERED]), one["verdicts"].update(kafka={"match": 1, "altered": 1})),
+        lambda one: (followed(one, accepted=[ALTERED]), one.update(differences_found=1, differences=[told(ALTERED)])),
+    ],
+)
+def test_a_certificate_whose_outcome_follows_from_its_findings_verifies(
+    folder: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    assert verify_file(changed(folder, "night-3", change, rehash=True))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda one: (followed(one, open=[LOST]), one.update(outcome="match")),
+        lambda one: (followed(one, open=[LOST]), one["findings"].update(open_found=0)),
+        lambda one: (followed(one, accepted=[ALTERED]), one["findings"]["accepted"][0].update(reason=" ")),
+        lambda one: (followed(one, accepted=[ALTERED]), one["findings"]["accepted"][0].update(accepted_by=None)),
+        lambda one: (followed(one, open=[LOST]), one["findings"]["open"][0].update(key="US")),
+        lambda one: (followed(one, accepted=[LOST]), one.update(differences_found=1, differences=[told(ALTERED)])),
+        lambda one: (followed(one, accepted=[OFFSETS]), one["verdicts"].update(delta={"match": 1, "lost": 1})),
+    ],
+)
+def test_a_certificate_whose_findings_contradict_it_does_not_verify(
+    folder: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    with pytest.raises(Unverified):
+        verify_file(changed(folder, "night-3", change, rehash=True))
+
+
+@pytest.mark.parametrize(
+    ("tomorrow", "verifies"),
+    [({}, False), ({"open": [LOST]}, True), ({"accepted": [LOST]}, True), ({"repaired": [LOST]}, True)],
+)
+def test_a_chain_that_forgets_an_open_finding_does_not_verify(
+    tmp_path: Path, tomorrow: dict[str, list[Difference]], verifies: bool
+) -> None:
+    first, second = findings("night-1"), findings("night-2")
+    followed(first, open=[LOST])
+    followed(second, **tomorrow)
+    night_1 = certified(first, None)
+    night_2 = certified(second, night_1)
+    for night in (night_1, night_2):
+        (tmp_path / f"{night['audit']}.json").write_text(json.dumps(night))
+    if verifies:
+        assert "chain is complete" in verify_file(tmp_path / "night-2.json")[-1]
+    else:
+        with pytest.raises(Unverified, match="forgets a finding"):
+            verify_file(tmp_path / "night-2.json")
+
+
+def test_a_chain_goes_on_through_a_reset_without_the_findings_of_the_former_version() -> None:
+    first, second = findings("night-1") | {"format": "2"}, findings("night-2") | {"format": "2"}
+    followed(first, open=[LOST])
+    assert list(forgotten(first, second))
+    second["declaration"] = {**second["declaration"], "stream_version": 2}
+    assert not list(forgotten(first, second))
+
+
+def test_the_page_and_the_terminal_list_open_accepted_and_repaired_findings_and_what_is_covered() -> None:
+    document = findings("night-1")
+    followed(document, open=[LOST], accepted=[ALTERED], repaired=[OFFSETS])
+    before = {"audit": "night-0", "certificate": "night-0.json", "sha256": "abc", "outcome": "match", "batch": "0/1"}
+    document["covers"]["judged_before"] = before | {"batch_timestamp_ms": 900, "frontier_ms": None}
+    certificate = certified(document, None)
+    console = Console(width=200, record=True)
+    console.print(explained(certificate, None, None))
+    for shown in (page(certificate), console.export_text()):
+        for text in (finding_id("revenue", LOST), "accepted by Ada", "known", "repaired, as audit night-2 found"):
+            assert text in shown
+    assert "night-0.json" in page(certificate)
+
+
+@pytest.mark.parametrize(("differences", "outcome"), [(0, "match"), (1, "violation")])
+def test_a_certificate_of_the_first_format_without_findings_verifies_by_its_differences(
+    differences: int, outcome: str
+) -> None:
+    document = {name: part for name, part in findings("night-1").items() if name != "findings"}
+    document |= {"format": "recount certificate 1", "differences_found": differences}
+    assert list(finding_faults({**document, "outcome": outcome})) == []
+    assert list(finding_faults({**document, "outcome": "match" if differences else "violation"}))
+
+
+def told(difference: Difference) -> dict[str, Any]:
+    return {**difference_document(difference), "finding": finding_id("revenue", difference)}
+
+
+def as_first_format(document: dict[str, Any]) -> dict[str, Any]:
+    old = {name: part for name, part in document.items() if name not in ("key_id", "signature")}
+    for name in ("digests", "versions"):
+        del old[name]
+    old |= {"format": "recount certificate 1"}
+    return old | {"sha256": content_hash(old)}
+
+
+def test_a_certificate_of_the_first_format_verifies_and_is_called_unsigned_without_digests(tmp_path: Path) -> None:
+    first = as_first_format(certified(findings("night-1"), None))
+    second = certified(findings("night-2"), first)
+    for one in (first, second):
+        (tmp_path / f"{one['audit']}.json").write_text(json.dumps(one))
+    newest, oldest, end = verify_file(tmp_path / "night-2.json")
+    assert "first format: unsigned, without digests" in oldest
+    assert "a certificate of the first format" in page(first)
+    assert "first format" not in newest
+    assert "complete" in end
+
+
+def test_what_a_file_cannot_hold_as_it_is_does_not_break_the_hash(tmp_path: Path) -> None:
+    begins = {"orders": {2: 5, 10: 7}}
+    (tmp_path / "night-1.json").write_text(json.dumps(certified(findings("night-1") | {"begins": begins}, None)))
+    assert "complete" in verify_file(tmp_path / "night-1.json")[-1]
+
+
+def test_a_certificate_of_the_first_format_cannot_follow_a_newer_one(tmp_path: Path) -> None:
+    first = certified(findings("night-1"), None)
+    second = as_first_format(certified(findings("night-2"), first))
+    for one in (first, second):
+        (tmp_path / f"{one['audit']}.json").write_text(json.dumps(one))
+    with pytest.raises(Unverified, match="format"):
+        verify_file(tmp_path / "night-2.json")
+
+
+@pytest.mark.parametrize("field", ["partitions", "totals", "verdicts", "stream", "previous_sha256"])
+def test_a_certificate_without_a_field_of_its_format_does_not_verify(folder: Path, field: str) -> None:
+    with pytest.raises(Unverified):
+        verify_file(changed(folder, "night-3", lambda document: document.pop(field), rehash=True))
 
 
 def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
@@ -146,21 +267,24 @@ def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_page_stands_alone_and_names_every_difference_by_its_offsets() -> None:
-    difference = {
-        "kind": "output",
-        "place": "topic revenue",
-        "verdict": "duplicated",
-        "key": "<b>EU</b>",
-        "window_start": 0,
-        "window_end": 300_000,
-        "expected": '{"orders":5}',
-        "actual": '{"orders":5}',
-        "cause": "one revision was written 2 times",
-        "evidence": ["revenue-0@0", "revenue-0@23"],
-    }
-    document = findings("night-1") | {"outcome": "violation", "differences_found": 1, "differences": [difference]}
-    html = page(certified(document, None))
+    difference = Difference(
+        kind="output",
+        place="topic revenue",
+        verdict="duplicated",
+        key="<b>EU</b>",
+        window_start=0,
+        window_end=300_000,
+        expected='{"orders":5}',
+        actual='{"orders":5}',
+        cause="one revision was written 2 times",
+        evidence=("revenue-0@0", "revenue-0@23"),
+    )
+    document = findings("night-1")
+    followed(document, open=[difference])
+    html = page({**certified(document, None, key_id="0123456789abcdef"), "signature": "5ec0de"})
     for text in ("duplicated", "revenue-0@23", "orders-0@7 +180000 ms", "&lt;b&gt;EU&lt;/b&gt;", "<svg"):
+        assert text in html
+    for text in ("signed with key 0123456789abcdef", "5ec0de", "f" * 64, "a" * 64, "b" * 64, "c" * 64, "night-0"):
         assert text in html
     assert "http" not in html
     assert "<script" not in html

@@ -13,10 +13,23 @@ from deltalake import write_deltalake
 
 from recount.audit import judgement
 from recount.audit.copies import copy_schema
-from recount.audit.judgement import Judge, Judgement, Stretch
+from recount.audit.judgement import Judge, Judgement, Row, Stretch
+from recount.audit.results import KEY_TEXT
 from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, VERDICTS, AuditStore, Run, Seed
 from recount.core.aggregates import count, total
 from recount.core.expressions import col
+from recount.core.own_columns import (
+    BACKFILL,
+    BATCH,
+    EVIDENCE,
+    GENERATION,
+    IS_LATE,
+    ORIGIN,
+    PLACE,
+    RECORDS,
+    RESULT_TIME,
+    REVISION,
+)
 from recount.core.schema import STRING, RecordSchema, decimal
 from recount.core.tables import Tables
 from recount.core.topics import Topic
@@ -43,15 +56,15 @@ def a_flow(**aggregates: Any) -> Flow:
 def result(region: str | None = "EU", start: int | None = 0, orders: int = 2, revenue: str = "3.50") -> Copy:
     end = None if start is None else start + 10_000
     window = {"window_start": start, "window_end": end}
-    return {"region": region, **window, "orders": orders, "revenue": Decimal(revenue), "timestamp_ms": 9_000}
+    return {"region": region, **window, "orders": orders, "revenue": Decimal(revenue), RESULT_TIME: 9_000}
 
 
 def published(copy: Copy, revision: int = 0, origin: str = "stream", offset: int = 0) -> Copy:
-    return {**copy, "place": "kafka", "origin": origin, "revision": revision, "evidence": f"revenue-0@{offset}"}
+    return {**copy, PLACE: "kafka", ORIGIN: origin, REVISION: revision, EVIDENCE: f"revenue-0@{offset}"}
 
 
 def stored(copy: Copy, revision: int = 0, order: tuple[int, int] = CUT) -> Copy:
-    return {**copy, "revision": revision, "generation": order[0], "batch": order[1]}
+    return {**copy, REVISION: revision, GENERATION: order[0], BATCH: order[1]}
 
 
 class Tried:
@@ -61,7 +74,7 @@ class Tried:
         self.tables = Tables(str(folder))
         self.flow = a_flow()
         self.store = AuditStore(None, self.tables, "revenue")  # type: ignore[arg-type]  # no Spark takes part
-        late = {"topic": "", "partition": 0, "offset": 0, "margin_ms": 0, "generation": 0, "batch": 0, **window("")}
+        late = {"topic": "", "partition": 0, "offset": 0, "margin_ms": 0, GENERATION: 0, BATCH: 0, **window("")}
         write_deltalake(self.tables.late("revenue"), pl.DataFrame([late]).clear())
 
     def judged(
@@ -73,10 +86,11 @@ class Tried:
         late: Sequence[Copy] = (),
         seed: Seed = NOTHING,
         audit: str = "tonight",
+        again: tuple[Row, ...] = (),
     ) -> Judgement:
         """The judgement where the log makes ``results``, and ``late`` more with unlimited grace."""
-        parts = [{**one, "is_late": False, "records": 1} for one in results]
-        parts += [{**one, "is_late": True, "records": 1} for one in late]
+        parts = [{**one, IS_LATE: False, RECORDS: 1} for one in results]
+        parts += [{**one, IS_LATE: True, RECORDS: 1} for one in late]
         types = {
             "region": pl.String,
             "window_start": pl.Int64,
@@ -84,13 +98,13 @@ class Tried:
             "revenue": SUM,
             "orders": pl.Int64,
         }
-        partial = {**types, "timestamp_ms": pl.Int64, "is_late": pl.Boolean, "records": pl.Int64}
+        partial = {**types, RESULT_TIME: pl.Int64, IS_LATE: pl.Boolean, RECORDS: pl.Int64}
         self.store.put_rows(PARTIALS, audit, pl.DataFrame(parts, schema=partial))
         copies = pl.DataFrame(copy_schema(self.flow).empty_table()).schema
         self.store.put_rows(PUBLISHED, audit, pl.DataFrame(list(on_kafka), schema=copies))
-        rows = {**types, "timestamp_ms": pl.Int64, "revision": pl.Int32, "generation": pl.Int64, "batch": pl.Int64}
+        rows = {**types, RESULT_TIME: pl.Int64, REVISION: pl.Int32, GENERATION: pl.Int64, BATCH: pl.Int64}
         write_deltalake(self.tables.output("revenue"), pl.DataFrame(list(in_delta), schema=rows), mode="overwrite")
-        stretch = Stretch(audit=audit, seed=seed, cut=CUT, frontier_ms=None)
+        stretch = Stretch(audit=audit, seed=seed, cut=CUT, frontier_ms=None, again=again)
         return Judge(self.tables, self.store, self.flow).judge(stretch)
 
 
@@ -150,8 +164,8 @@ def test_a_late_record_is_missed_until_both_places_have_the_correction(tried: Tr
     found = tried.judged([R], [published(R)], [stored(R)], late=[late])
     [miss] = found.misses
     assert (miss.late_records, miss.explained) == (1, False)
-    assert miss.complete == '{"orders":3,"revenue":4.50,"timestamp_ms":9000}'
-    listed = {"topic": "orders", "partition": 1, "offset": 5, "margin_ms": 40, "generation": 0, "batch": 1}
+    assert miss.complete == '{"orders":3,"revenue":4.50,"recount_timestamp_ms":9000}'
+    listed = {"topic": "orders", "partition": 1, "offset": 5, "margin_ms": 40, GENERATION: 0, BATCH: 1}
     write_deltalake(tried.tables.late("revenue"), pl.DataFrame([{**listed, **window("EU")}]), mode="append")
     [miss] = tried.judged([R], [published(R)], [stored(R)], late=[late]).misses
     assert (miss.explained, miss.late) == (True, ("orders-1@5 +40 ms",))
@@ -159,8 +173,8 @@ def test_a_late_record_is_missed_until_both_places_have_the_correction(tried: Tr
     corrected = [published(R), published(complete, 1, "backfill")]
     half = tried.judged([R], corrected, [stored(R)], late=[late])
     assert [one.verdict for one in half.corrections] == ["extra"]
-    row = {**complete, "revision": 1, "backfill_id": "b"}
-    whole = pl.DataFrame([row], schema_overrides={"revenue": SUM, "revision": pl.Int32})
+    row = {**complete, REVISION: 1, BACKFILL: "b"}
+    whole = pl.DataFrame([row], schema_overrides={"revenue": SUM, REVISION: pl.Int32})
     write_deltalake(tried.tables.corrections("revenue"), whole)
     found = tried.judged([R], corrected, [stored(R)], late=[late])
     assert (found.counts["completeness repaired"], found.misses, found.corrections) == (1, [], [])
@@ -179,17 +193,16 @@ def test_the_parts_together_say_what_one_part_says(tried: Tried, monkeypatch: py
     assert tried.store.rows(VERDICTS, ["tonight"]).collect().sort(pl.all()).equals(verdicts)
 
 
-def test_a_second_night_judges_what_was_touched_since(tried: Tried) -> None:
-    before, late = result(), result(start=10_000)
-    tried.judged([before, late], [published(before), published(late)], [stored(before), stored(late)], audit="first")
+def seed_of(audit: str) -> Seed:
+    """Where ``audit``, of batch 0, ended."""
     run = Run(
-        audit="first",
+        audit=audit,
         finished_ms=0,
         interval_start_ms=None,
         interval_end_ms=None,
         source="kafka",
         seed=None,
-        lineage=("first",),
+        lineage=(audit,),
         generation=0,
         batch=0,
         frontier_ms=None,
@@ -198,8 +211,41 @@ def test_a_second_night_judges_what_was_touched_since(tried: Tried) -> None:
         certificate="",
         counts={},
     )
+    return Seed(run=run, stream_times={})
+
+
+def test_a_second_night_judges_what_was_touched_since(tried: Tried) -> None:
+    before, late = result(), result(start=10_000)
+    tried.judged([before, late], [published(before), published(late)], [stored(before), stored(late)], audit="first")
     more = result(start=10_000, orders=1, revenue="1.00")
     sum_of_both = result(start=10_000, orders=3, revenue="4.50")
     rows = [stored(before, order=(0, 0)), stored(late, order=(0, 0)), stored(sum_of_both, 1)]
-    found = tried.judged([more], [published(sum_of_both, 1)], rows, seed=Seed(run=run, stream_times={}))
+    found = tried.judged([more], [published(sum_of_both, 1)], rows, seed=seed_of("first"))
     assert found.counts == {"kafka match": 1, "delta match": 1, "completeness kept": 1}
+
+
+@pytest.mark.parametrize("region", ["EU", None])
+def test_a_second_night_judges_the_rows_of_findings_again_though_nothing_touched_them(
+    tried: Tried, region: str | None
+) -> None:
+    removed, other = result(region), result(start=20_000)
+    tried.judged([removed, other], [published(removed), published(other)], [stored(other)], audit="first")
+    rows = [stored(other, order=(0, 0))]
+    untouched = tried.judged([], [], rows, seed=seed_of("first"))
+    assert untouched.counts == {}
+
+    again = ((region, 0, 10_000),)
+    found = tried.judged([], [], rows, seed=seed_of("first"), again=again)
+    assert found.counts == {"kafka match": 1, "delta lost": 1, "completeness kept": 1}
+    assert [row[KEY_TEXT] for row in found.wrong] == [region]
+
+    put_back = [*rows, stored(removed, order=(0, 0))]
+    repaired = tried.judged([], [], put_back, seed=seed_of("first"), again=again)
+    assert repaired.counts == {"kafka match": 1, "delta match": 1, "completeness kept": 1}
+
+
+def test_wrong_rows_beyond_those_that_are_followed_are_counted(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judgement, "MAX_WRONG", 2)
+    results = [result(start=start) for start in range(0, 50_000, 10_000)]
+    found = tried.judged(results, [published(one) for one in results], [])
+    assert (len(found.wrong), found.unlisted, found.counts["delta lost"]) == (2, 3, 5)

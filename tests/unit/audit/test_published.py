@@ -10,6 +10,7 @@ from tests.unit.audit.test_judgement import a_flow
 
 from recount.audit.committed import CommittedRecord
 from recount.audit.published import copies_of
+from recount.core.own_columns import EVIDENCE, ORIGIN, PLACE, RESULT_TIME, REVISION
 
 VALUE = b'{"region":"EU","window_start":0,"window_end":10000,"orders":2,"revenue":3.50}'
 
@@ -39,19 +40,19 @@ def test_a_record_is_a_copy_with_its_offset_as_evidence() -> None:
         "window_end": 10_000,
         "orders": 2,
         "revenue": Decimal("3.50"),
-        "timestamp_ms": 9,
-        "place": "kafka",
-        "origin": "stream",
-        "revision": 1,
-        "evidence": "revenue-3@7",
+        RESULT_TIME: 9,
+        PLACE: "kafka",
+        ORIGIN: "stream",
+        REVISION: 1,
+        EVIDENCE: "revenue-3@7",
     }
-    assert copy(origin="backfill")["origin"] == "backfill"
+    assert copy(origin="backfill")[ORIGIN] == "backfill"
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000])
 def test_a_value_that_is_no_result_has_nulls(value: bytes | None) -> None:
     assert {copy(value)[name] for name in ("region", "window_start", "orders", "revenue")} == {None}
-    assert copy(value)["revision"] == -1
+    assert copy(value)[REVISION] == -1
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,16 @@ def test_a_field_of_another_type_or_with_more_digits_is_null(said: bytes, name: 
 
 
 def test_a_record_under_another_key_or_without_our_headers_has_no_revision() -> None:
-    assert copy(key=b"US")["revision"] == -1
-    assert copy(key=None)["revision"] == -1
-    assert copy(revision="many")["revision"] == -1
-    assert copy(revision="-5")["revision"] == -1
+    assert copy(key=b"US")[REVISION] == -1
+    assert copy(key=None)[REVISION] == -1
+    assert copy(revision="many")[REVISION] == -1
+    assert copy(revision="-5")[REVISION] == -1
+
+
+def test_a_result_at_the_epoch_is_read_from_its_header() -> None:
+    """Item 1.6: Kafka's clients cannot write the time 0."""
+    for at_ms, headers, told in ((1, {"timestamp": "0"}, 0), (1, {}, 1), (9, {"timestamp": "0"}, 9)):
+        sent = [(f"recount-{name}", text.encode()) for name, text in headers.items()]
+        record = CommittedRecord(partition=0, offset=0, timestamp_ms=at_ms, key=b"EU", value=VALUE, headers=sent)
+        [row] = copies_of([record], a_flow()).to_pylist()
+        assert row[RESULT_TIME] == told

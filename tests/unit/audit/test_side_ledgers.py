@@ -30,6 +30,16 @@ LATE = {
 }
 BAD = {**RECORD, "timestamp_ms": pl.Int64, "reason": pl.String, "detail": pl.String}
 LETTER = {**RECORD, "reason": pl.String}
+NAMED = {**RECORD, "stream": pl.String}
+LETTERS: list[tuple[Any, ...]] = [
+    ("orders", 0, 3, "recount.mine"),
+    ("orders", 0, 10, "recount.mine"),
+    ("orders", 0, 3, "recount.other"),
+    ("other", 0, 3, "recount.mine"),
+    (None, None, None, "recount.mine"),
+    (None, None, None, "recount.other"),
+]
+"""Letters by source offset and stream."""
 ROW = ("orders", 0, 7, 10, 400, "EU", 0, 300, 40)
 LISTED: list[tuple[list[tuple[Any, ...]], str]] = [
     ([], "lost"),
@@ -75,18 +85,37 @@ def test_dead_letters_are_compared_by_source_offset_and_reason() -> None:
     ]
 
 
-def test_many_differences_of_one_list_do_not_hide_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_differences_of_one_list_say_that_there_are_more_and_do_not_hide_those_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(side_ledgers, "MAX_DIFFERENCES", 2)
     many = rows(LATE, *((*ROW[:2], offset, *ROW[3:]) for offset in range(5)))
     letters = rows(LETTER, ("orders", 0, 3, "schema"))
     found = side_ledger_differences([late_records(rows(LATE, ROW), many), posted_letters(letters[:0], letters, "dlq")])
-    assert [(one.place, one.evidence[0]) for one in found] == [
-        ("late table", "orders-0@0"),
-        ("late table", "orders-0@1"),
-        ("dlq", "orders-0@3"),
+    assert [(one.place, one.verdict, one.evidence[0]) for one in found] == [
+        ("late table", "extra", "orders-0@0"),
+        ("late table", "extra", "orders-0@1"),
+        ("late table", "unlisted", "orders-0@2"),
+        ("dlq", "extra", "orders-0@3"),
     ]
 
 
 def test_only_letters_of_the_audited_offsets_count_and_those_that_name_none() -> None:
-    letters = rows(RECORD, ("orders", 0, 3), ("orders", 0, 10), ("other", 0, 3), (None, None, None))
-    assert within(letters, "orders", {0: (0, 10)}).rows() == [("orders", 0, 3), (None, None, None)]
+    kept = within(rows(NAMED, *LETTERS), "recount.mine", "orders", {0: (0, 10)}).rows()
+    assert kept == [("orders", 0, 3, "recount.mine"), (None, None, None, "recount.mine")]
+
+
+def test_a_letter_of_another_stream_that_reads_the_topic_is_not_this_stream_s() -> None:
+    bad = rows(BAD, ("orders", 0, 3, 5, "schema", "x"))
+    both = rows({**LETTER, "stream": pl.String}, *(("orders", 0, 3, "schema", f"recount.{who}") for who in "ab"))
+    for who in "ab":
+        mine = within(both, f"recount.{who}", "orders", {0: (0, 10)})
+        assert side_ledger_differences([posted_letters(bad, mine, "orders.dlq")]) == []
+
+
+@pytest.mark.parametrize("stream", ["recount.mine", None])
+def test_a_letter_that_this_stream_did_not_write_is_extra(stream: str | None) -> None:
+    forged = rows({**LETTER, "stream": pl.String}, ("orders", 0, 3, "schema", stream))
+    mine = within(forged, "recount.mine", "orders", {0: (0, 10)})
+    [found] = side_ledger_differences([posted_letters(rows(BAD), mine, "orders.dlq")])
+    assert (found.verdict, found.evidence) == ("extra", ("orders-0@3",))

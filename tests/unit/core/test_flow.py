@@ -30,7 +30,7 @@ OUT = Topic(name="order-totals", key="order_id")
         (lambda: stream(ORDERS).select_key(a=col("amount"), b=col("amount")), "key"),
         (lambda: stream(ORDERS).windowed_by(all_time()).aggregate(n=count()).emit_final(), "emission"),
         (lambda: stream(ORDERS).windowed_by(tumbling("1 s", grace="0 s")).aggregate().emit_final(), "aggregates"),
-        (lambda: stream(ORDERS).aggregate(window_start=count()), "aggregates"),
+        (lambda: stream(ORDERS).aggregate(window_start=count()), "names of aggregates"),
         (lambda: stream(ORDERS).select_key(amount=col("amount")).merge(stream(PAYMENTS)), "merge"),
         (lambda: stream(ORDERS).repartition(0), "repartition"),
         (lambda: table(ORDERS).group_by(tier=col("order_id")).aggregate(), "aggregates"),

@@ -9,6 +9,7 @@ from recount.kafka.dead_letters import dead_letter
 def test_a_dead_letter_keeps_the_record_and_names_its_origin() -> None:
     letter = dead_letter(
         destination="orders.dlq",
+        stream="recount.revenue",
         topic="orders",
         partition=3,
         offset=42,
@@ -25,6 +26,7 @@ def test_a_dead_letter_keeps_the_record_and_names_its_origin() -> None:
         "trace": b"1",
         dead_letters.REASON: b"undecodable",
         dead_letters.ERROR: b"Expecting property name",
+        dead_letters.STREAM: b"recount.revenue",
         dead_letters.SOURCE_TOPIC: b"orders",
         dead_letters.SOURCE_PARTITION: b"3",
         dead_letters.SOURCE_OFFSET: b"42",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -18,6 +19,7 @@ from recount.core.errors import Terminal
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
+from recount.process_identity import identity_of
 
 SLEEP = [sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"]
 DEAF = [
@@ -111,7 +113,7 @@ def test_a_sweep_leaves_another_home_alone(home: Home, tmp_path: Path) -> None:
 
 def test_a_recorded_driver_is_ended_by_a_sweep(home: Home) -> None:
     driver = subprocess.Popen(SLEEP, stdout=subprocess.DEVNULL)
-    record = {"pid": driver.pid, "started": psutil.Process(driver.pid).create_time()}
+    record = {"pid": driver.pid, "started": time.time(), "identity": identity_of(driver.pid)}
     (home.drivers / "revenue.json").write_text(json.dumps(record))
     assert [(found.name, found.alive) for found in daemon.drivers(home)] == [("revenue", True)]
     assert daemon.sweep(home) == 1
@@ -121,13 +123,18 @@ def test_a_recorded_driver_is_ended_by_a_sweep(home: Home) -> None:
 def test_a_record_whose_pid_now_belongs_to_another_process_ends_nothing(home: Home) -> None:
     stranger = subprocess.Popen(SLEEP, stdout=subprocess.DEVNULL)
     try:
-        record = {"pid": stranger.pid, "started": psutil.Process(stranger.pid).create_time() - 3600}
+        record = {"pid": stranger.pid, "started": time.time(), "identity": identity_of(os.getpid())}
         (home.drivers / "revenue.json").write_text(json.dumps(record))
         assert daemon.sweep(home) == 0
         assert stranger.poll() is None
     finally:
         stranger.kill()
         stranger.wait()
+
+
+def test_a_clock_that_was_set_back_an_hour_makes_no_daemon_end(home: Home) -> None:
+    process, _ = started(home, SLEEP)
+    assert replace(process, started=process.started + 3_600).alive
 
 
 def test_a_process_that_has_ended_is_reported_with_the_end_of_its_log(home: Home) -> None:

@@ -9,9 +9,9 @@ from itertools import pairwise
 import polars as pl
 import pyarrow as pa
 
+from recount.core.own_columns import REVISION
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
-from recount.spark.columns import REVISION
 from recount.spark.intake import INPUT_COLUMNS
 from recount.spark.open_windows import OpenWindows
 from recount.spark.partials import Partials
@@ -70,8 +70,8 @@ class Engine:
         self.plan = plan
         self.topic = self.plan.source.topic.name
         self.windows = OpenWindows.none(self.plan.aggregate, self.plan.windows.grace_ms)
-        self.emitted = self.windows.rows
         self._partials = Partials.of(self.plan.aggregate)
+        self.emitted = pl.DataFrame(schema={**self._partials.result_schema, REVISION: pl.Int32()})
         self.made = self._tables({})
         self._ends = {(self.topic, partition): 0 for partition in range(self.partitions)}
 

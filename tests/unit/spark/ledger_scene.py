@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from recount.core.ledger import BatchProof, PartitionProof
+from recount.core.own_columns import BATCH
 from recount.core.tables import Tables
 from recount.proofs import Proofs
 from recount.spark.delta_table import AppendOnlyTable
@@ -71,7 +72,7 @@ class LedgerScene:
     @property
     def moved(self) -> list[int]:
         """The batches in the table ``ledger``, in order."""
-        return self.ledger.table.read().collect()["batch"].sort().to_list()
+        return self.ledger.table.read().collect()[BATCH].sort().to_list()
 
     @contextmanager
     def without_commit(self, version: int) -> Iterator[None]:

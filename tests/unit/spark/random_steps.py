@@ -10,11 +10,13 @@ from tests.unit.spark.random_flows import ENOUGH_MS, STREAMS, TABLES, Builder, F
 from tests.unit.spark.random_tables import Step, build_table, renamed, selected, table_filtered, table_of, with_field
 from tests.unit.spark.random_windows import aggregated, windowed_final, windowed_otherwise
 
+from recount.core.changelogs import is_versioned
 from recount.core.expressions import coalesce, col
 from recount.core.flow import RecordStream, Table, cogroup
-from recount.core.joins import StreamTableJoin
+from recount.core.joins import AsOf, StreamTableJoin
 from recount.core.nodes import KEY, Node
 from recount.core.processing import KeyState
+from recount.core.reading import changes_at_once
 from recount.core.schema import LONG, STRING
 from recount.core.topics import Topic
 
@@ -134,7 +136,8 @@ def looked_up(build: Builder, flow: Flow) -> Flow:
     method = build.one_of(flow.rows.join_table, flow.rows.left_join_table)
     waits = kind == "versions with grace"
     build.idles &= not waits
-    rows = method(right.rows, grace=f"{ENOUGH_MS} ms" if waits else None, by=by)
+    when = as_of(build, right.rows.node, waits=waits)
+    rows = method(right.rows, grace=f"{ENOUGH_MS} ms" if waits else None, by=by, as_of=when)
     return replace(
         flow,
         rows=rows,
@@ -143,6 +146,13 @@ def looked_up(build: Builder, flow: Flow) -> Flow:
         any_order=flow.any_order and waits,
         has_bounds=flow.has_bounds,
     )
+
+
+def as_of(build: Builder, table: Node, *, waits: bool) -> AsOf:
+    """By arrival where there is no other way, or now and then where there is."""
+    if not waits and not changes_at_once(table):
+        return "arrival"
+    return "event" if waits or is_versioned(table) else build.one_of("event", "event", "arrival")
 
 
 def waits_shortly(node: Node) -> bool:

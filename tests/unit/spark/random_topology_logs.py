@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -85,10 +85,27 @@ def logs(draw: Any, drawn: Drawn) -> list[Cut]:
     # Hypothesis would draw short lists, in which little meets
     least = draw(st.sampled_from([0, 8, 16, 24]))
     log = draw(st.lists(events(drawn), min_size=least, max_size=least + 8))
-    bounds = [0, *sorted(draw(st.lists(st.integers(0, len(log)), max_size=3))), len(log)]
     pauses = st.sampled_from([0, 0, IDLE_AFTER_MS] if drawn.idles else [0])
-    cuts = [Cut(log[start:end], draw(pauses), draw(st.booleans())) for start, end in pairwise(bounds)]
+    cuts = [Cut(batch, draw(pauses), draw(st.booleans())) for batch in draw(batches(log, sorted(drawn.partitions)))]
     return [*cuts, closing(drawn.partitions)]
+
+
+@st.composite
+def batches(draw: Any, log: Sequence[Event], topics: Sequence[str]) -> list[list[Event]]:
+    """``log`` cut, now and then each topic by itself: a batch may starve one of them and be far ahead in another."""
+    many = draw(st.integers(1, 4))
+    together = draw(st.booleans())
+    bounds = {}
+    for topic in ["all"] if together else topics:
+        length = len(log) if together else sum(event.topic == topic for event in log)
+        bounds[topic] = sorted(draw(st.lists(st.integers(0, length), min_size=many - 1, max_size=many - 1)))
+    found: list[list[Event]] = [[] for _ in range(many)]
+    read = dict.fromkeys(bounds, 0)
+    for event in log:
+        topic = "all" if together else event.topic
+        found[bisect_right(bounds[topic], read[topic])].append(event)
+        read[topic] += 1
+    return found
 
 
 def closing(partitions: Mapping[str, int]) -> Cut:

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from recount.core.nodes import KEY
+from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import LONG, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import stream
@@ -23,7 +24,7 @@ _SINKS = [stream(_SOURCE).to(Topic(name=name, key="id")) for name in ("first", "
 
 
 def row(n: int) -> dict[str, Any]:
-    return {KEY: "k", "n": n, TIMESTAMP: 1, "revision": 0, "is_null": False, "origin": None}
+    return {KEY: "k", "n": n, RESULT_TIME: 1, REVISION: 0, IS_NULL: False, ORIGIN: None}
 
 
 def rejected(partition: int, offset: int) -> dict[str, Any]:
@@ -43,7 +44,9 @@ def records() -> BatchRecords:
         rejected=pl.DataFrame([rejected(1, 0), rejected(0, 7), rejected(0, 5)], REJECTED_SCHEMA),
         emitted=emitted,
     )
-    return BatchRecords(sinks=_SINKS, computed=computed, dead_letters={"source": "source.dead-letters"})
+    return BatchRecords(
+        sinks=_SINKS, computed=computed, dead_letters={"source": "source.dead-letters"}, group="recount.s"
+    )
 
 
 def test_the_sinks_write_in_turn_and_dead_letters_come_last_in_the_order_of_the_log(records: BatchRecords) -> None:

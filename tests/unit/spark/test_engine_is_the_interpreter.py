@@ -18,11 +18,12 @@ from recount.core.expressions import coalesce, col, when
 from recount.core.flow import RecordStream, WindowedTable
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import RESULT_TIME, REVISION
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import TimeWindows, hopping, tumbling
-from recount.spark.columns import REVISION, TIMESTAMP
+from recount.spark.columns import TIMESTAMP
 
 PARTITIONS = 3
 IDLE_AFTER_MS = 60_000
@@ -127,7 +128,7 @@ def by_engine(topology: Topology, log: Sequence[Batch], cuts: Sequence[int]) -> 
 
 def rows(engine: Engine, emitted: pl.DataFrame) -> list[Result]:
     fields = list(engine.plan.sink.fields)
-    columns = [engine.plan.aggregate.key, WINDOW_START, WINDOW_END, TIMESTAMP, REVISION]
+    columns = [engine.plan.aggregate.key, WINDOW_START, WINDOW_END, RESULT_TIME, REVISION]
     return [
         (*(row[name] for name in columns), {name: row[name] for name in fields if name != "__key"})
         for row in emitted.iter_rows(named=True)

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from recount.core.errors import Terminal
+from recount.core.own_columns import BATCH, GENERATION
 from recount.spark.graph_state import GraphState, since_snapshot
 from recount.spark.operators.keyed_rows import KeyedRows
 
@@ -21,7 +22,7 @@ def rows(first: int, end: int, n: int) -> pl.DataFrame:
 
 
 def written(state: GraphState, batch: int) -> pl.DataFrame:
-    order = [pl.lit(0, pl.Int32).alias("generation"), pl.lit(batch, pl.Int64).alias("batch")]
+    order = [pl.lit(0, pl.Int32).alias(GENERATION), pl.lit(batch, pl.Int64).alias(BATCH)]
     return state.changes().with_columns(order)
 
 
@@ -36,7 +37,7 @@ def test_a_start_reads_what_was_written_since_the_last_snapshot_and_has_all() ->
         batches.append(written(state, batch))
     table = pl.concat(batches)
     needed = since_snapshot(table.lazy())
-    assert needed["batch"].min() > 0, "40,000 rows were written of 1,000 that are held"
+    assert needed[BATCH].min() > 0, "40,000 rows were written of 1,000 that are held"
     assert needed.height < table.height / 2
     found = counts()
     GraphState({"counts": found}).load(needed)

@@ -16,6 +16,7 @@ import pytest
 from tests.unit.spark.engine import NOW_MS, Engine, LogRecord
 
 from recount.core.aggregates import count
+from recount.core.own_columns import REVISION
 from recount.core.schema import STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
@@ -36,7 +37,7 @@ def click(second: float, partition: int = 0, user: bytes = b"ann") -> LogRecord:
 def results(emitted: pl.DataFrame) -> list[tuple[Any, ...]]:
     """(key, start of the window in seconds, clicks, revision)."""
     return [
-        (row["__key"], row["window_start"] // 1_000, row["clicks"], row["revision"])
+        (row["__key"], row["window_start"] // 1_000, row["clicks"], row[REVISION])
         for row in emitted.iter_rows(named=True)
     ]
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from recount.core.aggregates import count
 from recount.core.expressions import col
 from recount.core.nodes import KEY, Sink
-from recount.core.output import output_record
+from recount.core.output import VERSION_HEADER, output_record
+from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.kafka.transaction import KafkaRecord
-from recount.spark.columns import IS_NULL, ORIGIN, REVISION, TIMESTAMP
 from recount.spark.graph_computation import GraphComputation
 from recount.spark.output_records import output_records
 
@@ -49,7 +49,7 @@ _record = st.fixed_dictionaries(
         "ratio": st.none() | st.floats(allow_nan=False, allow_infinity=False),
         "flag": st.none() | st.booleans(),
         "tags": st.none() | st.lists(_text, max_size=3),
-        TIMESTAMP: st.integers(0, 10**13),
+        RESULT_TIME: st.integers(0, 10**13),
         REVISION: st.integers(0, 9),
         IS_NULL: st.booleans(),
         ORIGIN: st.none() | _text,
@@ -61,7 +61,7 @@ _result = st.fixed_dictionaries(
         "window_start": st.integers(0, 10**13),
         "window_end": st.integers(0, 10**13),
         "n": st.none() | _long,
-        TIMESTAMP: st.integers(0, 10**13),
+        RESULT_TIME: st.integers(0, 10**13),
         REVISION: st.integers(0, 9),
         IS_NULL: st.booleans(),
         ORIGIN: st.none(),
@@ -77,17 +77,18 @@ def test_a_key_is_the_text_that_a_single_record_has(name: str, rows: list[dict[s
     assert _together(keyed, keyed_rows) == _row_by_row(keyed, keyed_rows)
 
 
-def _row_by_row(sink: Sink, rows: list[dict[str, Any]]) -> list[KafkaRecord]:
+def _row_by_row(sink: Sink, rows: list[dict[str, Any]], version: int = 1) -> list[KafkaRecord]:
     records = [
         output_record(
             row,
             key=sink.key,
             fields=list(sink.fields),
-            timestamp_ms=row[TIMESTAMP],
+            timestamp_ms=row[RESULT_TIME],
             revision=row[REVISION],
             origin="stream",
             is_null=row[IS_NULL],
             source=row[ORIGIN],
+            version=version,
         )
         for row in rows
     ]
@@ -103,9 +104,9 @@ def _row_by_row(sink: Sink, rows: list[dict[str, Any]]) -> list[KafkaRecord]:
     ]
 
 
-def _together(sink: Sink, rows: list[dict[str, Any]]) -> list[KafkaRecord]:
+def _together(sink: Sink, rows: list[dict[str, Any]], version: int = 1) -> list[KafkaRecord]:
     schema = GraphComputation(Topology(name="flow", sinks=[sink])).output_schema(sink)
-    return list(output_records(sink, pl.DataFrame(rows, schema)))
+    return list(output_records(sink, pl.DataFrame(rows, schema), version=version))
 
 
 @given(st.lists(_record, max_size=4))
@@ -122,7 +123,7 @@ def test_decimals_have_their_full_scale_and_texts_are_escaped() -> None:
     row = dict.fromkeys((KEY, "number", "ratio", "flag", "tags", ORIGIN)) | {
         "text": 'a "b"\n',
         "amount": Decimal("-0.50"),
-        TIMESTAMP: 1,
+        RESULT_TIME: 1,
         REVISION: 0,
         IS_NULL: False,
     }
@@ -130,3 +131,12 @@ def test_decimals_have_their_full_scale_and_texts_are_escaped() -> None:
     [record] = _together(_RECORDS, [row])
 
     assert record.value == b'{"text":"a \\"b\\"\\n","number":null,"amount":-0.50,"ratio":null,"flag":null,"tags":null}'
+
+
+def test_a_record_of_a_later_version_of_the_stream_says_which_and_one_of_the_first_says_nothing() -> None:
+    row = {"number": 1, "window_start": 0, "window_end": 5_000, "n": 1, RESULT_TIME: 1, REVISION: 0}
+    row |= {IS_NULL: False, ORIGIN: None}
+
+    assert _together(_WINDOWS, [row], version=2) == _row_by_row(_WINDOWS, [row], version=2)
+    headers = [dict(_together(_WINDOWS, [row], version=version)[0].headers) for version in (1, 2)]
+    assert [found.get(VERSION_HEADER) for found in headers] == [None, b"2"]

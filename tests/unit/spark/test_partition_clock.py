@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from recount.core.ledger import BatchProof
+from recount.core.reading import Layers
 from recount.spark.checkpoint import BatchRange
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.stage import TOTALS_SCHEMA
@@ -96,3 +97,23 @@ def test_the_clock_is_the_same_after_its_proof_went_through_the_ledger() -> None
     )
     read_back = BatchProof.from_json(json.dumps(json.loads(proof.to_json())))
     assert PartitionClock.after(read_back) == clock
+
+
+def test_item_1_7_a_batch_that_reads_tables_alone_tells_nobody_idle_who_was_not_asked() -> None:
+    keys = [("table", 0), ("events", 0)]
+    layers = (("table",), ("events",))
+
+    def after(clock: PartitionClock, at_ms: int, *topics: str, layers: Layers = layers) -> PartitionClock:
+        totals = [
+            {**dict.fromkeys(TOTALS_SCHEMA, 0), "topic": topic, "partition": 0, "stream_time_ms": 7} for topic in topics
+        ]
+        span = BatchRange(batch=0, timestamp_ms=at_ms, start=dict.fromkeys(keys, 0), end=dict.fromkeys(keys, 1))
+        return clock.advanced(span, pl.DataFrame(totals, schema=TOTALS_SCHEMA), IDLE_AFTER_MS, layers)
+
+    begun = after(START, 0, "table", "events")
+    held = after(begun, IDLE_AFTER_MS, "table")
+    assert not held.partitions["events", 0].idle
+    assert after(begun, IDLE_AFTER_MS, "table", layers=(("events", "table"),)).partitions["events", 0].idle
+    silent = after(begun, IDLE_AFTER_MS, "events")
+    assert silent.partitions["table", 0].idle
+    assert after(silent, IDLE_AFTER_MS + 1, "table").partitions["table", 0].idle is False

@@ -12,7 +12,7 @@ from recount.core.schema import BOOLEAN, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import sliding, tumbling
-from recount.spark.plan import NotExpressible, plan_of
+from recount.spark.plan import plan_of
 
 ORDERS = Topic(
     name="orders",
@@ -49,10 +49,3 @@ def test_only_the_fields_that_are_read_are_columns() -> None:
 )
 def test_other_shapes_have_no_plan(sinks: list[Sink]) -> None:
     assert plan_of(Topology(name="other", sinks=sinks)) is None
-
-
-def test_a_result_with_a_name_of_the_engine_is_refused() -> None:
-    sink = BY_REGION.windowed_by(MINUTE).aggregate(revision=count()).emit_final().to(OUTPUT)
-    with pytest.raises(NotExpressible) as refusal:
-        plan_of(Topology(name="refused", sinks=[sink]))
-    assert refusal.value.given == "revision"

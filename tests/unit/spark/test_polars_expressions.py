@@ -168,6 +168,7 @@ ROW: Row = dict.fromkeys(FIELDS) | {"count": 3, "ratio": 0.5, "amount": Decimal(
 @given(trees, rows)
 @example(col("amount") * col("fee"), [ROW])
 @example(col("amount") / 0, [ROW])
+@example(col("count") / 5, [ROW, ROW])
 @example(col("vip") & lit(None), [ROW])
 def test_polars_computes_what_the_reference_evaluates(tree: Expression, given_rows: list[Row]) -> None:
     assert computed(tree, given_rows) == [evaluate(tree, row) for row in given_rows], str(tree)

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryPro
 from recount.spark.progress import BatchProgress, ProgressListener
 
 
-def report(stream: str = "orders", **offsets: Any) -> QueryProgressEvent:
+def report(stream: str = "orders", rate: float = 2.0, **offsets: Any) -> QueryProgressEvent:
     source = {"description": "Kafka", "startOffset": None, "numInputRows": 10, **offsets}
     source |= {"inputRowsPerSecond": 1.0, "processedRowsPerSecond": 2.0}
     document = {
@@ -27,7 +27,7 @@ def report(stream: str = "orders", **offsets: Any) -> QueryProgressEvent:
         "sink": {"description": "ForeachBatch", "numOutputRows": -1},
         "numInputRows": 10,
         "inputRowsPerSecond": 1.0,
-        "processedRowsPerSecond": 2.0,
+        "processedRowsPerSecond": rate,
         "observedMetrics": {},
     }
     return QueryProgressEvent(StreamingQueryProgress.fromJson(document))
@@ -41,7 +41,7 @@ def heard(event: QueryProgressEvent) -> list[BatchProgress]:
 
 def test_lag_is_what_the_broker_has_and_the_batch_has_not() -> None:
     event = report(endOffset={"orders": {"0": 10, "1": 5}}, latestOffset={"orders": {"0": 30, "1": 5}})
-    assert heard(event) == [BatchProgress(batch=7, records=10, records_per_second=2.0, duration_ms=40, lag=20)]
+    assert heard(event) == [BatchProgress(batch=7, records=10, records_per_second=2.0, duration_ms=40, lags=(20,))]
 
 
 @pytest.mark.parametrize("missing", [None, "None"])
@@ -53,3 +53,10 @@ def test_a_replayed_batch_is_heard_of_though_spark_does_not_say_what_the_broker_
 @pytest.mark.parametrize("stream", ["payments", "order"])
 def test_another_stream_of_the_application_is_not_ours(stream: str) -> None:
     assert heard(report(stream, endOffset={"orders": {"0": 1}}, latestOffset={"orders": {"0": 1}})) == []
+
+
+@pytest.mark.parametrize("rate", [float("inf"), float("nan")])
+def test_a_batch_that_took_no_time_has_no_rate_that_a_status_could_not_carry(rate: float) -> None:
+    offsets = {"endOffset": {"orders": {"0": 1}}, "latestOffset": {"orders": {"0": 1}}}
+    [progress] = heard(report(rate=rate, **offsets))
+    assert progress.records_per_second == 0.0

@@ -11,11 +11,12 @@ from tests.unit.spark.topology_engine import TopologyEngine
 from recount.core.aggregates import count
 from recount.core.expressions import col
 from recount.core.nodes import KEY
+from recount.core.own_columns import IS_NULL
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import session
-from recount.spark.columns import IS_NULL, TIMESTAMP
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.rows import OFFSET, PARTITION, WITHIN
 from recount.spark.polars_expressions import field_column
 from recount.spark.record_steps import RecordSteps

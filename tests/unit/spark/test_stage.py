@@ -105,7 +105,7 @@ def test_a_null_key_does_not_advance_stream_time() -> None:
     ("bad", "reason"),
     [
         (LogRecord(timestamp_ms=12_000, value=b"{"), "undecodable"),
-        (LogRecord(timestamp_ms=12_000, value=b'{"amount": "1"}'), "schema"),
+        (LogRecord(timestamp_ms=12_000, value=b'{"amount": "one"}'), "schema"),
         (purchase(-1), "negative-timestamp"),
         (purchase(NOW_MS + 3_600_001), "future-timestamp"),
     ],

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.core.ledger import BatchProof
+from recount.spark.catching_up import BatchLimit
 from recount.spark.stream_query import StreamQuery
 from recount.spark.work import BatchResult
 
@@ -75,27 +76,27 @@ def query_of(processor: Batches, *plans: Sequence[int]) -> tuple[StreamQuery, li
     sizes: list[int] = []
     left: Iterator[Any] = iter(plans)
 
-    def start(max_offsets: int, process: Process) -> StreamingQuery:
-        sizes.append(max_offsets)
+    def start(limit: BatchLimit, process: Process) -> StreamingQuery:
+        sizes.append(limit.records)
         return cast(StreamingQuery, FakeQuery(process, next(left)))
 
-    return StreamQuery(start, processor, 100), sizes
+    return StreamQuery(start, processor, BatchLimit(records=100)), sizes
 
 
 def test_it_goes_on_with_another_size_and_the_same_processor() -> None:
     processor = Batches()
     query, sizes = query_of(processor, [0], [1])
     query.await_end()
-    query.resize(50)
+    query.go_on(BatchLimit(records=50))
     query.await_end()
-    assert (sizes, query.max_offsets, processor.processed) == ([100, 50], 50, [0, 1])
+    assert (sizes, query.limit.records, processor.processed) == ([100, 50], 50, [0, 1])
 
 
 def test_a_batch_that_was_done_but_not_noted_is_not_processed_twice() -> None:
     processor = Batches()
     query, _ = query_of(processor, [0, 1], [1, 2])
     query.await_end()
-    query.resize(50)
+    query.go_on(BatchLimit(records=50))
     query.await_end()
     assert processor.processed == [0, 1, 2]
 
@@ -128,6 +129,6 @@ class OnItsWay(FakeQuery):
 
 def test_a_batch_on_its_way_when_the_stop_comes_is_processed_and_the_stop_ends() -> None:
     processor = Batches()
-    query = StreamQuery(lambda _, process: cast(StreamingQuery, OnItsWay(process)), processor, 100)
+    query = StreamQuery(lambda _, process: cast(StreamingQuery, OnItsWay(process)), processor, BatchLimit(records=100))
     query.stop()
     assert processor.processed == [0]

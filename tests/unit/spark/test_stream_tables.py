@@ -13,6 +13,7 @@ from tests.unit.spark.engine import NOW_MS, Engine, LogRecord
 
 from recount.core.aggregates import count, total
 from recount.core.ledger import BatchProof
+from recount.core.own_columns import BATCH, REVISION
 from recount.core.schema import STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
@@ -117,7 +118,7 @@ def test_a_batch_that_is_written_twice_is_there_once(written: tuple[StreamTables
 def test_every_batch_has_one_proof_even_one_that_adds_no_state(written: tuple[StreamTables, Engine]) -> None:
     tables, _ = written
     assert [proof.batch for proof in tables.history.newest_first()] == [5, 4, 3, 2, 1, 0]
-    assert rows_in(tables.state).filter(pl.col("batch") == 5).is_empty()
+    assert rows_in(tables.state).filter(pl.col(BATCH) == 5).is_empty()
 
 
 def test_the_proof_before_a_batch_is_found(written: tuple[StreamTables, Engine]) -> None:
@@ -130,10 +131,10 @@ def test_a_replay_sees_what_was_emitted_before_its_batch_and_nothing_later(
     written: tuple[StreamTables, Engine],
 ) -> None:
     tables, engine = written
-    wanted = engine.emitted.filter((pl.col("window_start") == 10_000) & (pl.col("revision") == 0))
+    wanted = engine.emitted.filter((pl.col("window_start") == 10_000) & (pl.col(REVISION) == 0))
     computation = AggregationComputation(engine.plan)
     prices = {
-        batch: computation.emitted_before(tables, (0, batch), wanted).select("sales", "revision").rows()
+        batch: computation.emitted_before(tables, (0, batch), wanted).select("sales", REVISION).rows()
         for batch in (3, 4, 5)
     }
     assert prices == {3: [(2, 0)], 4: [(3, 1)], 5: [(4, 2)]}
@@ -147,7 +148,7 @@ def test_a_restart_knows_how_often_an_open_result_was_emitted(tmp_path: Path) ->
         engine.batch(*sales)
         tables.append(rows_of(engine), proof_of(engine, batch))
     recovered = computation.open_windows(tables, (0, 3), engine.clock.frontier_ms)
-    assert sorted(recovered.rows["revision"]) == [0, 2]
+    assert sorted(recovered.rows[REVISION]) == [0, 2]
     assert in_order(recovered.rows) == in_order(engine.windows.rows)
 
 

@@ -25,6 +25,8 @@ from recount.core.flow import RecordStream, stream
 from recount.core.nodes import KEY
 from recount.core.processing import KeyState
 from recount.core.schema import LONG, STRING
+from recount.core.topics import Topic
+from recount.core.topology import Topology
 from recount.core.windows import all_time, hopping, sliding, tumbling
 from recount.spark.plan import NotExpressible
 
@@ -156,6 +158,20 @@ def test_what_never_closes_makes_rows_that_can_meet_whatever_is_held() -> None:
     assert_law(drawn, Cut([right(12), left(50, "z"), right(50, "y")]), Cut([left(10)], restarts=True))
 
 
+def test_a_record_that_one_way_filters_and_another_holds_is_waiting() -> None:
+    changes = stream(TOPICS["table"]).select_key(id=col(KEY)).to_table()
+    held = LEFT.filter(col("ln") > 0).left_join_table(changes.select("tn"), grace="70 ms")
+    sinks = [
+        flow.to(Topic(name=name, key="id")) for name, flow in {"few": LEFT.filter(col("ln") < 0), "held": held}.items()
+    ]
+    topology = Topology(name="drawn", sinks=sinks, idle_after="60 s")
+    drawn = replace(
+        drawn_by_hand(held, EXACT, {"left": 1, "table": 1}), topology=topology, sinks={"few": EXACT, "held": EXACT}
+    )
+    assert_law(drawn, Cut([left(1)]))
+    assert by_engine(drawn, [Cut([left(1)])]).fates == [{(("left", 0), "waiting"): 1}]
+
+
 def test_a_timer_in_the_past_revises_windows_that_have_left() -> None:
     def remind(_: Mapping[str, object], state: KeyState) -> list[dict[str, object]]:
         state.schedule(state.timestamp_ms)
@@ -203,7 +219,7 @@ def test_a_table_that_nobody_waits_for_delays_no_timer() -> None:
         return []
 
     totals = stream(TOPICS["table"]).windowed_by(tumbling("10 ms", grace="90 ms")).aggregate(m=count()).emit_final()
-    looked_up = LEFT.left_join_table(totals.select("m").to_table())
+    looked_up = LEFT.left_join_table(totals.select("m").to_table(), as_of="arrival")
     reminded = looked_up.process(remind, on_timer=lambda at_ms, _: [{"at": at_ms}], at=LONG)
     drawn = drawn_by_hand(reminded, EXACT, {"left": 1, "table": 1})
     assert_law(drawn, Cut([left(1), left(8)]), Cut([left(9)], restarts=True))

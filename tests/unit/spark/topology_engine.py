@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import polars as pl
 from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
 
+from recount.core.own_columns import BATCH, GENERATION
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
 from recount.spark.computation import Computed
@@ -33,7 +34,7 @@ class TopologyEngine:
 
     def __post_init__(self) -> None:
         self.computation = GraphComputation(self.topology)
-        order = {"generation": pl.Int32(), "batch": pl.Int64()}
+        order = {GENERATION: pl.Int32(), BATCH: pl.Int64()}
         self.state = pl.DataFrame(schema={**STATE_SCHEMA, **order})
         self._ends = {(topic, p): 0 for topic, count in self.partitions.items() for p in range(count)}
 
@@ -54,7 +55,7 @@ class TopologyEngine:
             {name: pl.concat(parts) for name, parts in tables.items()}, span, self.clock
         )
         self.clock = computed.after
-        order = [pl.lit(0, pl.Int32).alias("generation"), pl.lit(span.batch, pl.Int64).alias("batch")]
+        order = [pl.lit(0, pl.Int32).alias(GENERATION), pl.lit(span.batch, pl.Int64).alias(BATCH)]
         self.state = pl.concat([self.state, computed.state.with_columns(order)])
         self.computed.append(computed)
         return computed

@@ -17,8 +17,9 @@ from tests.unit.spark.topology_engine import TopologyEngine
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.core.own_columns import IS_NULL, RESULT_TIME, REVISION
 from recount.core.topology import Written
-from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.operator import FATES
 from recount.spark.stage import LATE_SCHEMA
 
@@ -70,7 +71,7 @@ def engine_rows(node: Written, emitted: pl.DataFrame) -> Iterable[Row]:
     for row in emitted.iter_rows(named=True):
         window = (row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in node.fields else None
         value = None if row[IS_NULL] else {name: row[name] for name in node.fields if name != KEY}
-        yield row_of(row[node.key], window, row[TIMESTAMP], row[REVISION], value)
+        yield row_of(row[node.key], window, row[RESULT_TIME], row[REVISION], value)
 
 
 def by_interpreter(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
@@ -118,8 +119,13 @@ def reading_order(event: Event) -> tuple[bool, str, int]:
 
 
 def declare_idle(driver: TopologyDriver, drawn: Drawn, cuts: Sequence[Cut]) -> None:
-    """The partitions that no batch has read for long enough."""
+    """The partitions that no batch has read for long enough; not by a batch that reads tables before they are asked."""
+    read = {one.topic for one in cuts[-1].events}
+    layers = [number for number, topics in enumerate(drawn.topology.layers) if read & set(topics)]
+    asked = {topic for topics in drawn.topology.layers[: max(layers, default=len(TABLES)) + 1] for topic in topics}
     for topic, many in drawn.partitions.items():
+        if topic not in asked:
+            continue
         for partition in range(many):
             silent_ms = 0
             for cut in cuts:

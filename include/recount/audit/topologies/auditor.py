@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from pyspark.sql import DataFrame, SparkSession
 
 from recount.audit import letters
@@ -9,11 +11,14 @@ from recount.audit.completeness import COMPLETENESS
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
 from recount.audit.counts import verdict_counts_by_spark
+from recount.audit.evidence import Evidence, Witness
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
+from recount.audit.in_force import InForce
 from recount.audit.kept import kept_if_any, log_of, require_kept, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
+from recount.audit.repetition import Repetition
 from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
@@ -25,11 +30,13 @@ from recount.audit.topologies.judge import SINK, Judge
 from recount.audit.topologies.misses import grace_misses, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.totals import totals_by_topic
+from recount.core.finding_register import Register
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
-from recount.core.verdict import Difference
+from recount.core.verdict import Difference, PartitionAccount
 from recount.kafka.connection import Connection
+from recount.recompute.digests import DigestedLog
 from recount.recompute.graph.recomputed import Recomputed, recomputed
 from recount.recompute.log import Log, Ranges
 
@@ -47,8 +54,9 @@ class TopologyAuditor:
         self._topology = topology
         self._identities = [identity_of(node) for node in topology.written]
         self._tables = Tables(settings.data)
-        self._connection = Connection(bootstrap_servers=settings.bootstrap_servers)
+        self._connection = Connection.of(settings)
         self.store = AuditStore(session, self._tables, topology.name)
+        self._in_force = InForce.of(topology, settings.data)
 
     def audit(
         self,
@@ -57,22 +65,30 @@ class TopologyAuditor:
         *,
         source: Source = "kafka",
         from_the_beginning: bool = True,  # noqa: ARG002 - it always begins there
+        known: Register | None = None,  # noqa: ARG002 - it judges every row again
+        repetition: Repetition | None = None,
     ) -> Findings:
-        """Judge everything up to the last batch before the interval's end.
+        """Judge everything up to the last batch before the interval's end, or what the audit to be repeated did.
 
         Raises ``Transient`` when the stream is stuck between its two commits, ``Terminal`` when there is nothing to
         audit or the beginning of the log has expired.
         """
         reached = published_offsets(self._connection, self._topology)
         published = self._published()
-        posted = {one.topic.name: self._letters(one.topic.dead_letter_name) for one in self._topology.sources}
+        posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self._topology.sources}
         settled = settled_ledger(self._tables, self._topology, reached)
-        cut = settled.up_to(reached).cut_before(interval.end_ms)
+        if repetition is None:
+            cut = settled.up_to(reached).cut_before(interval.end_ms)
+        else:
+            cut = repetition.cut_in(settled)
+            published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
         ledger = settled.between(None, cut.order)
-        log = log_of(self._settings, self._topology, source)
+        self._in_force.require_made_by(ledger)
+        log = DigestedLog(log_of(self._settings, self._topology, source))
         for topic, ranges in ledger.ranges.items():
             require_kept(self._connection, topic, ranges, source)
-        truth, complete = (self._recomputed(ledger, log, lateness=lateness) for lateness in (True, False))
+        truth = self._recomputed(ledger, log, lateness=True)
+        complete = self._recomputed(ledger, log.of, lateness=False)
         judge = Judge(
             session=self._session,
             servers=self._settings.bootstrap_servers,
@@ -85,14 +101,15 @@ class TopologyAuditor:
             counts = verdict_counts_by_spark(judged)
             late = self._up_to(self._tables.late(self._topology.name), cut.order)
             missed = counts.get(f"{COMPLETENESS} missed")
-            misses = grace_misses(judged, late, self._topology) if missed else []
+            misses = grace_misses(judged, late, truth.unread, self._topology) if missed else []
             totals = totals_by_topic(truth, ledger)
             found = {
-                topic: accounts(self._session, self._connection, log, topic, parts) for topic, parts in totals.items()
+                topic: accounts(self._session, self._connection, log.of, topic, parts)
+                for topic, parts in totals.items()
             }
             differences = [
                 *ledger_faults(None, ledger.proofs, self._topology.idle_after_ms),
-                *(one for topic, ranges in ledger.ranges.items() for one in unread(self._connection, topic, ranges)),
+                *(one for topic, ranges in ledger.ranges.items() for one in self._unread(topic, ranges)),
                 *(one for t in totals for one in conservation_differences(found[t], totals[t], ledger)),
                 *self._side_ledgers(truth, ledger, late, posted),
                 *output_differences(judged),
@@ -115,11 +132,21 @@ class TopologyAuditor:
                 counts=counts,
                 differences=tuple(differences),
                 misses=tuple(misses),
+                in_force=self._in_force,
+                evidence=self._evidence(log, cut.order, all_accounts, published),
             )
         finally:
             judged.unpersist()
             truth.release()
             complete.release()
+
+    def _evidence(
+        self, log: DigestedLog, cut: Order, accounts: Sequence[PartitionAccount], published: Mapping[str, Ranges]
+    ) -> Evidence:
+        witness = Witness(
+            session=self._session, connection=self._connection, tables=self._tables, log=log, seed=None, cut=cut
+        )
+        return witness.evidence(accounts, self._topology.written, published)
 
     def _recomputed(self, ledger: Ledger, log: Log, *, lateness: bool) -> Recomputed:
         ranges = ledger.ranges
@@ -135,10 +162,13 @@ class TopologyAuditor:
 
     def _published(self) -> dict[str, Ranges]:
         topics = [identity.written.topic.name for identity in self._identities]
-        return {topic: kept_if_any(self._connection, topic) for topic in topics}
+        return {topic: self._own(topic) for topic in topics}
 
-    def _letters(self, topic: str) -> Ranges:
-        return kept_if_any(self._connection, topic)
+    def _own(self, topic: str) -> Ranges:
+        return self._in_force.own_ranges(topic, kept_if_any(self._connection, topic))
+
+    def _unread(self, topic: str, ranges: Ranges) -> list[Difference]:
+        return unread(self._connection, topic, ranges, self._in_force.begins(topic))
 
     def _up_to(self, path: str, cut: Order) -> DataFrame:
         return self._session.read.format("delta").load(path).where(~is_after(cut))
@@ -154,7 +184,8 @@ class TopologyAuditor:
         for source in self._topology.sources:
             topic, name = source.topic.name, source.topic.dead_letter_name
             found = letters.dead_letters_by_spark(self._session, self._settings.bootstrap_servers, name, posted[topic])
-            mine = letters.within_by_spark(found, topic, ledger.ranges[topic])
+            group = self._connection.group(self._topology.name)
+            mine = letters.within_by_spark(found, group, topic, ledger.ranges[topic])
             bad = truth.rejected.where(truth.rejected.topic == topic)
             comparisons.append(posted_letters(bad, mine, name))
         return side_ledger_differences_by_spark(comparisons)

@@ -13,10 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from recount.audit.committed import committed_records, header
+from recount.audit.committed import committed_records, event_time_ms, header
 from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.ledger import Order
 from recount.audit.topologies.identity import Identity
+from recount.core import own_columns
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.output import REVISION_HEADER, SOURCE_HEADER, WINDOW_HEADER
 from recount.core.tables import Tables
@@ -31,7 +32,9 @@ ROW, IS_NULL, AT_MS = "row", "is_null", "at_ms"
 def of_recompute(results: DataFrame, identity: Identity, side: str) -> DataFrame:
     """What ``Recomputed.results`` has for the sink."""
     fields = {name: named(name) for name in identity.fields}
-    claimed = _claims(results, identity, fields, F.col("timestamp_ms"), F.col("is_null"), F.col("origin"))
+    claimed = _claims(
+        results, identity, fields, F.col(own_columns.RESULT_TIME), F.col(own_columns.IS_NULL), F.col(own_columns.ORIGIN)
+    )
     return claimed.select(*claimed.columns, F.lit(side).alias(SIDE), *_unwritten())
 
 
@@ -61,7 +64,7 @@ def on_kafka(session: SparkSession, servers: str, identity: Identity, ranges: Ra
     evidence = F.concat_ws("", F.lit(f"{written.topic.name}-"), "partition", F.lit("@"), "offset")
     told = decoded.select(
         *(column.alias(name) for name, column in fields.items()),
-        F.unix_millis("timestamp").alias("__at_ms"),
+        event_time_ms().alias("__at_ms"),
         F.col("value").isNull().alias("__is_null"),
         header(SOURCE_HEADER).alias("__origin"),
         F.when(has_own_key, revision).otherwise(NO_REVISION).alias("__revision"),
@@ -74,13 +77,13 @@ def in_delta(session: SparkSession, tables: Tables, identity: Identity, cut: Ord
     """The rows of the sink's table; those of batches after ``cut`` are on the side ``LATER``."""
     table = identity.written.table
     rows = session.read.format("delta").load(tables.output(table))
-    evidence = F.concat_ws("", F.lit(f"outputs/{table} batch "), "generation", F.lit("/"), "batch")
+    evidence = F.concat_ws("", F.lit(f"outputs/{table} batch "), own_columns.GENERATION, F.lit("/"), own_columns.BATCH)
     told = rows.select(
         *(named(name) for name in identity.fields),
-        F.col("timestamp_ms").alias("__at_ms"),
-        F.col("is_null").alias("__is_null"),
-        F.col("origin").alias("__origin"),
-        F.coalesce(F.col("revision"), F.lit(NO_REVISION)).alias("__revision"),
+        F.col(own_columns.RESULT_TIME).alias("__at_ms"),
+        F.col(own_columns.IS_NULL).alias("__is_null"),
+        F.col(own_columns.ORIGIN).alias("__origin"),
+        F.coalesce(F.col(own_columns.REVISION), F.lit(NO_REVISION)).alias("__revision"),
         evidence.alias("__evidence"),
         F.when(is_after(cut), LATER).otherwise(DELTA).alias("__side"),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from recount.audit.causes import OUTPUT
+from recount.audit.causes import OUTPUT, unlisted_difference
 from recount.audit.copies import KAFKA
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.judgement import MAX_WRONG
@@ -23,14 +23,20 @@ _CAUSES = {
 
 
 def output_differences(judged: DataFrame) -> list[Difference]:
-    """The wrong rows of ``judged`` (``Judge.judged``), at most ``MAX_WRONG``, by sink, window and key."""
+    """The wrong rows of ``judged`` (``Judge.judged``) by sink, window and key; beyond ``MAX_WRONG``, how many."""
     wrong = F.lit(False)
     for place in PLACES:
         wrong = wrong | ~F.col(f"{place}_verdict").isin(MATCH, EXPIRED)
-    rows = judged.where(wrong).orderBy(SINK, WINDOW_START, "key", "origin").limit(MAX_WRONG).collect()
-    return [
-        _difference(row, place) for row in rows for place in PLACES if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
+    rows = judged.where(wrong).orderBy(SINK, WINDOW_START, "key", "origin").limit(MAX_WRONG + 1).collect()
+    listed = [
+        _difference(row, place)
+        for row in rows[:MAX_WRONG]
+        for place in PLACES
+        if row[f"{place}_verdict"] not in (MATCH, EXPIRED)
     ]
+    if len(rows) <= MAX_WRONG:
+        return listed
+    return [*listed, unlisted_difference(judged.where(wrong).count() - MAX_WRONG, ())]
 
 
 def _difference(row: Row, place: str) -> Difference:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable, is_versioned
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.joins import StreamTableJoin, TableTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, Source, WindowedAggregate, WithFields
 from recount.core.schema import FieldType
 from recount.core.stateless import Peek, Repartition, Select, Through
 from recount.core.topology import Written
 from recount.recompute.flow import NotRecomputable
+from recount.recompute.rules.versions import has_versions
 
 _PASSING = (Peek, Repartition, Through, WithFields, Select, Filter, TableFilter, Suppress)
 """Operators below which a row is still the result of the aggregation or table above."""
@@ -125,7 +126,7 @@ def _computed(node: WithFields | Select) -> set[str]:
 def _leaves_every_update(made_by: Node) -> bool:
     """Whether each revision leaves: not where some are history only, nor where a batch lets the last one go."""
     if isinstance(made_by, TableTableJoin):
-        return not any(isinstance(node, TableFilter) or is_versioned(node) for node in above_of(made_by))
+        return not any(isinstance(node, TableFilter) or has_versions(node) for node in above_of(made_by))
     return isinstance(made_by, WindowedAggregate) or (isinstance(made_by, ToTable) and not made_by.versioned)
 
 

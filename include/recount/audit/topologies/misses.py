@@ -3,6 +3,10 @@
 A late record explains a row when it has the row's key and was late for a window that touches the row's, or for none
 (a join, a deduplication); when the row is made of it; or, where the sink has another key than the operator that judged
 it, when its event time lies within the row's window, or the row has no window.
+
+A change of a table that a record did not find, because it came to the log when the record had been read, explains the
+rows that are made of the record; of rows that do not say what they are made of, those of the record's key, or of any
+key where the sink has another, whose window the record's event time lies in.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.identity import above_of
 from recount.audit.topologies.judge import SINK
-from recount.core.joins import StreamStreamJoin
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, WindowedAggregate
 from recount.core.processing import Deduplicate
 from recount.core.topology import Topology, Written
@@ -27,8 +31,11 @@ from recount.core.windows import SessionWindows
 _ROW = (SINK, *IDENTITY)
 
 
-def grace_misses(judged: DataFrame, late_ledger: DataFrame, topology: Topology) -> list[GraceMiss]:
-    """Every missed row of ``judged`` with what explains it in the stream's own ``late_ledger``."""
+def grace_misses(judged: DataFrame, late_ledger: DataFrame, unread: DataFrame, topology: Topology) -> list[GraceMiss]:
+    """Every missed row of ``judged`` with what explains it: in the stream's own ``late_ledger``, or ``unread`` changes.
+
+    ``unread`` (``Recomputed.unread``) goes by what the stream's own ledger says that it had read.
+    """
     missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW, f"{EXPECTED}_text", f"{COMPLETE}_text")
     missed = missed.withColumn("row", F.struct(*_ROW))
     place = F.concat_ws(
@@ -42,7 +49,8 @@ def grace_misses(judged: DataFrame, late_ledger: DataFrame, topology: Topology) 
         F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset").alias("late_origin"),
         F.struct("topic", "partition", "offset", place.alias("place")).alias("late"),
     )
-    found = reduce(DataFrame.union, _explanations(missed, late, topology)).distinct()
+    explanations = [*_explanations(missed, late, topology), *_of_lookups(missed, unread, topology)]
+    found = reduce(DataFrame.union, explanations).distinct()
     named = found.groupBy("row").agg(
         F.count_distinct("late.topic", "late.partition", "late.offset").alias("n"),
         F.slice(F.array_sort(F.collect_set("late")), 1, MAX_LATE_NAMED).alias("late"),
@@ -78,7 +86,7 @@ def unexplained(misses: list[GraceMiss]) -> list[Difference]:
             window_end=miss.window_end,
             expected=miss.complete,
             actual=miss.published,
-            cause="the late ledger lists no record that would change this row",
+            cause="no record of the late ledger, and no change of a table that came too late, would change this row",
             origin=miss.origin,
         )
         for miss in misses
@@ -101,6 +109,30 @@ def _explanations(missed: DataFrame, late: DataFrame, topology: Topology) -> lis
         elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
         found.append(elsewhere.join(late, during))
     return [one.select("row", "late") for one in found]
+
+
+def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> list[DataFrame]:
+    event = F.concat_ws("", "event_topic", F.lit("-"), "event_partition", F.lit("@"), "event_offset")
+    change = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset")
+    told = F.concat_ws("", change, F.lit(" read after "), event)
+    changes = unread.select(
+        event.alias("event"),
+        "event_ms",
+        F.col("key").alias("event_key"),
+        F.struct("topic", "partition", "offset", told.alias("place")).alias("late"),
+    )
+    places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
+    by_origin = places.join(changes, F.col("made_of") == F.col("event"))
+    gap_ms, start, end = _largest_gap_ms(topology), F.col(WINDOW_START), F.col(WINDOW_END)
+    during = start.isNull() | F.col("event_ms").between(start - gap_ms, end + gap_ms)
+    elsewhere = F.col(SINK).isin([sink.topic.name for sink in topology.written if _looks_up_by_another_key(sink)])
+    of_key = elsewhere | F.col("key").eqNullSafe(F.col("event_key"))
+    nowhere = missed.where(F.col("origin").isNull() | F.col("origin").startswith("at "))
+    return [one.select("row", "late") for one in (by_origin, nowhere.join(changes, during & of_key))]
+
+
+def _looks_up_by_another_key(written: Written) -> bool:
+    return any(isinstance(node, StreamTableJoin) and node.key != written.key for node in above_of(written))
 
 
 def _largest_gap_ms(topology: Topology) -> int:

@@ -101,25 +101,27 @@ def _stream_stream(case: Case, outcome: Outcome) -> Iterator[str]:
     ours, theirs = (
         Counter(comparable(one) for one in results if paired(one)) for results in (outcome.updates, case.expected_final)
     )
-    of_late = _pairs(case, set(outcome.indices("late")).intersection)
+    late = {index for index, _, _ in outcome.late_windows}
+    of_late = _pairs(case, late.intersection)
     forgotten = _pairs(case, lambda indices: _is_forgotten(case, indices))
     if set(theirs - ours) <= of_late and set(ours - theirs) <= forgotten:
-        yield LATE_JOIN if outcome.indices("late") else OWN_TIME_JOIN
+        yield LATE_JOIN if late else OWN_TIME_JOIN
 
 
 def _is_forgotten(case: Case, indices: set[int]) -> bool:
     """Whether the peer's store, by the largest time on its own side, had dropped the record that came first."""
     retention_ms = case.config["before_ms"] + case.config["after_ms"] + case.config["grace_ms"]
     stored = case.input[min(indices)]
-    before = case.input[: max(indices)]
-    return bool(stored["ts"] <= max(one["ts"] for one in before if one["topic"] == stored["topic"]) - retention_ms)
+    before = [one["ts"] for one in case.input[: max(indices)] if one["topic"] == stored["topic"]]
+    return bool(before) and bool(stored["ts"] <= max(before) - retention_ms)
 
 
 def _alone(case: Case) -> set[tuple[Any, ...]]:
     """Every result that a record of the input would make without a partner."""
     if case.config.get("value_type") == "int-sum":
         return set()
-    sides = [(record, _side(case, record)) for record in case.input if record["value"] is not None]
+    values = [record for record in case.input if record["value"] is not None]
+    sides = [(record, side) for record in values for side in (LEFT, RIGHT) if _is_of(case, record, side)]
     return _results(case, ((record, {LEFT: None, RIGHT: None, side: record["value"]}) for record, side in sides))
 
 
@@ -130,13 +132,14 @@ def _pairs(case: Case, differ: Callable[[set[int]], object]) -> set[tuple[Any, .
         (one if one["ts"] >= other["ts"] else other, {LEFT: one["value"], RIGHT: other["value"]})
         for i, one in values
         for j, other in values
-        if _side(case, one) == LEFT and _side(case, other) == RIGHT and one["key"] == other["key"] and differ({i, j})
+        if _is_of(case, one, LEFT) and _is_of(case, other, RIGHT) and one["key"] == other["key"] and differ({i, j})
     )
     return _results(case, pairs)
 
 
-def _side(case: Case, record: Input) -> str:
-    return LEFT if record["topic"] == case.config["left"] else RIGHT
+def _is_of(case: Case, record: Input, side: str) -> bool:
+    """A record of a topic that is joined with itself is of both sides."""
+    return bool(record["topic"] == case.config["left" if side == LEFT else "right"])
 
 
 def _results(case: Case, rows: Iterable[tuple[Input, Mapping[str, Any]]]) -> set[tuple[Any, ...]]:

@@ -152,7 +152,8 @@ def _stream_table(case: Case, config: Mapping[str, Any]) -> RecordStream:
     right = table(_topic(case, config["right"]), versioned=config["table_versioned"]).select(r=col(_VALUE))
     grace = timedelta(milliseconds=config["grace_ms"]) if config.get("grace_ms") is not None else None
     join = {"inner": left.join_table, "left": left.left_join_table}[config["join_type"]]
-    return join(right, grace=grace)
+    # The peer answers with the row that it has read last, unless the table is versioned.
+    return join(right, grace=grace, as_of="event" if config["table_versioned"] else "arrival")
 
 
 def _table_table(case: Case, config: Mapping[str, Any]) -> Table:

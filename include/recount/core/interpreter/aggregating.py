@@ -8,9 +8,11 @@ from decimal import Context, Decimal, localcontext
 from functools import partial, reduce
 from typing import Any
 
-from recount.core.aggregates import Aggregate, Fold
+from recount.core.aggregates import MAX_SUM_PRECISION, Aggregate, Fold
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.record import Record, Row
+from recount.core.schema import LONG, FieldType
+from recount.core.sums import fits, too_large
 
 SKETCH_SIZE = 1_024
 _HASH_RANGE = 1 << 60
@@ -44,7 +46,7 @@ def _result(aggregate: Aggregate, records: Sequence[Record], gap_ms: int | None)
         return None
     match aggregate.kind:
         case "sum":
-            return _sum(values)
+            return total_of(values)
         case "avg":
             return float(_sum(values)) / len(values)
         case "min":
@@ -63,6 +65,20 @@ def _sum(values: Sequence[Any]) -> Any:
         with localcontext(_EXACT):
             return sum(values, Decimal(0))
     return sum(values)
+
+
+def total_of(values: Sequence[Any]) -> Any:
+    """The sum of ``values``; raises ``SumTooLarge`` where no value of their type is it."""
+    total = _sum(values)
+    if isinstance(total, float):
+        return total
+    kind = LONG
+    if isinstance(total, Decimal):
+        scale = max(0, *(-int(value.as_tuple().exponent) for value in values))
+        kind = FieldType(kind="decimal", precision=MAX_SUM_PRECISION, scale=scale)
+    if not fits(total, kind):
+        raise too_large("of these values", total, kind, {})
+    return total
 
 
 def _folded(fold: Fold, timed: Iterable[tuple[int, Any]]) -> Any:

@@ -45,6 +45,7 @@ from recount.core.topology import Topology
 class TopologyDriver:
     """Runs ``topology`` record by record.
 
+    Records are read in the order in which they are piped: a table's changes before the records that are to find them.
     Results are those of docs/semantics.md: a final result leaves when the frontier has passed, so feed a later
     record, or ``advance_to`` a later time. A partition counts as idle until its first record, unless ``partitions``
     says how many its topic has. Without ``wall_clock_ms`` no timestamp is too far in the future.

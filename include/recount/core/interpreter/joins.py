@@ -116,10 +116,11 @@ class StreamStreamJoinOperator(Operator):
 
 @dataclass(kw_only=True)
 class StreamTableJoinOperator(Operator):
-    """Looks each record up in the table; with a grace, only when the table has come far enough in time.
+    """Looks each record up in the table as it has been read; with a grace, only when that has come far enough in time.
 
-    The record stays the log's own, and keeps its place. Whether one had to wait depends on how far the table was read:
-    with a grace all count as held back, and are judged further down by the stream time that they found here.
+    As of the event's time every change is kept as a version, of whatever kind the table is. The record stays the log's
+    own, and keeps its place. Whether one had to wait depends on how far the table was read: with a grace all count as
+    held back, and are judged further down by the stream time that they found here.
     """
 
     node: StreamTableJoin
@@ -128,7 +129,7 @@ class StreamTableJoinOperator(Operator):
     _waiting: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._table = TableState(is_versioned(self.node.right))
+        self._table = TableState(versioned=self.node.as_of == "event")
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:
         """A change of the table makes no result; a null value of the stream is dropped."""

@@ -9,8 +9,8 @@ from typing import Literal
 from recount.core.interpreter.record import Entry
 
 # A waiting record is held until time has passed (a lookup with grace, a deduplication by event time).
-Fate = Literal["counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting", "dead-lettered"]
-_PRECEDENCE: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting")
+Fate = Literal["counted", "late", "deduplicated", "null value", "null key", "waiting", "filtered", "dead-lettered"]
+_PRECEDENCE: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "waiting", "filtered")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -109,7 +109,7 @@ class SlidingPanes:
         self._known_of: dict[Partition, set[Window]] = {}
 
     def add(self, record: Record, stream_time_ms: int | None) -> Placement:
-        """Every window that the record changed or brought into being, by start."""
+        """Every window that the record changed or brought into being, in the order in which updates leave."""
         ts, left = record.timestamp_ms, self._windows.left_of(record.timestamp_ms)
         if _is_late(self._windows, ts + self._windows.difference_ms, stream_time_ms):
             return Placement(late=[left])
@@ -120,7 +120,8 @@ class SlidingPanes:
         holding = {window for window in self._known | own if window[0] <= ts <= window[1]}
         late = {window for window in holding | {left} if self._is_late(window, stream_time_ms)}
         changed = (holding & self._known - late) | (near - before)
-        return Placement(changed=sorted(changed), late=sorted(late & (own | {left})))
+        leaving = sorted(changed, key=lambda window: self._windows.leaving_order(ts, window, window in before))
+        return Placement(changed=leaving, late=sorted(late & (own | {left})))
 
     def _defined_by_its_partition(self, record: Record) -> set[Window]:
         """The windows that records of the partition have defined so far, this one included."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import Filter, SelectKey, Stateless, WithFields
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select
+from recount.core.user_functions import failed
 
 
 @dataclass(kw_only=True)
@@ -48,8 +50,17 @@ class StatelessOperator(Operator):
     def _mapped(self, node: FlatMap, record: Record) -> Iterator[Record]:
         empty = dict.fromkeys(node.fields)
         key = {node.key: record.row[node.key]}
-        made = [{}] if record.is_null else list(node.function(record.row))
+        made = [{}] if record.is_null else _made_of(node, record)
         if not made:
             self.drop(record, "filtered")
         for row in made:
             yield record.with_row({**empty, **row, **key})
+
+
+def _made_of(node: FlatMap, record: Record) -> list[Mapping[str, Any]]:
+    try:
+        return list(node.function(record.row))
+    except Exception as error:
+        at = record.entry
+        place = "a derived record" if at is None else f"{at.topic}-{at.partition}@{at.offset}"
+        raise failed(node, place, error) from error

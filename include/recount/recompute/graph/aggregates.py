@@ -14,6 +14,7 @@ from recount.core.schema import FieldType
 from recount.recompute.columns import column, spark_type
 from recount.recompute.graph.folding import estimated, folded, folded_in_session
 from recount.recompute.graph.rows import ORDER, TIME
+from recount.recompute.rules.sums import as_long, exact_sum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,9 @@ class Over:
             case "count":
                 return self._of_all(F.count(values))
             case "sum":
-                return self._of_all(F.sum(values))
+                kind = aggregate.type_over(self.fields)
+                total = exact_sum(values, kind, self._of_all)
+                return as_long(total) if kind.kind == "long" else total
             case "avg":
                 return self._average(aggregate, values)
             case "min":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +30,29 @@ class BatchEnds:
     awake: frozenset[Partition]
 
 
-def reached_ms(batches: Sequence[BatchEnds], entries: DataFrame, without: DataFrame, topics: frozenset[str]) -> int:
-    """The frontier over ``topics`` after ``batches``, ``NONE_DUE`` while there is none; it never falls back.
+class Wait(NamedTuple):
+    """A record waits until a frontier, ``reached_ms`` after each batch, is ``ahead_ms`` ahead of it."""
+
+    reached_ms: Sequence[int]
+    ahead_ms: int
+
+
+def left_in(batches: Sequence[BatchEnds], waits: Sequence[Wait]) -> Callable[[str, int, int, int], int]:
+    """Says of a record, by place and time, in which batch it had been read and had left all ``waits``."""
+    boundaries = {place: ends.tolist() for place, ends in _boundaries(batches).items()}
+    reached = [(list(wait.reached_ms), wait.ahead_ms) for wait in waits]
+
+    def number(topic: str, partition: int, offset: int, time_ms: int) -> int:
+        read = bisect_right(boundaries[topic, partition], offset)
+        return max(read, *(bisect_left(frontiers, time_ms + ahead_ms) for frontiers, ahead_ms in reached))
+
+    return number
+
+
+def reached_ms(
+    batches: Sequence[BatchEnds], entries: DataFrame, without: DataFrame, topics: frozenset[str]
+) -> list[int]:
+    """The frontier over ``topics`` after each of ``batches``, ``NONE_DUE`` while there is none; it never falls back.
 
     ``entries`` are the records that advance stream time, ``without`` the places of those that do not for this operator.
     """
@@ -39,12 +62,12 @@ def reached_ms(batches: Sequence[BatchEnds], entries: DataFrame, without: DataFr
     )
     largest = numbered.groupBy(TOPIC, PARTITION, _NUMBER).agg(F.max(TIME).alias(TIME)).collect()
     found = ((row[_NUMBER], (row[TOPIC], row[PARTITION]), row[TIME]) for row in largest)
-    return _frontier_ms(batches, found, topics)
+    return list(_frontiers_ms(batches, found, topics))
 
 
-def _frontier_ms(
+def _frontiers_ms(
     batches: Sequence[BatchEnds], largest: Iterable[tuple[int, Partition, int]], topics: frozenset[str]
-) -> int:
+) -> Iterator[int]:
     """Batch after batch, the smallest stream time of the partitions awake; the highest of these counts."""
     by_batch = {number: list(found) for number, found in groupby(sorted(largest), key=lambda one: one[0])}
     stream_times: dict[Partition, int] = {}
@@ -55,7 +78,7 @@ def _frontier_ms(
         awaited = [partition for partition in batch.awake if partition[0] in topics]
         if awaited and all(partition in stream_times for partition in awaited):
             frontier_ms = max(frontier_ms, min(stream_times[partition] for partition in awaited))
-    return frontier_ms
+        yield frontier_ms
 
 
 def _boundaries(batches: Sequence[BatchEnds]) -> dict[Partition, np.ndarray]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from recount.core.changelogs import is_versioned
 from recount.core.joins import Join, StreamStreamJoin, TableTableJoin
 from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, last_of
+from recount.recompute.rules.versions import has_versions
 
 LEFT, RIGHT = "__left", "__right"
 _HOW = {"inner": "inner", "left": "left", "outer": "full"}
@@ -110,5 +110,5 @@ def state(table: Rows) -> DataFrame:
     if table.holds == "latest":
         return table.frame
     return last_of(
-        table.frame, [named(table.node.key)], *([F.col(TIME)] if is_versioned(table.node) else []), F.col(ORDER)
+        table.frame, [named(table.node.key)], *([F.col(TIME)] if has_versions(table.node) else []), F.col(ORDER)
     )

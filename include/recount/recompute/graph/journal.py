@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from recount.recompute.graph.judging import STREAM_TIME
+from recount.recompute.graph.lookups import UNREAD_SCHEMA
 from recount.recompute.graph.rows import OFFSET, PARTITION, PLACE, TIME, TOPIC
 
 FATES = ("counted", "late", "deduplicated", "null value", "null key", "filtered")
@@ -25,6 +26,7 @@ class Journal:
     def __init__(self) -> None:
         self._late: list[DataFrame] = []
         self._notes: list[DataFrame] = []
+        self._unread: list[DataFrame] = []
 
     def note(self, rows: DataFrame, fate: Column) -> None:
         """``fate`` of the rows that lie in the log, one of ``FATES``; null says nothing."""
@@ -46,6 +48,15 @@ class Journal:
                 margin.cast("long").alias("margin_ms"),
             )
         )
+
+    def unread_by(self, rows: DataFrame) -> None:
+        """The changes of a table that records would have found, had they been read (``UNREAD_SCHEMA``)."""
+        self._unread.append(rows)
+
+    def unread(self, log: DataFrame) -> DataFrame:
+        """All of them; ``log`` only lends its session."""
+        nothing = log.sparkSession.createDataFrame([], UNREAD_SCHEMA)
+        return reduce(DataFrame.unionByName, self._unread, nothing)
 
     def late(self, log: DataFrame) -> DataFrame:
         """The late ledger; ``log`` only lends its session."""

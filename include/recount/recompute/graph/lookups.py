@@ -8,16 +8,21 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.core.changelogs import is_versioned
 from recount.core.joins import StreamTableJoin
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph.frontiers import BatchEnds, Wait, left_in
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
 from recount.recompute.graph.ordering import leaves_at_once, lies_in_the_log
-from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows
+from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows
 
-BY, _READ = "__by", "__read"
+BY, READ, UNREAD = "__by", "__read", "__unread"
+_NUMBER = "__left_in"
+UNREAD_SCHEMA = (
+    "topic string, partition int, offset long, timestamp_ms long, event_topic string, event_partition int, "
+    "event_offset long, event_ms long, key string"
+)
 _ENDS = "topic string, partition int, start long, end long, read map<string, long>"
 
 
@@ -42,38 +47,56 @@ def keyed_for_lookup(node: StreamTableJoin, frame: DataFrame) -> DataFrame:
     return frame.withColumn(BY, by)
 
 
-def looked_up(
-    node: StreamTableJoin,
-    keyed: DataFrame,
-    table: Rows,
-    ends: Sequence[TableEnds] | None,
-    session: SparkSession,
-) -> DataFrame:
+def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
     """Every row of ``keyed`` as ``LEFT`` with the table's row, if it had one, as ``RIGHT``.
 
-    Without ``ends`` the whole log of the table counts as read: of an unversioned table that is its state in the end.
-    A record that lies in no range of ``ends`` sees the whole table as well.
+    A row of ``keyed`` without the column ``READ``, or with null in it, sees the whole log of the table; as of arrival
+    that is its state in the end. ``UNREAD`` is the change that a row would have found instead of what it did, had it
+    been read: place and time; null where there is none.
     """
-    versioned = is_versioned(node.right)
-    if node.grace_ms is not None:
-        # the record has waited for the table: what it sees is the version as of its own time
-        ends = None
-    if ends is not None:
-        _require_offsets(node, table)
-        keyed = _with_read(keyed, ends, session)
-    changes = state(table) if ends is None and not versioned else table.frame
+    by_time, is_told = node.as_of == "event", READ in keyed.columns
+    if by_time and table.holds != "changes":
+        raise NotRecomputable(
+            f"{node} cannot be recomputed",
+            given=f"{table.node}, of which only the last row of each key depends on nothing but the log",
+            expected="a table of which every change does: its key's records lie in one partition",
+            remedy="write the table to a topic and read it from there",
+        )
+    changes = table.frame if by_time or is_told else state(table)
     fits = of(LEFT, BY) == of(RIGHT, node.right.key)
-    if versioned:
+    if by_time:
         fits &= of(RIGHT, TIME) <= of(LEFT, TIME)
-    if ends is not None:
-        fits &= _was_read()
-    newest = F.struct(of(RIGHT, TIME), of(RIGHT, ORDER)) if versioned else F.struct(of(RIGHT, ORDER))
+    newest = F.struct(of(RIGHT, TIME), of(RIGHT, ORDER)) if by_time else F.struct(of(RIGHT, ORDER))
+    is_there = of(RIGHT, TIME).isNotNull()
+    was_read = is_there & _was_read() if is_told else is_there
+    change = F.struct(of(RIGHT, ORDER)[0].alias("place"), of(RIGHT, TIME).alias("ms"))
     pairs = whole(keyed, LEFT).join(whole(changes, RIGHT), fits, "left")
     found = pairs.groupBy(of(LEFT, ORDER).alias("__event")).agg(
-        F.first(LEFT).alias(LEFT), F.max_by(RIGHT, F.when(of(RIGHT, TIME).isNotNull(), newest)).alias(RIGHT)
+        F.first(LEFT).alias(LEFT),
+        F.max_by(RIGHT, F.when(was_read, newest)).alias(RIGHT),
+        F.max_by(change, F.when(is_there, newest)).alias("__newest"),
     )
+    overlooked = ~F.col("__newest")["place"].eqNullSafe(of(RIGHT, ORDER)[0])
+    unread = F.when(overlooked & F.lit(by_time), F.col("__newest"))
     deleted = F.coalesce(of(RIGHT, IS_NULL), F.lit(True))
-    return found.select(LEFT, F.when(~deleted, F.col(RIGHT)).alias(RIGHT))
+    return found.select(LEFT, F.when(~deleted, F.col(RIGHT)).alias(RIGHT), unread.alias(UNREAD))
+
+
+def unread_changes(node: StreamTableJoin, found: DataFrame) -> DataFrame:
+    """The changes in ``UNREAD``, each with the record that would have found it (``UNREAD_SCHEMA``)."""
+    change = F.col(UNREAD)
+    place = change["place"]
+    return found.where(change.isNotNull() & of(LEFT, OFFSET).isNotNull()).select(
+        place["topic"].alias("topic"),
+        place["partition"].cast("int").alias("partition"),
+        place["offset"].alias("offset"),
+        change["ms"].alias("timestamp_ms"),
+        of(LEFT, TOPIC).alias("event_topic"),
+        of(LEFT, PARTITION).alias("event_partition"),
+        of(LEFT, OFFSET).alias("event_offset"),
+        of(LEFT, TIME).alias("event_ms"),
+        of(LEFT, node.key).cast("string").alias("key"),
+    )
 
 
 def with_table_row(node: StreamTableJoin, found: DataFrame) -> Rows:
@@ -83,7 +106,7 @@ def with_table_row(node: StreamTableJoin, found: DataFrame) -> Rows:
     return Rows(node=node, frame=kept.select(*fields, *(of(LEFT, name).alias(name) for name in META)))
 
 
-def _require_offsets(node: StreamTableJoin, table: Rows) -> None:
+def require_offsets(node: StreamTableJoin, table: Rows) -> None:
     if table.holds != "changes" or not lies_in_the_log(node.right):
         raise NotRecomputable(
             f"{node} cannot be recomputed up to an offset of its table",
@@ -100,7 +123,8 @@ def _require_offsets(node: StreamTableJoin, table: Rows) -> None:
         )
 
 
-def _with_read(keyed: DataFrame, ends: Sequence[TableEnds], session: SparkSession) -> DataFrame:
+def with_read(keyed: DataFrame, ends: Sequence[TableEnds], session: SparkSession) -> DataFrame:
+    """``keyed`` with the column ``READ``: up to where the batch that read each record had read every table."""
     rows = [
         (one.topic, one.partition, one.start, one.end, {f"{t}-{p}": end for (t, p), end in one.read.items()})
         for one in ends
@@ -113,11 +137,22 @@ def _with_read(keyed: DataFrame, ends: Sequence[TableEnds], session: SparkSessio
         & (F.col(OFFSET) >= F.col("__span_start"))
         & (F.col(OFFSET) < F.col("__span_end"))
     )
-    return keyed.join(spans, within, "left").select(*map(named, keyed.columns), F.col("__span_read").alias(_READ))
+    return keyed.join(spans, within, "left").select(*map(named, keyed.columns), F.col("__span_read").alias(READ))
+
+
+def with_read_when_due(
+    keyed: DataFrame, batches: Sequence[BatchEnds], waits: Sequence[Wait], session: SparkSession
+) -> DataFrame:
+    """``keyed`` with the column ``READ``: up to where the batch in which each record left all ``waits`` had read."""
+    number = F.udf(left_in(batches, waits), "long")
+    numbered = keyed.withColumn(_NUMBER, number(*(F.col(name) for name in (*PLACE, TIME))))
+    read = [(at, {f"{t}-{p}": end for (t, p), end in batch.ends.items()}) for at, batch in enumerate(batches)]
+    told = session.createDataFrame(read, f"{_NUMBER} long, {READ} map<string, long>")
+    return numbered.join(F.broadcast(told), _NUMBER, "left").drop(_NUMBER)
 
 
 def _was_read() -> Column:
     place = of(RIGHT, ORDER)[0]
     partition = F.concat(place["topic"], F.lit("-"), place["partition"])
-    end = F.try_element_at(of(LEFT, _READ), partition)
-    return of(LEFT, _READ).isNull() | (place["offset"] < F.coalesce(end, F.lit(0)))
+    end = F.try_element_at(of(LEFT, READ), partition)
+    return of(LEFT, READ).isNull() | (place["offset"] < F.coalesce(end, F.lit(0)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from recount.core.changelogs import Suppress, TableFilter, ToTable
-from recount.core.event_time import topics_of
 from recount.core.expressions import Column
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
@@ -11,6 +10,8 @@ from recount.core.processing import Deduplicate, Process
 from recount.core.stateless import FlatMap, Merge, Peek, Repartition, Select, Through
 from recount.core.windows import GlobalWindow
 from recount.recompute.flow import NotRecomputable
+from recount.recompute.rules.deduplicating import goes_by_offset
+from recount.recompute.rules.waiting import topics_awaited
 
 
 def is_ordered(node: Node) -> bool:
@@ -46,7 +47,9 @@ def leaves_at_once(node: Node) -> bool:
     match node:
         case Source():
             return True
-        case Deduplicate(partitioned=True) | Process(on_timer=None) | ToTable() | TableFilter() | FlatMap():
+        case Deduplicate():
+            return goes_by_offset(node) and leaves_at_once(node.input)
+        case Process(on_timer=None) | ToTable() | TableFilter() | FlatMap():
             return leaves_at_once(node.input)
         case StreamTableJoin(left=left, grace_ms=None):
             return leaves_at_once(left)
@@ -73,11 +76,11 @@ def _partitioning(node: Node) -> frozenset[str]:
             return _partitioning(node.input)
         case FlatMap() | Process(on_timer=None):
             return _partitioning(node.input) & {node.key}
-        case Deduplicate(partitioned=True):
+        case Deduplicate() if goes_by_offset(node):
             return _partitioning(node.input)
         case StreamTableJoin(left=left, grace_ms=None):
             return _partitioning(left)
-        case Merge(inputs=inputs) if len(topics_of(node)) == 1:
+        case Merge(inputs=inputs) if len(topics_awaited(node)) == 1:
             return frozenset.intersection(*map(_partitioning, inputs))
         case WindowedAggregate(windows=GlobalWindow()):
             return _partitioning(node.input) & {node.key}

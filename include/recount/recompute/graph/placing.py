@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from recount.core.windows import ClosingWindows
+from recount.recompute.rules.closing import overdue_ms
 
 Order = tuple[Any, ...]
 
@@ -24,7 +25,7 @@ class Judged(NamedTuple):
 
     def is_late_for(self, windows: ClosingWindows, end_ms: int) -> bool:
         """Whether a window that ends at ``end_ms`` was closed when the record was read."""
-        return self.stream_time_ms is not None and windows.is_closed(end_ms, self.stream_time_ms)
+        return self.stream_time_ms is not None and bool(overdue_ms(windows, end_ms, self.stream_time_ms) >= 0)
 
 
 class Placed(NamedTuple):

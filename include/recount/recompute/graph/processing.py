@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from recount.core.processing import KeyState
-
 Row = Mapping[str, Any]
-OnRecord = Callable[[Row, KeyState], Iterable[Row]]
-OnTimer = Callable[[int, KeyState], Iterable[Row]] | None
+OnRecord = Callable[[Row, Any], Iterable[Row]]
+OnTimer = Callable[[int, Any], Iterable[Row]] | None
+
+
+@dataclass(kw_only=True)
+class Memory:
+    """What a processor is handed as its state: the names of ``recount.core.processing.KeyState``."""
+
+    key: Any
+    timestamp_ms: int = 0
+    remembered: dict[str, Any] = field(default_factory=dict)
+    timers_ms: set[int] = field(default_factory=set)
+
+    def schedule(self, at_ms: int) -> None:
+        """Ask for a timer, one for each time."""
+        self.timers_ms.add(at_ms)
 
 
 class Turn(NamedTuple):
@@ -33,7 +46,7 @@ def processed(
     key: Any, turns: Sequence[Turn], on_record: OnRecord, on_timer: OnTimer, *, end_ms: int | None
 ) -> Iterator[Made]:
     """All rows that leave. Timers go off, earliest first, as time reaches them; in the end those up to ``end_ms``."""
-    state = KeyState(key=key)
+    state = Memory(key=key)
     for number, turn in enumerate(turns):
         yield from _timers(state, on_timer, turn.reached_ms)
         state.timestamp_ms = turn.timestamp_ms
@@ -42,7 +55,7 @@ def processed(
     yield from _timers(state, on_timer, end_ms)
 
 
-def _timers(state: KeyState, on_timer: OnTimer, reached_ms: int | None) -> Iterator[Made]:
+def _timers(state: Memory, on_timer: OnTimer, reached_ms: int | None) -> Iterator[Made]:
     """A timer may set further ones."""
     while reached_ms is not None and state.timers_ms and (at_ms := min(state.timers_ms)) <= reached_ms:
         state.timers_ms.discard(at_ms)

@@ -11,10 +11,11 @@ from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate
+from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.core.own_columns import IS_NULL as DELETED
+from recount.core.own_columns import ORIGIN, RESULT_TIME
 from recount.core.processing import Deduplicate, Process
-from recount.core.record_keys import topics_needing_a_key
-from recount.core.stateless import FlatMap, Foreach, Merge, Through
+from recount.core.stateless import FlatMap, Foreach, Merge, Select, Through
 from recount.core.topology import Topology, Written
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, Limits
@@ -28,8 +29,9 @@ from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, 
 from recount.recompute.graph.stateful import Stateful
 from recount.recompute.graph.stateless import stateless
 from recount.recompute.log import RawLog
+from recount.recompute.rules.keys_needed import topics_that_need_keys
 
-TIMESTAMP, DELETED, ORIGIN = "timestamp_ms", "is_null", "origin"
+Readers = Mapping[Node, Sequence[tuple[Node, int]]]
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
 """Operators to which every update means something, so that they cannot read a table's last ones only."""
@@ -39,20 +41,23 @@ _ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStrea
 class Recomputed:
     """The truth about a topology's logs. Frames are computed as they are read: call ``release`` when done.
 
-    ``results`` has for each sink and ``through`` the fields that reach it, ``timestamp_ms``, ``is_null`` (a deletion:
-    no row of that key) and ``origin`` (the places in the log that made a stream's row, ``topic-partition@offset``
-    joined by ``+``; null where a window or a table did). A windowed result is one row per key and window, whether due
-    or not: compare ``window_end`` with the frontier. A table is the last row of each key, a stream every row.
+    ``results`` has for each sink and ``through`` the fields that reach it, ``recount_timestamp_ms``,
+    ``recount_is_null`` (a deletion: no row of that key) and ``recount_origin`` (the places in the log that made a
+    stream's row, ``topic-partition@offset`` joined by ``+``; null where a window or a table did). A windowed result is
+    one row per key and window, whether due or not: compare ``window_end`` with the frontier. A table is the last row of
+    each key, a stream every row.
 
     ``late`` is the late ledger, one row per record and window; ``fates`` has one fate for each record; ``rejected`` the
-    bad records with their reason; ``entries`` place and time of the good ones. ``held_after_ms`` says of every
-    suppression from when on updates may still be held back.
+    bad records with their reason; ``unread`` the changes of tables that records would have found, had they been read in
+    time; ``entries`` place and time of the good records. ``held_after_ms`` says of every suppression from when on
+    updates may still be held back.
     """
 
     results: Mapping[Written, DataFrame]
     late: DataFrame
     fates: DataFrame
     rejected: DataFrame
+    unread: DataFrame
     entries: Mapping[str, DataFrame]
     held_after_ms: Mapping[Suppress, int]
     _operators: Stateful
@@ -90,7 +95,7 @@ def recomputed(
     Raises ``NotRecomputable`` for what is no function of the log: an operator that needs the order of one key's records
     where these come from several partitions, or each update of a result of which only the last one is determined.
     """
-    keyed = topics_needing_a_key(topology)
+    keyed = topics_that_need_keys(topology)
     journal = Journal()
     decoded = {
         source.topic.name: sources.decoded(
@@ -113,10 +118,10 @@ def recomputed(
     )
     results: dict[Written, DataFrame] = {}
     rows: dict[Node, Rows] = {}
-    forks = topology.forks()
+    forks, readers = topology.forks(), topology.readers()
     for node in topology.nodes():
         inputs = [_forked(rows[above], forks.get((node, port))) for port, above in enumerate(node.inputs)]
-        rows[node] = _rows_of(node, inputs, decoded, operators)
+        rows[node] = _rows_of(node, inputs, decoded, operators, readers)
         if isinstance(node, Sink | Through | Foreach):
             journal.note(rows[node].current, F.lit("counted"))
         if isinstance(node, Sink | Through):
@@ -127,6 +132,7 @@ def recomputed(
         late=journal.late(log),
         fates=journal.fates(log),
         rejected=_rejected(log),
+        unread=journal.unread(log),
         entries=operators.entries,
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
         _operators=operators,
@@ -140,7 +146,9 @@ def _forked(rows: Rows, number: int | None) -> Rows:
     return replace(rows, frame=rows.frame.withColumn(ORDER, after(F.col(ORDER), F.lit(number))))
 
 
-def _rows_of(node: Node, above: list[Rows], decoded: Mapping[str, DataFrame], operators: Stateful) -> Rows:
+def _rows_of(
+    node: Node, above: list[Rows], decoded: Mapping[str, DataFrame], operators: Stateful, readers: Readers
+) -> Rows:
     if isinstance(node, _ONE_BY_ONE):
         _require_every_update(node, above)
     match node:
@@ -156,7 +164,7 @@ def _rows_of(node: Node, above: list[Rows], decoded: Mapping[str, DataFrame], op
         case TableTableJoin():
             return table_joined(node, *above)
         case ToTable():
-            made = tables.changes(node, above[0])
+            made = tables.changes(node, above[0], only_by_time=_is_asked_by_time(node, readers))
             has_key = named(node.key).isNotNull()
             operators.journal.note(above[0].current, F.when(has_key, "counted").otherwise("null key"))
             return made
@@ -175,6 +183,16 @@ def _rows_of(node: Node, above: list[Rows], decoded: Mapping[str, DataFrame], op
     return stateless(node, above)
 
 
+def _is_asked_by_time(table: Node, readers: Readers) -> bool:
+    """Whether nobody reads ``table``, or what is filtered and mapped of it, but lookups as of the event's time."""
+    return all(
+        _is_asked_by_time(reader, readers)
+        if isinstance(reader, TableFilter | WithFields | Select)
+        else isinstance(reader, StreamTableJoin) and port == 1 and reader.as_of == "event"
+        for reader, port in readers[table]
+    )
+
+
 def _require_every_update(node: Node, above: Sequence[Rows]) -> None:
     for rows in above:
         if rows.holds == "latest":
@@ -188,18 +206,10 @@ def _require_every_update(node: Node, above: Sequence[Rows]) -> None:
 
 def _result(rows: Rows) -> DataFrame:
     frame = rows.current if rows.holds == "records" else rows.latest
-    taken = sorted({TIMESTAMP, DELETED, ORIGIN} & set(rows.node.fields))
-    if taken:
-        raise NotRecomputable(
-            f"{rows.node} cannot be recomputed",
-            given=f"fields called {', '.join(taken)}",
-            expected="other names: the recompute tells so when, from where and whether a row is",
-            remedy='rename the field before the sink: .select(at_ms=col("timestamp_ms"))',
-        )
     whence = origin() if rows.holds == "records" else F.lit(None).cast("string")
     return frame.select(
         *map(named, rows.node.fields),
-        F.col(TIME).alias(TIMESTAMP),
+        F.col(TIME).alias(RESULT_TIME),
         F.col(IS_NULL).alias(DELETED),
         whence.alias(ORIGIN),
     )

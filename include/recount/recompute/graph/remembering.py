@@ -19,6 +19,7 @@ from recount.recompute.graph.processing import Made, Turn, processed
 from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows
 from recount.recompute.graph.stateless import row_schema, within
 from recount.recompute.graph.windows import order_of
+from recount.recompute.rules.deduplicating import goes_by_offset
 
 IDENTITY, WINS = "__identity", "__wins"
 
@@ -30,7 +31,7 @@ def identity(node: Deduplicate) -> Column:
 
 def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
     """The rows on time, with ``IDENTITY``, and ``WINS`` for the first of its id within the horizon."""
-    horizon_ms, by_offset = node.horizon_ms, node.partitioned
+    horizon_ms, by_offset = node.horizon_ms, goes_by_offset(node)
 
     def of_one_id(table: pa.Table) -> pa.Table:
         records = zip(table.column(TIME).to_pylist(), map(order_of, table.column(ORDER).to_pylist()), strict=True)

@@ -46,11 +46,15 @@ def _sessions(windows: SessionWindows, records: list[Judged], numbers: Iterable[
     members: list[int] = []
     for index in sorted(numbers, key=lambda number: (records[number].timestamp_ms, records[number].order)):
         at_ms = records[index].timestamp_ms
-        if members and not windows.continues(
-            records[members[0]].timestamp_ms, records[members[-1]].timestamp_ms, at_ms
-        ):
+        if members and _is_apart(windows, at_ms, records[members[0]].timestamp_ms, records[members[-1]].timestamp_ms):
             yield members
             members = []
         members.append(index)
     if members:
         yield members
+
+
+def _is_apart(windows: SessionWindows, at_ms: int, first_ms: int, last_ms: int) -> bool:
+    """Whether a record at ``at_ms`` is more than a gap after the last, or further than may be from the first."""
+    longest_ms = windows.max_duration_ms
+    return at_ms - last_ms > windows.gap_ms or (longest_ms is not None and at_ms - first_ms > longest_ms)

@@ -26,8 +26,15 @@ def slid(windows: SlidingWindows, records: list[Judged]) -> list[Placed]:
 
 
 def _defined_by(windows: SlidingWindows, record: Judged) -> list[Window]:
-    both = windows.left_of(record.timestamp_ms), windows.right_of(record.timestamp_ms)
+    next_ms = record.timestamp_ms + 1
+    both = _left_window(windows, record), (next_ms, next_ms + windows.difference_ms)
     return [window for window in both if not record.is_late_for(windows, window[1])]
+
+
+def _left_window(windows: SlidingWindows, record: Judged) -> Window:
+    """The window that ends with ``record``; records earlier than the difference share the one that begins at 0."""
+    end_ms = max(record.timestamp_ms, windows.difference_ms)
+    return end_ms - windows.difference_ms, end_ms
 
 
 def _inside(windows: SlidingWindows, records: list[Judged], accepted: list[int]) -> Iterator[Placed]:
@@ -45,7 +52,7 @@ def _late(windows: SlidingWindows, records: list[Judged], accepted: frozenset[in
         known: list[int] = []
         for index in numbers:
             record = records[index]
-            left = windows.left_of(record.timestamp_ms)
+            left = _left_window(windows, record)
             if index not in accepted:
                 yield Placed(index, *left, is_late=True)
                 continue

@@ -9,19 +9,29 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress
-from recount.core.event_time import delay_above_ms, is_held_back, judges_above, refusing_above, topics_of
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
-from recount.core.nodes import Node, WindowedAggregate
+from recount.core.nodes import Filter, Node, SelectKey, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, Process
+from recount.core.stateless import FlatMap, Peek, Repartition, Select, Through
 from recount.core.windows import GlobalWindow, LastN
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph import joins, lookups, remembering, windows
-from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, reached_ms
+from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, Wait, reached_ms
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, held_back, judged, refused, stream_times
-from recount.recompute.graph.ordering import require_ordered
+from recount.recompute.graph.ordering import leaves_at_once, lies_in_the_log, require_ordered
 from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
+from recount.recompute.rules.closing import overdue_ms
+from recount.recompute.rules.deduplicating import goes_by_offset
+from recount.recompute.rules.waiting import (
+    is_held_back,
+    judges_above,
+    refusing_above,
+    topics_awaited,
+    waited_above_ms,
+    waits_ms,
+)
 
 
 @dataclass(kw_only=True)
@@ -42,7 +52,7 @@ class Stateful:
     journal: Journal
     kept: list[DataFrame] = field(default_factory=list)
     passed_over: dict[Node, DataFrame] = field(default_factory=dict)
-    frontiers: dict[Node, int] = field(default_factory=dict)
+    frontiers: dict[Node, list[int]] = field(default_factory=dict)
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
         """Records placed in windows, the late ones noted for each, the others aggregated."""
@@ -59,11 +69,11 @@ class Stateful:
         late = F.col(windows.IS_LATE)
         self.journal.note(placed, F.when(late, "late").otherwise("counted"))
         start, end = F.col(windows.START), F.col(windows.END)
-        margin = F.col(STREAM_TIME) - end - node.windows.closes_ms(0)
+        margin = overdue_ms(node.windows, end, F.col(STREAM_TIME))
         self.journal.late_for(placed.where(late), named(node.key), margin, start, end)
         on_time = placed.where(~late)
         if node.emission.kind == "final":
-            on_time = on_time.where(end + node.windows.closes_ms(0) <= self._frontier_ms(node))
+            on_time = on_time.where(overdue_ms(node.windows, end, F.lit(self._frontier_ms(node))) >= 0)
         return windows.aggregated(node, on_time)
 
     def stream_joined(self, node: StreamStreamJoin, sides: Sequence[Rows]) -> Rows:
@@ -88,7 +98,7 @@ class Stateful:
             self.journal.note(timed, fate)
             self._late(timed.where(~F.col(IS_NULL) & late), keys[side], margin)
             on_time.append(timed.where(~F.col(IS_NULL) & ~dropped & ~late))
-        bound_ms = 0 if node.kind == "inner" else self._frontier_ms(node) - node.delay_ms
+        bound_ms = 0 if node.kind == "inner" else self._frontier_ms(node) - waits_ms(node)
         return joins.paired(node, *on_time, alone_before_ms=bound_ms)
 
     def looked_up(self, node: StreamTableJoin, stream: Rows, table: Rows) -> Rows:
@@ -100,13 +110,43 @@ class Stateful:
             due = valued.where(F.col(TIME) + node.grace_ms <= self._frontier_ms(node.right))
             valued = held_back(judged(due, self._times(node.left, self._nowhere(node.left))))
         keyed = lookups.keyed_for_lookup(node, valued)
-        found = self._keep(lookups.looked_up(node, keyed, table, self.table_ends, self.session))
+        if self.lateness or node.as_of == "arrival":
+            keyed = self._with_read(node, keyed, table)
+        found = self._keep(lookups.looked_up(node, keyed, table))
+        self.journal.unread_by(lookups.unread_changes(node, found))
         by, row = joins.of(joins.LEFT, lookups.BY), joins.of(joins.RIGHT, TIME)
         missing = F.when(by.isNull(), "null key").otherwise("filtered")
         fate = F.lit("counted") if node.kind == "left" else F.when(row.isNotNull(), "counted").otherwise(missing)
         places = [joins.of(joins.LEFT, name).alias(name) for name in PLACE]
         self.journal.note(found.select(*places, fate.alias("__fate")), F.col("__fate"))
         return lookups.with_table_row(node, found)
+
+    def _with_read(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
+        """How far the table had been read when each record looked its row up; the whole of it, where nobody said."""
+        if node.grace_ms is None:
+            if self.table_ends is None:
+                return keyed
+            lookups.require_offsets(node, table)
+            return lookups.with_read(keyed, self.table_ends, self.session)
+        waits = None if self.batches is None else self._waits(node, self.batches)
+        if self.batches is None or waits is None or not lies_in_the_log(node.right):
+            return keyed
+        return lookups.with_read_when_due(keyed, self.batches, waits, self.session)
+
+    def _waits(self, node: Node, batches: Sequence[BatchEnds]) -> list[Wait] | None:
+        """All that a record waits for until it leaves ``node``; None where its place and time do not say how long."""
+        if leaves_at_once(node):
+            return []
+        if isinstance(node, StreamTableJoin):
+            above = self._waits(node.left, batches)
+            wait = Wait(self._frontiers_ms(node.right, batches), node.grace_ms or 0)
+            return above if above is None or node.grace_ms is None else [*above, wait]
+        if isinstance(node, Deduplicate):
+            above = self._waits(node.input, batches)
+            return above if above is None else [*above, Wait(self._frontiers_ms(node, batches), node.horizon_ms + 1)]
+        if isinstance(node, Filter | WithFields | SelectKey | Select | FlatMap | Peek | Repartition | Through):
+            return self._waits(node.input, batches)
+        return None
 
     def deduplicated(self, node: Deduplicate, above: Rows) -> Rows:
         """The first of each id; a record is late when its id's horizon has passed."""
@@ -121,7 +161,7 @@ class Stateful:
         decided = self._keep(remembering.with_winners(node, timed.where(has_id & ~late)))
         wins = F.col(remembering.WINS)
         self.journal.note(decided, F.when(wins, "counted").otherwise("deduplicated"))
-        if not node.partitioned:
+        if not goes_by_offset(node):
             due = decided.where(F.col(TIME) + node.horizon_ms < self._frontier_ms(node))
             decided = held_back(due)
         return above.with_frame(node, shaped(decided.where(wins), node.fields), "records")
@@ -131,7 +171,7 @@ class Stateful:
         require_ordered(node.input, node)
         frame, has_key = above.current, named(node.key).isNotNull()
         without = self._without(node, [(frame, ~has_key, remembering.takes(node))])
-        entries, delay_ms = self._entries(node), delay_above_ms(node)
+        entries, delay_ms = self._entries(node), waited_above_ms(node)
         timed = judged(frame.where(remembering.takes(node)), stream_times(entries, without, before=True))
         reached = timed.withColumn(STREAM_TIME, F.col(STREAM_TIME) - delay_ms)
         fate = F.when(~has_key, "null key").when(F.col(IS_NULL), "null value").otherwise("counted")
@@ -145,7 +185,7 @@ class Stateful:
         if self.batches is None:
             return ALL_DUE
         entries, nowhere = self._entries(node), self._nowhere(node)
-        return reached_ms(self.batches, entries, nowhere, topics_of(node)) - node.limit_ms
+        return _last(reached_ms(self.batches, entries, nowhere, topics_awaited(node))) - node.limit_ms
 
     def release(self) -> None:
         """Give the cached frames back."""
@@ -160,7 +200,7 @@ class Stateful:
         return checkpoint.select(*(named(name).alias(name) for name in checkpoint.columns))
 
     def _entries(self, node: Node) -> DataFrame:
-        first, *others = (self.entries[topic] for topic in sorted(topics_of(node)))
+        first, *others = (self.entries[topic] for topic in sorted(topics_awaited(node)))
         for other in others:
             first = first.union(other)
         return first
@@ -180,13 +220,17 @@ class Stateful:
 
     def _frontier_ms(self, node: Node) -> int:
         """How far the frontier of ``node`` had come, less what the operators above delay; never ahead of theirs."""
-        if self.batches is None:
-            return ALL_DUE
+        return ALL_DUE if self.batches is None else _last(self._frontiers_ms(node, self.batches))
+
+    def _frontiers_ms(self, node: Node, batches: Sequence[BatchEnds]) -> list[int]:
+        """The same after each batch."""
         if node not in self.frontiers:
             without = self.passed_over[node] if node in self.passed_over else self._nowhere(node)
-            own_ms = reached_ms(self.batches, self._entries(node), without, topics_of(node)) - delay_above_ms(node)
-            above_ms = [self._frontier_ms(judge) - delay_ms for judge, delay_ms in judges_above(node)]
-            self.frontiers[node] = max(NONE_DUE, min([own_ms, *above_ms]))
+            own = reached_ms(batches, self._entries(node), without, topics_awaited(node))
+            ways = [(own, waited_above_ms(node))]
+            ways += [(self._frontiers_ms(judge, batches), delay_ms) for judge, delay_ms in judges_above(node)]
+            behind = [[reached - delay_ms for reached in frontiers] for frontiers, delay_ms in ways]
+            self.frontiers[node] = [max(NONE_DUE, min(each)) for each in zip(*behind, strict=True)]
         return self.frontiers[node]
 
     def _timers_end_ms(self, node: Process, entries: DataFrame, without: DataFrame) -> int | None:
@@ -194,10 +238,14 @@ class Stateful:
             reached = self._frontier_ms(node)
             return reached if reached > NONE_DUE else None
         frontier_ms = self.frontier_ms if self.frontier_ms is not None else _frontier_ms(entries, without)
-        return None if frontier_ms is None else frontier_ms - delay_above_ms(node)
+        return None if frontier_ms is None else frontier_ms - waited_above_ms(node)
 
     def _late(self, rows: DataFrame, key: Column, margin: Column) -> None:
         self.journal.late_for(rows, key, margin, F.lit(None), F.lit(None))
+
+
+def _last(frontiers_ms: Sequence[int]) -> int:
+    return frontiers_ms[-1] if frontiers_ms else NONE_DUE
 
 
 def _frontier_ms(entries: DataFrame, without: DataFrame) -> int | None:

@@ -16,8 +16,11 @@ from recount.recompute.graph.rows import ORDER, SUPERSEDED, TIME, Rows, derived,
 _PASSES, _GROUP, _BEFORE, _IS_ROW = "__passes", "__group", "__group_before", "__is_row"
 
 
-def changes(node: ToTable, above: Rows) -> Rows:
-    """The rows with a key as changes; in a versioned table, one older than an earlier one is superseded."""
+def changes(node: ToTable, above: Rows, *, only_by_time: bool = False) -> Rows:
+    """The rows with a key as changes; in a versioned table, one older than an earlier one is superseded.
+
+    ``only_by_time``: all that follows are lookups as of the event's time, to which the order of reading means nothing.
+    """
     keyed = above.current.where(named(node.key).isNotNull())
     if above.holds == "latest":
         if node.versioned:
@@ -29,7 +32,8 @@ def changes(node: ToTable, above: Rows) -> Rows:
             )
         return above.with_frame(node, keyed)
     if not node.versioned:
-        require_ordered(node.input, node)
+        if not only_by_time:
+            require_ordered(node.input, node)
         return above.with_frame(node, keyed, "changes")
     earlier = Window.partitionBy(named(node.key)).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, -1)
     version = F.struct(TIME, ORDER)

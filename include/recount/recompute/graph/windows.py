@@ -32,6 +32,7 @@ from recount.recompute.graph.rows import (
 )
 from recount.recompute.graph.sessions import in_sessions
 from recount.recompute.graph.sliding import slid
+from recount.recompute.rules.closing import overdue_ms
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
 _BOUNDS = [
@@ -100,7 +101,7 @@ def _in_time_windows(windows: TimeWindows, frame: DataFrame) -> DataFrame:
         reach - reach % windows.advance_ms, time - time % windows.advance_ms, F.lit(windows.advance_ms).cast("long")
     )
     ending = frame.withColumn(START, F.explode(starts)).withColumn(END, F.col(START) + windows.size_ms)
-    is_late = F.col(END) + windows.grace_ms <= F.col(STREAM_TIME)
+    is_late = overdue_ms(windows, F.col(END), F.col(STREAM_TIME)) >= 0
     return ending.withColumn(IS_LATE, F.coalesce(is_late, F.lit(False)))
 
 

@@ -73,7 +73,7 @@ def _never_ran(name: str, root: str | None) -> Terminal:
 
 def _status(settings: Settings, name: str) -> StreamStatus | None:
     """The driver's last word; where it cannot be had that is said, and the tables are measured without it."""
-    board = StatusBoard(Connection(bootstrap_servers=settings.bootstrap_servers))
+    board = StatusBoard(Connection.of(settings))
     try:
         return board.of(name)
     except UnreadableStatus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from recount.core.changelogs import TableAggregate, is_versioned
+from recount.core.changelogs import TableAggregate
 from recount.core.durations import readable
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.spark.estimates.amounts import counted
@@ -43,9 +43,9 @@ def join_cost(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> str:
 
 
 def joined_table(node: StreamTableJoin, inflow: Inflow) -> Kept:
-    """The table of a lookup (state ``table``): the row of each key, or of a versioned one every version for good."""
+    """The table of a lookup (state ``table``): every version for good, or as of arrival the row of each key."""
     _, changes = inflow.inputs
-    return _rows_or_versions(changes, inflow, versioned=is_versioned(node.right))
+    return _rows_or_versions(changes, inflow, versioned=node.as_of == "event")
 
 
 def waiting_for_table(node: StreamTableJoin, inflow: Inflow) -> Kept:

@@ -9,10 +9,11 @@ import polars as pl
 
 from recount.core.changelogs import Suppress
 from recount.core.event_time import delay_above_ms, topics_of
+from recount.core.fingerprint import operator_numbers
 from recount.core.joins import StreamStreamJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
+from recount.core.own_columns import REVISION
 from recount.core.topology import Topology
-from recount.spark.columns import REVISION
 from recount.spark.estimates.amounts import SECONDS_A_DAY
 from recount.spark.estimates.inflow import Inflow
 from recount.spark.estimates.joined import join_cost
@@ -77,7 +78,7 @@ class _Estimator:
         self._leaving = rates(topology, given)
         self._plan = plan_of(topology)
         nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
-        self._places: dict[Node, int] = {node: place for place, node in enumerate(nodes)}
+        self._places = operator_numbers(topology)
         self._operators = {} if self._plan else operators_of(nodes)
 
     def operator(self, number: int, node: Node) -> OperatorEstimate:
@@ -97,7 +98,7 @@ class _Estimator:
             operator = self._operators[node]
             inflow = self._inflow(node, settles=all(clock.settles for clock in operator.clocks.values()))
             for title, schema in _schemas(operator):
-                name = f"{self._places[node]} {type(node).__name__} {title}"
+                name = f"operator {self._places[node]} {type(node).__name__} {title}"
                 yield self._state(node, name, title, schema, kept_by(node, title, inflow, self._given))
 
     def _open_windows(self, plan: AggregationPlan) -> StateEstimate:

@@ -12,7 +12,9 @@ import polars as pl
 
 from recount.core.aggregates import Aggregate
 from recount.core.expression_types import type_of
+from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.schema import FieldType
+from recount.spark.exact_sums import fitted, require_room
 from recount.spark.operators.accumulator_kinds import (
     ORDINAL,
     Accumulator,
@@ -26,8 +28,12 @@ from recount.spark.operators.accumulator_kinds import (
 )
 from recount.spark.operators.accumulator_lists import Distinct, Listed, Sketched
 from recount.spark.operators.folds import folded, folded_session
+from recount.spark.operators.python_rows import frame_of
 from recount.spark.operators.rows import ORDER
 from recount.spark.polars_expressions import compiled, field_column, polars_type
+
+_PLACE = frozenset({WINDOW_START, WINDOW_END, "group"})
+"""Columns that tell a result apart from others, beside the fields."""
 
 
 class Accumulators:
@@ -67,7 +73,12 @@ class Accumulators:
             for name, accumulator in self._kinds.items()
             for part, made in accumulator.merged(_columns(name, accumulator)).items()
         ]
+        require_room(frame, by, self._sums_of_decimals())
         return frame.group_by(by, maintain_order=True).agg(*columns, **further)
+
+    def _sums_of_decimals(self) -> dict[str, tuple[pl.Expr, FieldType]]:
+        kinds = {name: one.type_over(self._inputs) for name, one in self._aggregates.items() if one.kind == "sum"}
+        return {name: (pl.col(_column(name, "sum")), kind) for name, kind in kinds.items() if kind.kind == "decimal"}
 
     def running(self, frame: pl.DataFrame, by: Sequence[str], position: str, **further: pl.Expr) -> pl.DataFrame:
         """``frame`` with each row merged with all before it in its group ``by``; ``position`` counts there from 0.
@@ -91,8 +102,16 @@ class Accumulators:
             accumulator.result(_columns(name, accumulator)).alias(field_column(name))
             for name, accumulator in self._kinds.items()
         )
-        finished = [self._finished(name, read[field_column(name)]) for name in self._kinds]
+        finished = [
+            self._summed(name, read) if one.kind == "sum" else self._finished(name, read[field_column(name)])
+            for name, one in self._aggregates.items()
+        ]
         return read.with_columns(finished)
+
+    def _summed(self, name: str, read: pl.DataFrame) -> pl.Series:
+        kind, column = self._aggregates[name].type_over(self._inputs), field_column(name)
+        place = [one for one in read.columns if one in _PLACE or one.startswith(field_column(""))]
+        return fitted(read.select(*place), name, column, polars_type(kind), kind)
 
     def _finished(self, name: str, found: pl.Series) -> pl.Series:
         aggregate = self._aggregates[name]
@@ -105,7 +124,8 @@ class Accumulators:
             None if one is None else folded(fold, one) if gap_ms is None else folded_session(fold, one, gap_ms)
             for one in found.to_list()
         )
-        return pl.Series(found.name, list(values), declared)
+        made = [{name: value} for value in values]
+        return frame_of(made, {name: aggregate.type_over(self._inputs)}, f"the {aggregate.kind} {name}").to_series()
 
     def _given(self, aggregate: Aggregate) -> Given:
         where = aggregate.where
@@ -124,7 +144,7 @@ def _kind(aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> Accumulator:
         case "count":
             return Counted(of_values=True)
         case "sum":
-            return Summed(polars_type(aggregate.type_over(inputs)))
+            return Summed(exact(carrier))
         case "avg":
             return Averaged(Summed(exact(carrier)), Counted(of_values=True))
         case "min" | "max" as which:

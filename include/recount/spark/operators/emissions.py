@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.spark.columns import REVISION, TIMESTAMP
+from recount.core.own_columns import REVISION
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.rows import META, ORDER
 from recount.spark.operators.windowing import BOUNDS

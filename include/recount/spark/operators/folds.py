@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
+import polars as pl
+
 from recount.core.aggregates import Fold
+from recount.core.user_functions import failed
 from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulator_kinds import VALUE
 from recount.spark.operators.accumulator_lists import Values
+from recount.spark.operators.rows import ORDER, origin
 
 
 @dataclass(frozen=True)
@@ -23,9 +28,13 @@ class FoldedSession:
 
 def folded(fold: Fold, values: Values) -> Any:
     """All ``values``, one after the other; a reduce starts with the first that is not null."""
-    accumulator = _initial(fold)
-    for one in values:
-        accumulator = _added(fold, accumulator, one[VALUE])
+    accumulator, place = _initial(fold), ""
+    try:
+        for one in values:
+            place = one.get(ORDER) or ""
+            accumulator = _added(fold, accumulator, one[VALUE])
+    except Exception as error:
+        raise failed("a reduce or fold", _readable(place), error) from error
     return accumulator
 
 
@@ -36,23 +45,34 @@ def folded_session(fold: Fold, values: Values, gap_ms: int) -> Any:
     initial "0" and "+" for both functions, values 1 and 2 are 0+1 after the first record and 0+0+1+2 after the second.
     """
     sessions: list[FoldedSession] = []
-    for one in values:
-        at_ms = one[TIMESTAMP]
-        joined = [known for known in sessions if known.start_ms - gap_ms <= at_ms <= known.end_ms + gap_ms]
-        accumulator = _initial(fold)
-        for known in joined:
-            accumulator = _merged(fold, accumulator, known.folded)
-        grown = FoldedSession(
-            min([at_ms, *(known.start_ms for known in joined)]),
-            max([at_ms, *(known.end_ms for known in joined)]),
-            _added(fold, accumulator, one[VALUE]),
-        )
-        apart = [known for known in sessions if known not in joined]
-        sessions = sorted([*apart, grown], key=lambda known: (known.start_ms, known.end_ms))
-    if not sessions:
-        return _initial(fold)
-    # ``only`` may have passed over the very record that bridged them
-    return reduce(partial(_merged, fold), (known.folded for known in sessions))
+    place = ""
+    try:
+        for one in values:
+            place = one.get(ORDER) or ""
+            sessions = _grown(fold, sessions, one, gap_ms)
+        # ``only`` may have passed over the very record that bridged them
+        return reduce(partial(_merged, fold), (known.folded for known in sessions)) if sessions else _initial(fold)
+    except Exception as error:
+        raise failed("a reduce or fold", _readable(place), error) from error
+
+
+def _grown(fold: Fold, sessions: Sequence[FoldedSession], one: Mapping[str, Any], gap_ms: int) -> list[FoldedSession]:
+    at_ms = one[TIMESTAMP]
+    joined = [known for known in sessions if known.start_ms - gap_ms <= at_ms <= known.end_ms + gap_ms]
+    accumulator = _initial(fold)
+    for known in joined:
+        accumulator = _merged(fold, accumulator, known.folded)
+    grown = FoldedSession(
+        min([at_ms, *(known.start_ms for known in joined)]),
+        max([at_ms, *(known.end_ms for known in joined)]),
+        _added(fold, accumulator, one[VALUE]),
+    )
+    apart = [known for known in sessions if known not in joined]
+    return sorted([*apart, grown], key=lambda known: (known.start_ms, known.end_ms))
+
+
+def _readable(order: str) -> str:
+    return str(origin(pl.Series([order]))[0])
 
 
 def _initial(fold: Fold) -> Any:

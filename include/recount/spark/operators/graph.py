@@ -17,6 +17,7 @@ from recount.core.event_time import (
     topics_of,
     waits_for,
 )
+from recount.core.fingerprint import operator_numbers
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, Process
@@ -69,7 +70,8 @@ class Made:
 class Graph:
     """The operators of ``topology`` but those that are ``done_before``; ``sinks`` are those that write.
 
-    ``states`` is all that they remember, under names that a restart finds again.
+    ``states`` is all that they remember, under names that a restart finds again as long as the declaration means
+    the same: an operator that remembers nothing may come or go, and sinks may change their order.
     """
 
     def __init__(self, topology: Topology, done_before: Set[Node] = frozenset()) -> None:
@@ -79,8 +81,9 @@ class Graph:
         self._forks = topology.forks()
         self.sinks = [node for node in topology.written if node not in done_before]
         self.states: dict[str, KeyedRows] = {}
-        for place, node in enumerate(nodes):
-            operator, name = self._operators[node], f"{place} {type(node).__name__}"
+        numbers = operator_numbers(topology)
+        for node in nodes:
+            operator, name = self._operators[node], f"operator {numbers.get(node)} {type(node).__name__}"
             self.states |= {f"{name} {state}": rows for state, rows in operator.states.items()}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
 

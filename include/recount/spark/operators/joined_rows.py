@@ -7,12 +7,14 @@ from collections.abc import Iterator
 import polars as pl
 
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.core.own_columns import IS_NULL, REVISION
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.rows import META, ORDER, SUPERSEDED, WITHIN
 from recount.spark.polars_expressions import field_column, polars_type
 
 RIGHT = "right "
 """Before the columns of the right side, where a frame has the rows of both."""
+_NO, _FIRST = pl.lit(False), pl.lit(0, META[REVISION])
 
 
 def prefixed(rows: pl.DataFrame) -> pl.DataFrame:
@@ -38,10 +40,16 @@ def joined_fields(
         yield source.alias(column)
 
 
-def derived(timestamp_ms: pl.Expr, order: pl.Expr, **known: pl.Expr) -> Iterator[pl.Expr]:
-    """The columns of ``META`` for rows that entered nowhere; unless ``known``: not deleted, revision 0, current."""
-    revision, within = pl.lit(0, META[REVISION]), pl.lit("")
-    defaults = {IS_NULL: pl.lit(False), REVISION: revision, SUPERSEDED: pl.lit(False), WITHIN: within}
-    columns = {**defaults, TIMESTAMP: timestamp_ms, ORDER: order, **known}
+def derived(
+    timestamp_ms: pl.Expr,
+    order: pl.Expr,
+    *,
+    is_null: pl.Expr = _NO,
+    revision: pl.Expr = _FIRST,
+    superseded: pl.Expr = _NO,
+) -> Iterator[pl.Expr]:
+    """The columns of ``META`` for rows that entered nowhere; unless told: not deleted, revision 0, current."""
+    told = {IS_NULL: is_null, REVISION: revision, SUPERSEDED: superseded, WITHIN: pl.lit("")}
+    columns = {**told, TIMESTAMP: timestamp_ms, ORDER: order}
     for name, kind in META.items():
         yield columns.get(name, pl.lit(None, kind)).alias(name)

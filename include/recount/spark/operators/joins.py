@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from recount.core.joins import StreamStreamJoin
+from recount.core.own_columns import IS_NULL
 from recount.core.schema import FieldType
-from recount.spark.columns import IS_NULL, TIMESTAMP
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, prefixed
@@ -17,6 +18,7 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import ENTRY, META, ORDER, no_rows, rows_schema
+from recount.spark.operators.time_join import rows_within
 from recount.spark.polars_expressions import field_column
 
 ANSWERED = "answered"
@@ -43,7 +45,7 @@ class StreamStreamJoinOperator:
     clocks: Mapping[str, Clock] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._keys = tuple(field_column(side.key) for side in self.node.inputs)
+        self._keys = (field_column(self.node.left.key), field_column(self.node.right.key))
         self._sides = tuple(KeyedRows(_held(side.fields), [ARRIVED]) for side in self.node.inputs)
         self._lone = (self.node.kind != "inner", self.node.kind == "outer")
         self.states = {"left": self._sides[0], "right": self._sides[1]}
@@ -87,11 +89,9 @@ class StreamStreamJoinOperator:
         )
 
     def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-        apart_ms = pl.col(RIGHT + TIMESTAMP) - pl.col(TIMESTAMP)
-        met = left.join(
-            prefixed(right), left_on=self._keys[0], right_on=RIGHT + self._keys[1], how="inner", coalesce=False
-        )
-        return met.filter(apart_ms.is_between(-self.node.before_ms, self.node.after_ms))
+        node = self.node
+        rows = rows_within(left, right, keys=self._keys, before_ms=node.before_ms, after_ms=node.after_ms)
+        return pl.concat([left[rows[0]], prefixed(right[rows[1]])], how="horizontal")
 
     def _settle(self, port: int, old: pl.DataFrame, new: pl.DataFrame, answered: pl.DataFrame) -> pl.DataFrame:
         """Remember the side as it is after the batch; returns the rows that leave alone now."""

@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from recount.core.nodes import WindowedAggregate
+from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.windows import GlobalWindow, LastN, SlidingWindows
-from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output

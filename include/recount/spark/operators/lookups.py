@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from recount.core.changelogs import is_versioned
 from recount.core.joins import StreamTableJoin
-from recount.spark.columns import IS_NULL, TIMESTAMP
+from recount.core.own_columns import IS_NULL
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, prefixed
@@ -25,11 +25,10 @@ _BY, _FOUND, _PLACE = "__by", "__found", "__place"
 class StreamTableJoinOperator:
     """Holds the table, and with a grace the rows that wait for it; ``table_clock`` (with a grace) is the table's time.
 
-    A batch's changes of the table are applied before its records look anything up. Of a versioned table every version
-    is kept for good: a record is never late for a table, so that any of them can still be asked for. Only of versions
-    with one time the latest alone is kept. With a grace the result is the join as of the record's time, wherever
-    batches are cut, as long as no change of the table comes later than the grace; and all records count as held back,
-    because whether one had to wait does depend on batches.
+    A batch's changes of the table are applied before its records look anything up. As of the event's time every change
+    is kept as a version for good: a record is never late for a table, so that any of them can still be asked for. Only
+    of versions with one time the latest alone is kept. As of arrival it is the row that was read last. With a grace all
+    records count as held back, because whether one had to wait depends on batches.
     """
 
     node: StreamTableJoin
@@ -39,9 +38,9 @@ class StreamTableJoinOperator:
 
     def __post_init__(self) -> None:
         assert (self.table_clock is None) == (self.node.grace_ms is None), "a grace waits for the table's clock"
-        self._versioned = is_versioned(self.node.right)
+        self._keeps_versions = self.node.as_of == "event"
         self._key = field_column(self.node.right.key)
-        identity = [self._key, TIMESTAMP] if self._versioned else [self._key]
+        identity = [self._key, TIMESTAMP] if self._keeps_versions else [self._key]
         self._table = KeyedRows(rows_schema(self.node.right.fields), identity)
         self._waiting = KeyedRows({**rows_schema(self.node.left.fields), ARRIVED: ARRIVED_TYPE}, [ARRIVED])
         self.states = {"table": self._table}
@@ -61,8 +60,8 @@ class StreamTableJoinOperator:
         return output
 
     def _apply(self, changes: pl.DataFrame) -> None:
-        """Unversioned, the change that is read last holds; of versions with one time the one of the higher order."""
-        if self._versioned:
+        """As of arrival the change that is read last holds; of versions with one time the one of the higher order."""
+        if self._keeps_versions:
             rivals = self._table.of(changes, self._table.identity)
             self._table.put(pl.concat([rivals, changes]).sort(ORDER, maintain_order=True))
         else:
@@ -85,7 +84,7 @@ class StreamTableJoinOperator:
         left = self.node.left
         by = pl.col(field_column(left.key)) if self.node.by is None else compiled(self.node.by, left.fields)
         asked = rows.with_columns(by.alias(_BY)).with_row_index(_PLACE)
-        found = self._as_of(asked) if self._versioned else self._current(asked)
+        found = self._as_of(asked) if self._keeps_versions else self._current(asked)
         found = found.with_columns(pl.col(RIGHT + IS_NULL).eq(False).fill_null(False).alias(_FOUND)).sort(_PLACE)
         if self.node.kind == "inner":
             missed = found.filter(~pl.col(_FOUND))
@@ -102,8 +101,9 @@ class StreamTableJoinOperator:
         return asked.join(prefixed(self._table.rows), left_on=_BY, right_on=RIGHT + self._key, how="left")
 
     def _as_of(self, asked: pl.DataFrame) -> pl.DataFrame:
+        wanted = asked.select(pl.col(_BY).alias(self._key))
         return asked.sort(TIMESTAMP).join_asof(
-            prefixed(self._table.rows).sort(RIGHT + TIMESTAMP),
+            prefixed(self._table.of(wanted, [self._key])).sort(RIGHT + TIMESTAMP),
             left_on=TIMESTAMP,
             right_on=RIGHT + TIMESTAMP,
             by_left=_BY,

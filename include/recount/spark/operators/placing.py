@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from recount.core.own_columns import REVISION
 from recount.core.windows import SlidingWindows, Windows
-from recount.spark.columns import REVISION, STREAM_TIME, TIMESTAMP
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.panes import Pane, pane_of
 from recount.spark.operators.placed import Placed, Placement, Window
 from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, TOPIC

@@ -12,8 +12,10 @@ import polars as pl
 from recount.core.changelogs import TableFilter, ToTable
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Node, Source, Stateless
+from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.processing import Deduplicate, Process, Row
-from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
+from recount.core.user_functions import failed
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.key_states import KeptState, KeyStates
 from recount.spark.operators.keyed_rows import KeyedRows
@@ -29,6 +31,7 @@ from recount.spark.operators.rows import (
     TOPIC,
     WITHIN,
     nth,
+    place_of,
     rows_schema,
     window_order,
 )
@@ -108,8 +111,14 @@ class ProcessOperator:
             while about[_BEFORE] is not None and kept.next_timer_ms <= about[_BEFORE]:
                 self._fire(kept, made)
             kept.state.timestamp_ms = about[TIMESTAMP]
-            returned = self.node.on_record(row, kept.state)
+            returned = self._returned(row, kept, about)
             made.add(returned, {self.node.key: row[self.node.key]}, {name: about[name] for name in META})
+
+    def _returned(self, row: Row, kept: KeptState, about: Mapping[str, Any]) -> list[Row]:
+        try:
+            return list(self.node.on_record(row, kept.state))
+        except Exception as error:
+            raise failed(self.node, place_of(about), error) from error
 
     def _fire_reached(self, made: Made) -> None:
         """The timers that the frontier has reached, by time, then key; a timer may set further ones."""
@@ -128,7 +137,11 @@ class ProcessOperator:
         at_ms, state = int(kept.next_timer_ms), kept.state
         state.timers_ms.discard(at_ms)
         state.timestamp_ms = at_ms
-        returned = self.node.on_timer(at_ms, state) if self.node.on_timer else ()
+        on_timer = self.node.on_timer
+        try:
+            returned = list(on_timer(at_ms, state)) if on_timer else []
+        except Exception as error:
+            raise failed(self.node, f"the timer {at_ms} of key {state.key!r}", error) from error
         about = dict.fromkeys(META) | {TIMESTAMP: at_ms, IS_NULL: False, REVISION: 0, SUPERSEDED: False, WITHIN: ""}
         made.add(returned, {self.node.key: state.key}, about)
 

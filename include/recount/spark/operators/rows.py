@@ -8,9 +8,9 @@ A field ``name`` lies in ``field_column(name)``; beside the fields a row has the
 * ``stream_time_ms``: by which stream time the row is judged further down, where an operator has held it back; null in
   any other, which the clock of the judging operator judges;
 * ``order``: a text that sorts as the log does, see ``LOG_ORDER``;
-* ``is_null``: the value is null (of a table: the key was deleted); all fields but the key, and a window's bounds, are
-  null then;
-* ``revision``: counts the results of one key and window from 0;
+* ``recount_is_null``: the value is null (of a table: the key was deleted); all fields but the key, and a window's
+  bounds, are null then;
+* ``recount_revision``: counts the results of one key and window from 0;
 * ``superseded``: a change of a versioned table that is older than the key's latest one.
 
 The rows of a frame are in the order in which they happen.
@@ -19,11 +19,13 @@ The rows of a frame are in the order in which they happen.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
+from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
-from recount.spark.columns import IS_NULL, ORIGIN, REVISION, STREAM_TIME, TIMESTAMP
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.polars_expressions import field_column, polars_type
 
 TOPIC, PARTITION, OFFSET = "topic", "partition", "offset"
@@ -105,6 +107,13 @@ PLACE_IN_LOG = pl.format("{}-{}@{}", TOPIC, PARTITION, OFFSET)
 """The ``origin`` of a record that comes straight from the log."""
 
 
+def place_of(row: Mapping[str, Any]) -> str:
+    """Where the record of a row entered from the log, for people; its key in the log's order where it is derived."""
+    if row[OFFSET] is None:
+        return f"a derived record, {row[ORDER]}"
+    return f"{row[TOPIC]}-{row[PARTITION]}@{row[OFFSET]}"
+
+
 def rows_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
     """The columns of rows with ``fields``."""
     return {**{field_column(name): polars_type(kind) for name, kind in fields.items()}, **META}
@@ -116,7 +125,8 @@ def no_rows(fields: Mapping[str, FieldType]) -> pl.DataFrame:
 
 
 _WRITTEN: dict[str, pl.DataType] = {
-    **{name: META[name] for name in (TIMESTAMP, REVISION, IS_NULL)},
+    RESULT_TIME: META[TIMESTAMP],
+    **{name: META[name] for name in (REVISION, IS_NULL)},
     ORIGIN: pl.String(),
 }
 
@@ -129,4 +139,5 @@ def written_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
 def as_written(rows: pl.DataFrame, fields: Mapping[str, FieldType], *, origin: pl.Expr) -> pl.DataFrame:
     """``rows`` with the columns of a sink's table; ``origin`` says where each came from."""
     named = [pl.col(field_column(name)).alias(name) for name in fields]
-    return rows.with_columns(origin.alias(ORIGIN)).select(*named, *_WRITTEN)
+    told = (pl.col(TIMESTAMP).alias(RESULT_TIME), REVISION, IS_NULL, origin.alias(ORIGIN))
+    return rows.select(*named, *told)

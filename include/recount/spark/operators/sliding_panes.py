@@ -33,7 +33,9 @@ class SlidingPane:
         own = self._defined([one for one in near if record.source and one.source == record.source]) | {left}
         holding = {window for window in known | {left} if window[0] <= at_ms <= window[1]}
         late = {window for window in holding if record.is_late(self._windows, window[1])}
-        return Placement(changed=sorted((holding & known - late) | (known - before)), late=sorted(late & own))
+        changed = (holding & known - late) | (known - before)
+        leaving = sorted(changed, key=lambda window: self._windows.leaving_order(at_ms, window, window in before))
+        return Placement(changed=leaving, late=sorted(late & own))
 
     def members(self, window: Window) -> list[Placed]:
         """The records inside ``window`` that were on time for it; none where none defines it (any more)."""

@@ -10,14 +10,15 @@ import polars as pl
 
 from recount.core.expressions import Expression
 from recount.core.nodes import Filter, SelectKey, Sink, Stateless, WithFields
+from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
-from recount.spark.columns import IS_NULL, REVISION
+from recount.core.user_functions import failed
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
-from recount.spark.operators.rows import META, ORDER, WITHIN, nth, rows_schema
+from recount.spark.operators.rows import META, ORDER, WITHIN, nth, place_of, rows_schema
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 RowByRow = Filter | WithFields | SelectKey | Select | Repartition | Sink | Through
@@ -107,7 +108,7 @@ def _flat_mapped(node: FlatMap, rows: pl.DataFrame) -> Output:
     numbers: list[int] = []
     is_null = rows[IS_NULL].to_list()
     for index, row in enumerate(python_rows(rows, node.input.fields)):
-        results = [{}] if is_null[index] else list(node.function(row))
+        results = [{}] if is_null[index] else _made_of(node, row, rows, index)
         made += [{**result, node.key: row[node.key]} for result in results]
         sources += [index] * len(results)
         numbers += range(len(results))
@@ -118,6 +119,13 @@ def _flat_mapped(node: FlatMap, rows: pl.DataFrame) -> Output:
     barren = rows.with_row_index().filter(~pl.col("index").is_in(origin.unique().to_list())).drop("index")
     output.note(barren, "filtered")
     return output
+
+
+def _made_of(node: FlatMap, row: Mapping[str, Any], rows: pl.DataFrame, index: int) -> list[Mapping[str, Any]]:
+    try:
+        return list(node.function(row))
+    except Exception as error:
+        raise failed(node, place_of(rows.row(index, named=True)), error) from error
 
 
 def _merged(node: Merge, inputs: Sequence[pl.DataFrame]) -> pl.DataFrame:

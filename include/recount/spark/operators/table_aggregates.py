@@ -10,7 +10,8 @@ import polars as pl
 
 from recount.core.aggregates import Aggregate
 from recount.core.changelogs import TableAggregate
-from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.core.own_columns import IS_NULL, REVISION
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import derived

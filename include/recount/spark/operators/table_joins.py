@@ -9,7 +9,8 @@ import polars as pl
 
 from recount.core.changelogs import is_versioned
 from recount.core.joins import TableTableJoin
-from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.core.own_columns import IS_NULL, REVISION
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, prefixed
 from recount.spark.operators.keyed_rows import KeyedRows

@@ -9,7 +9,8 @@ import polars as pl
 
 from recount.core.changelogs import TableFilter, ToTable
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.spark.columns import IS_NULL, REVISION, TIMESTAMP
+from recount.core.own_columns import IS_NULL, REVISION
+from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.own_columns import IS_NULL
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
-from recount.spark.columns import IS_NULL, STREAM_TIME, TIMESTAMP
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.emissions import Emissions

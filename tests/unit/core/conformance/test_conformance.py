@@ -120,6 +120,14 @@ class TestVerdicts:
             list(verdicts(tmp_path, run=interpreted, only="nowhere"))
 
 
+def test_a_topic_can_be_joined_with_itself() -> None:
+    """The results in the order of Kafka Streams' inner join: the record as left one, then as right one, with itself."""
+    itself = {**JOINING, "right": "L", "join_type": "inner"}
+    expected = [plain("a+a", 1), plain("b+a", 2), plain("a+b", 2), plain("b+b", 2)]
+    document = case("stream-stream-join", itself, [left(1, "a"), left(2, "b")])
+    assert verdict({**document, "expected_final": expected, "expected_updates": expected}).result == "passed"
+
+
 class TestRules:
     """Each rule excuses the difference that it is about, and no other."""
 
@@ -138,6 +146,15 @@ class TestRules:
         inputs = [right(5), right(90), left(5)]
         document = case("stream-stream-join", {**JOINING, "join_type": "inner"}, inputs)
         self.assert_excused(document, by_design.OWN_TIME_JOIN)
+
+    def test_a_record_late_on_one_side_of_a_join_with_itself_is_excused_for_that_side_alone(self) -> None:
+        """At 115 ms, 100 ms is late as a right record (before 10 ms), and not as a left one (after 30 ms)."""
+        itself = {**JOINING, "right": "L", "after_ms": 30, "join_type": "inner"}
+        document = case("stream-stream-join", itself, [left(115, "x"), left(100, "y")])
+        ours, theirs = [plain("x+x", 115), plain("y+x", 115)], [plain("y+y", 100)]
+        assert verdict({**document, "expected_final": ours}).result == "passed"
+        self.assert_excused({**document, "expected_final": theirs + ours}, by_design.LATE_JOIN)
+        assert verdict({**document, "expected_final": ours[1:]}).result == "failed"
 
     def test_a_null_that_the_peer_emits_early(self) -> None:
         inputs = [left(5), left(20, "x"), right(12)]

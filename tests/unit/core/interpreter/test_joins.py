@@ -116,16 +116,17 @@ class TestStreamStream:
 
 
 class TestStreamTable:
-    def test_an_unversioned_table_answers_with_what_was_read_last(self) -> None:
-        driver = driver_of(stream(LEFT).join_table(table(RIGHT)))
+    def test_as_of_arrival_a_table_answers_with_what_was_read_last(self) -> None:
+        driver = driver_of(stream(LEFT).join_table(table(RIGHT), as_of="arrival"))
         right(driver, "new", 50)
         right(driver, "old", 10)
         left(driver, "L", 60)
         assert rows(driver) == [("L", "old", 60)]
 
+    @pytest.mark.parametrize("versioned", [False, True])
     @pytest.mark.parametrize(("at", "found"), [(9, None), (10, "a"), (19, "a"), (20, "b")])
-    def test_a_versioned_table_answers_as_of_the_event(self, at: int, found: str | None) -> None:
-        driver = driver_of(stream(LEFT).left_join_table(table(RIGHT, versioned=True)))
+    def test_a_table_answers_as_of_the_event(self, at: int, found: str | None, versioned: bool) -> None:
+        driver = driver_of(stream(LEFT).left_join_table(table(RIGHT, versioned=versioned)))
         right(driver, "b", 20)
         right(driver, "a", 10)
         left(driver, "L", at)
@@ -161,10 +162,23 @@ class TestStreamTable:
         right(driver, "d", 25)
         assert rows(driver) == [("L", "c", 20)]
 
-    def test_a_grace_without_versions_is_refused(self) -> None:
+    def test_a_grace_for_what_is_no_table_of_records_is_refused(self) -> None:
         with pytest.raises(InvalidDeclaration) as refused:
-            stream(LEFT).join_table(table(RIGHT), grace="5 ms")
+            stream(LEFT).join_table(table(RIGHT).left_join(table(LEFT)), grace="5 ms")
         assert refused.value.field == "join grace"
+
+    @pytest.mark.parametrize(
+        ("lookup", "field"),
+        [
+            (lambda: stream(LEFT).join_table(table(RIGHT), grace="5 ms", as_of="arrival"), "join grace"),
+            (lambda: stream(LEFT).join_table(table(RIGHT, versioned=True), as_of="arrival"), "as_of of a lookup"),
+            (lambda: stream(LEFT).join_table(table(RIGHT), as_of="now"), "as_of of a lookup"),
+        ],
+    )
+    def test_arrival_is_for_the_row_that_was_read_last_only(self, lookup: Callable[[], object], field: str) -> None:
+        with pytest.raises(InvalidDeclaration) as refused:
+            lookup()
+        assert refused.value.field == field
 
     def test_a_global_table_is_found_by_any_expression(self) -> None:
         driver = driver_of(stream(LEFT).join_table(table(RIGHT), by=col("l")))

@@ -119,8 +119,8 @@ class TestSliding:
         feed(driver, 15_000, 22_000)
         assert counts(driver) == [
             ("ann", (5_000, 15_000), 1),
-            ("ann", (12_000, 22_000), 2),
             ("ann", (15_001, 25_001), 1),
+            ("ann", (12_000, 22_000), 2),
         ]
 
     def test_records_exactly_the_difference_apart_share_a_window(self) -> None:
@@ -256,3 +256,31 @@ def test_updates_of_two_groups_by_one_change_of_a_table_are_two_records() -> Non
         driver.pipe("customers", key=customer, value={"tier": tier}, timestamp_ms=at_ms)
     latest = {out.key: out.value["updates"] for out in driver.outputs("out") if out.value}
     assert latest == {"gold": 3, "silver": 2}
+
+
+class TestTheOrderInWhichTheUpdatesOfSlidingWindowsLeave:
+    #  difference 10 ms, of Kafka Streams' KStreamSlidingWindowAggregate
+
+    def starts(self, *times_ms: int) -> list[int]:
+        """The starts of the windows that the last record updates, in order."""
+        driver = driver_of(sliding("10 ms", grace="1 s"), "each record")
+        feed(driver, *times_ms[:-1])
+        counts(driver)
+        feed(driver, times_ms[-1])
+        return [window[0] for _, window, _ in counts(driver) if window is not None]
+
+    def test_of_new_windows_the_one_after_the_record_before_leaves_first_then_the_one_that_ends_with_the_record(
+        self,
+    ) -> None:
+        assert self.starts(15, 22) == [16, 12]
+
+    def test_windows_that_were_there_leave_before_new_ones_and_the_latest_of_them_first(self) -> None:
+        assert self.starts(15, 22, 18) == [16, 12, 8, 19]
+
+    def test_the_window_that_ends_with_the_record_leaves_last_of_those_that_were_there(self) -> None:
+        assert self.starts(15, 26, 26) == [16]
+        assert self.starts(15, 20, 25, 25) == [21, 16, 15]
+
+    def test_before_the_first_difference_the_shared_window_leaves_last(self) -> None:
+        assert self.starts(3, 6) == [4, 0]
+        assert self.starts(3, 6, 5) == [4, 6, 0]

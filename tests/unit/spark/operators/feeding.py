@@ -17,11 +17,12 @@ from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, stream
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.nodes import KEY, Node, Sink, Source
+from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.stateless import Foreach, Through
 from recount.core.topics import Topic
 from recount.core.topology import Topology
-from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import operators_of
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows

@@ -25,6 +25,7 @@ from tests.unit.spark.operators.feeding import (
     topology,
 )
 
+from recount.core.aggregates import largest
 from recount.core.expressions import col
 
 left, table = keyed(LEFT), keyed(RIGHT).to_table()
@@ -35,12 +36,17 @@ LOOKUPS = {
     "inner": topology(left.join_table(table)),
     "left": topology(left.left_join_table(table)),
     "by an expression": topology(left.left_join_table(table, by=col("word"))),
+    "of a running total": topology(left.left_join_table(keyed(RIGHT).aggregate(r=largest("r")))),
+    "as of arrival, inner": topology(left.join_table(table, as_of="arrival")),
+    "as of arrival": topology(left.left_join_table(table, as_of="arrival")),
+    "as of arrival, by an expression": topology(left.left_join_table(table, by=col("word"), as_of="arrival")),
     "versioned": topology(left.left_join_table(versions)),
     "versioned, by an expression": topology(left.join_table(versions, by=col("word"))),
     "part of a versioned table": topology(
         left.left_join_table(versions.filter(col("r") > 1).with_fields(more=col("r") + 1))
     ),
     "with grace": topology(left.left_join_table(versions, grace=WAITING)),
+    "unversioned, with grace": topology(left.left_join_table(table, grace=WAITING)),
     "with grace, by an expression": topology(left.join_table(versions, grace=WAITING, by=col("word"))),
 }
 
@@ -87,7 +93,25 @@ def test_of_versions_with_one_time_the_one_of_the_higher_order_is_found_whatever
 
 def test_a_deleted_row_is_not_found_and_an_older_version_still_is() -> None:
     assert found("versioned", [change(10, 1), change(20, None)], [Event(19), Event(20)]) == [1, None]
-    assert found("left", [change(10, 1), change(20, None)], [Event(19)]) == [None]
+    assert found("left", [change(10, 1), change(20, None)], [Event(19), Event(20)]) == [1, None]
+    assert found("as of arrival", [change(10, 1), change(20, None)], [Event(19)]) == [None]
+
+
+@pytest.mark.parametrize("name", ["inner", "left", "by an expression", "versioned", "part of a versioned table"])
+@law
+@given(log=logs, one=cuts, other=cuts, again=restarts)
+def test_of_a_table_that_lies_in_the_log_all_records_find_the_same_wherever_batches_are_cut(
+    name: str, log: Sequence[Event], one: Sequence[int], other: Sequence[int], again: frozenset[int]
+) -> None:
+    changes, records = ([event for event in log if (event.topic == "right") == is_table] for is_table in (True, False))
+    runs = [fed(LOOKUPS[name], [changes, *cut(records, at), closing("left", "right")], again) for at in (one, other)]
+    assert sorted(runs[0].written, key=str) == sorted(runs[1].written, key=str)
+
+
+def test_a_change_that_comes_last_and_is_older_is_history_for_the_event_and_the_answer_on_arrival() -> None:
+    batches = [change(30, 3), change(10, 1)], [Event(20), Event(40)]
+    assert found("left", *batches) == [1, 3]
+    assert found("as of arrival", *batches) == [1, 1]
 
 
 def test_a_record_waits_for_the_tables_time_and_keeps_its_place_in_the_log() -> None:

@@ -12,10 +12,11 @@ from recount.core.expressions import col
 from recount.core.flow import RecordStream, WindowedTable, stream
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, EmissionKind, WindowedAggregate
+from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology
-from recount.spark.columns import IS_NULL, REVISION, STREAM_TIME, TIMESTAMP
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import operators_of
 from recount.spark.operators.operator import FATES, Output

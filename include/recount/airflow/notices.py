@@ -1,0 +1,62 @@
+"""Who is told when something is wrong: the notifiers that the setting ``RECOUNT_NOTIFIERS`` names, for all DAGs.
+
+The setting is a place ``module:name``; there is an Airflow notifier (``airflow.sdk.BaseNotifier``), or several of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, cast
+
+from airflow.sdk import Context
+
+from recount.core.errors import Terminal
+
+SETTING = "RECOUNT_NOTIFIERS"
+Notifier = Callable[[Context], Any]
+
+_LOG = logging.getLogger(__name__)
+
+
+def notifiers() -> list[Notifier]:
+    """The notifiers of this installation, for ``on_failure_callback``; none where none is set.
+
+    Raises ``Terminal`` when the setting names nothing that can be called.
+    """
+    place = os.environ.get(SETTING, "")
+    if not place:
+        return []
+    module, _, name = place.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise _no_notifiers(place, str(error)) from error
+    listed = list(found) if isinstance(found, Sequence) else [found]
+    if not all(map(callable, listed)):
+        raise _no_notifiers(place, f"it is {found!r}")
+    return cast("list[Notifier]", listed)
+
+
+def notify(context: Context, reason: str) -> None:
+    """Tell every notifier ``reason``, which its templates find as ``exception``, as with a task that failed.
+
+    A notifier that fails is logged: what it was to tell goes on without it.
+    """
+    told = cast("Context", {**context, "exception": reason})
+    for notifier in notifiers():
+        try:
+            notifier(told)
+        except Exception:
+            _LOG.exception("a notifier failed to tell: %s", reason)
+
+
+def _no_notifiers(place: str, why: str) -> Terminal:
+    return Terminal(
+        f"{SETTING} names no notifier",
+        given=f"{place}: {why}",
+        expected="module:name of an airflow.sdk.BaseNotifier, or of a list of them",
+        remedy="put the module where Airflow finds its plugins and DAGs, and set alerts:notifiers, say",
+    )

@@ -1,0 +1,72 @@
+"""``recount findings``: what the audits of a stream found and what has become of it; ``accept`` takes one as it is."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from recount.audit.acceptances import accept
+from recount.audit.register import read_register
+from recount.audit.told_findings import STATES, life_of
+from recount.core.errors import Terminal
+from recount.core.finding import Finding
+from recount.core.registry import declared
+from recount.core.settings import Settings
+
+findings = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
+Stream = Annotated[str | None, typer.Option("--stream", help="The audited stream.")]
+
+
+@findings.callback()
+def list_findings(
+    context: typer.Context,
+    stream: Stream = None,
+    every: Annotated[bool, typer.Option("--all", help="Repaired ones too.")] = False,
+) -> None:
+    """List the findings of a stream: the open ones, which keep its audits at violation, and the accepted ones."""
+    if context.invoked_subcommand:
+        return
+    settings = Settings.from_environment(os.environ)
+    name = _declared(settings, stream)
+    known = read_register(settings, name).values()
+    shown = [one for state in STATES for one in known if one.state == state and (every or state != "repaired")]
+    for one in shown:
+        Console().print(*_told(one), sep="\n", soft_wrap=True, end="\n\n")
+    counts = ", ".join(f"{sum(one.state == state for one in known)} {state}" for state in STATES)
+    print(f"{name}: {counts}")
+
+
+@findings.command("accept")
+def accept_finding(
+    finding: Annotated[str, typer.Option(help="The id of the finding, as the list has it.")],
+    by: Annotated[str, typer.Option(help="The name of who accepts it.")],
+    reason: Annotated[str, typer.Option(help="Why the difference may stay.")],
+    stream: Stream = None,
+) -> None:
+    """Accept an open finding as it is now: from the next audit on it is listed with who and why, and no violation."""
+    settings = Settings.from_environment(os.environ)
+    name = _declared(settings, stream)
+    accepted = accept(settings, name, finding, by=by, reason=reason)
+    Console().print(*_told(accepted)[1:], sep="\n", soft_wrap=True)
+    print(f"finding {accepted.id} of {name} accepted by {by.strip()}: {reason.strip()}")
+
+
+def _declared(settings: Settings, stream: str | None) -> str:
+    if stream is None:
+        raise Terminal("no stream", given=None, expected="its name", remedy="recount findings --stream NAME")
+    return declared(settings.topologies).topology(stream).name
+
+
+def _told(one: Finding) -> list[Text]:
+    found = one.difference
+    bounds = None if found.window_start is None else f"[{found.window_start}, {found.window_end}) ms"
+    row = ", ".join(str(part) for part in (found.key, bounds, found.origin) if part is not None)
+    return [
+        Text(f"{one.id} {life_of(one.document())}", style="bold red" if one.state == "open" else "bold"),
+        Text(f"  {found.verdict}: {found.kind}, {found.place}{', ' + row if row else ''}"),
+        Text(f"  expected {found.expected}\n  actual   {found.actual}\n  cause    {found.cause}"),
+    ]

@@ -1,0 +1,212 @@
+"""How a certificate is issued: as the only number n of its stream, whoever else issues one or dies doing it.
+
+On one machine a lock of the file system lets one at a time in; it ends with the process that holds it. Between machines
+the published head decides: only whoever opened it last can publish the next (``recount.kafka.heads``). A certificate is
+a draft until its head is published. A draft that was left behind is completed by the next issue when its head is the
+published one, and thrown away when it is not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol
+
+from recount.audit.page import page
+from recount.audit.signing import PublicKeys, Signer
+from recount.core.certificate import Certificate, Unverified, certified, head_of, verify_alone
+from recount.core.chain import successor_of
+from recount.core.errors import Terminal, Transient
+from recount.kafka.connection import Fenced
+
+_LOG = logging.getLogger(__name__)
+_TOLD_OF_A_HEAD = ("sequence", "audit", "sha256")
+_ATTEMPTS = 8
+_LOCK_S = 120.0
+
+
+class UntrustedHead(Terminal):
+    """The published head is signed with no key of this installation."""
+
+
+class Publisher(Protocol):
+    """Whoever may publish the next head."""
+
+    def read(self) -> Certificate | None: ...
+    def publish(self, head: Certificate) -> None: ...
+
+
+Opened = Callable[[], AbstractContextManager[Publisher]]
+
+
+def issue(
+    document: Mapping[str, Any],
+    reports: str,
+    *,
+    signer: Signer | None = None,
+    trusted: PublicKeys | None = None,
+    opened: Opened | None = None,
+) -> Path:
+    """Certify ``document`` as the stream's next certificate; returns the JSON file, the page lies beside it.
+
+    Signed where there is a ``signer``, published where ``opened`` gives a publisher. ``trusted`` keys may have signed
+    the head that stands. Raises ``Terminal`` when the audit has a certificate, ``UntrustedHead``, ``Transient``.
+    """
+    folder = certificates_of(reports, document["stream"])
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f"{document['audit']}.json"
+    with _locked(folder):
+        for attempt in range(_ATTEMPTS):
+            # two machines that fence each other would go on doing so if they tried again at once
+            time.sleep(random.uniform(0, 0.5 * attempt))  # noqa: S311 - a pause, not a secret
+            try:
+                with opened() if opened else nullcontext() as publisher:
+                    return _issued(document, target, signer, trusted, publisher)
+            except Fenced:
+                _LOG.info("another audit of %s issues a certificate at the same time: once more", document["stream"])
+    raise Transient(
+        "other audits of this stream issue certificates all the time",
+        given=document["stream"],
+        expected=f"to be the only one once in {_ATTEMPTS} times",
+        remedy="audit again",
+    )
+
+
+def certificates_of(reports: str, stream: str) -> Path:
+    """The folder of the certificates of ``stream``."""
+    return Path(reports) / "certificates" / stream
+
+
+def _issued(
+    document: Mapping[str, Any],
+    target: Path,
+    signer: Signer | None,
+    trusted: PublicKeys | None,
+    publisher: Publisher | None,
+) -> Path:
+    head = publisher.read() if publisher else None
+    _settle_drafts(target.parent, head)
+    if target.exists():
+        raise Terminal(
+            "this audit has a certificate",
+            given=str(target),
+            expected="an audit without one: a certificate is never rewritten",
+            remedy="leave --audit out",
+        )
+    known = _at_hand(target.parent, str(document["stream"]))
+    if signer and head and not any(one["sha256"] == head["sha256"] for one in known):
+        _require_trusted(head, trusted)
+    found = {"published_head": head and {name: head[name] for name in _TOLD_OF_A_HEAD}} if publisher else {}
+    key_id = signer.key_id if signer else None
+    certificate = certified({**document, **found}, successor_of(known, head), key_id=key_id)
+    if signer:
+        certificate = signer.with_signature(certificate)
+    draft = _draft(target)
+    _write(draft, json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    if publisher:
+        try:
+            publisher.publish(head_of(certificate))
+        except Fenced:
+            draft.unlink()
+            raise
+    _complete(draft, target)
+    return target
+
+
+def _at_hand(folder: Path, stream: str) -> list[Certificate]:
+    """The certificates in ``folder`` from which the chain can go on, newest first; what does not hold is left out."""
+    found = []
+    for path in folder.glob("*.json"):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            found.append((int(document["sequence"]), path, document))
+        except (OSError, ValueError, KeyError, TypeError):
+            _LOG.warning("%s is no certificate", path)
+    found.sort(key=lambda one: one[0], reverse=True)
+    while found:
+        _, path, newest = found[0]
+        try:
+            verify_alone(newest)
+            if newest["stream"] == stream:
+                break
+        except Unverified as error:
+            _LOG.warning("%s does not hold: %s", path, error)
+        found.pop(0)
+    return [document for _, _, document in found]
+
+
+def _require_trusted(head: Certificate, trusted: PublicKeys | None) -> None:
+    fault = trusted.fault(head) if trusted else "no key is trusted"
+    if fault:
+        raise UntrustedHead(
+            f"the published head of {head['stream']} is not one of ours",
+            given=f"number {head['sequence']}, audit {head['audit']}: {fault}",
+            expected="a head signed with a key in RECOUNT_KEYS, or that of a certificate at hand",
+            remedy="put a former public key (*.pub) there, or see who can write to the topic and restore its record",
+        )
+
+
+def _settle_drafts(folder: Path, head: Certificate | None) -> None:
+    """Complete the draft whose head was published, throw others away, and write the pages that are missing."""
+    for draft in folder.glob(".*.json.draft"):
+        try:
+            is_published = head is not None and json.loads(draft.read_text())["sha256"] == head["sha256"]
+        except (OSError, ValueError, KeyError, TypeError):
+            is_published = False
+        if is_published:
+            _complete(draft, folder / draft.name.removeprefix(".").removesuffix(".draft"))
+        else:
+            draft.unlink(missing_ok=True)
+
+
+def _complete(draft: Path, target: Path) -> None:
+    """Give ``draft`` its name, unless it has it, and write the page."""
+    try:
+        os.link(draft, target)
+    except FileExistsError:
+        if target.read_bytes() != draft.read_bytes():
+            raise
+    _write(target.with_suffix(".html"), page(json.loads(target.read_text(encoding="utf-8"))))
+    draft.unlink()
+
+
+def _draft(target: Path) -> Path:
+    return target.with_name(f".{target.name}.draft")
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, even when the machine fails."""
+    part = path.with_name(f"{path.name}.part")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold ``folder``. A process that dies lets go of it."""
+    deadline = time.monotonic() + _LOCK_S
+    with (folder / ".lock").open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise Transient(
+                        "another audit of this stream issues a certificate",
+                        given=str(folder),
+                        expected=f"to end within {_LOCK_S:.0f} s",
+                        remedy="audit again",
+                    ) from None
+                time.sleep(0.05)
+        yield

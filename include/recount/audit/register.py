@@ -1,0 +1,165 @@
+"""The findings of a stream, from what all its complete audits saw and what was accepted; and which are in order now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from deltalake import DeltaTable
+
+from recount.audit.copies import DELTA, KAFKA
+from recount.audit.fidelity import MATCH
+from recount.audit.findings import Findings
+from recount.audit.store import VERDICTS, AuditStore
+from recount.core.finding import UNLISTED, Acceptance, Finding, Sighting, difference_from
+from recount.core.finding_faults import version_of
+from recount.core.finding_register import Register, Standing, found_repaired, register, sightings, standing
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.declarations import DeclarationLog
+
+_OUTPUT = "output"
+_ROW = ("key", WINDOW_START, WINDOW_END, "origin")
+
+
+def read_register(settings: Settings, stream: str) -> Register:
+    """All findings of ``stream``, as its last audit and the acceptances since left them.
+
+    An audit that was killed after it had issued its certificate counts, though no other begins where it ended. Findings
+    of the versions before a reset belong to these.
+    """
+    tables = Tables(settings.data)
+    store = AuditStore(None, tables, stream)
+    differences, runs = store.all_differences(), store.runs()
+    order = {run.audit: run.order for run in runs}
+    seen = [
+        sighting
+        for run in runs
+        for sighting in sightings(
+            stream,
+            differences.get(run.audit, []),
+            audit=run.audit,
+            at_ms=run.finished_ms,
+            cut=run.order,
+            repaired=run.repaired,
+            since=order.get(run.seed) if run.seed else None,
+        )
+    ]
+    folder = Path(settings.reports) / "certificates" / stream
+    audits = {run.audit for run in runs}
+    enacted = DeclarationLog(settings.data, stream).last()
+    version = enacted.version if enacted else 1
+    for path in sorted(folder.glob("*.json")):
+        if path.stem not in audits:
+            certificate = json.loads(path.read_text(encoding="utf-8"))
+            if version_of(certificate) == version:
+                seen += _certified_only(certificate)
+    return register(seen, acceptances(tables, stream))
+
+
+def acceptances(tables: Tables, stream: str) -> list[Acceptance]:
+    """All acceptances of ``stream``."""
+    path = tables.acceptances(stream)
+    if not DeltaTable.is_deltatable(path):
+        return []
+    return [Acceptance(**row) for row in pl.scan_delta(path).collect().to_dicts()]
+
+
+def standing_after(
+    known: Register, now: Register, tables: Tables, findings: Findings, store: AuditStore, at_ms: int
+) -> Standing:
+    """How the findings stand after the audit that made ``findings``.
+
+    It judged again what was ``known`` when it began, and closes nothing else; ``now`` are all findings there are.
+    """
+    stream, cut = findings.topology.name, findings.cut.order
+    judged = {name: one for name, one in now.items() if name in known}
+    repaired = found_repaired(judged, stream, findings.differences, cut, _is_in_order(known, findings, store))
+    mine = sightings(
+        stream,
+        findings.differences,
+        audit=findings.audit,
+        at_ms=at_ms,
+        cut=cut,
+        repaired=repaired,
+        since=findings.seed.order,
+    )
+    return standing(register(mine, acceptances(tables, stream), before=now), findings.audit)
+
+
+def _certified_only(certificate: Mapping[str, Any]) -> Iterator[Sighting]:
+    """What the certificate of an audit that is not complete says of findings."""
+    section, cut = certificate.get("findings", {}), certificate["cut"]
+    for one in (*section.get("open", ()), *section.get("accepted", ()), *section.get("repaired", ())):
+        is_repaired = one["state"] == "repaired"
+        if one["repaired_audit" if is_repaired else "last_audit"] == certificate["audit"]:
+            yield Sighting(
+                finding=one["finding"],
+                audit=certificate["audit"],
+                at_ms=one["repaired_ms" if is_repaired else "last_ms"],
+                cut=(cut["generation"], cut["batch"]),
+                difference=None if is_repaired else difference_from(one),
+            )
+
+
+def _is_in_order(known: Register, findings: Findings, store: AuditStore) -> Callable[[Finding], bool]:
+    """Whether a finding's place was judged by this audit and nothing differs there.
+
+    Rows are judged again by every audit; stretches of the log and the ledger by one that begins no later than the audit
+    that saw the finding first, such as one from the beginning.
+    """
+    verdicts = _verdicts([one for one in known.values() if one.is_of_row], findings, store)
+    places = places_of(findings.topology)
+    unlisted = {one.kind for one in findings.differences if one.verdict == UNLISTED}
+
+    def is_in_order(finding: Finding) -> bool:
+        if not finding.is_of_row:
+            begins = findings.seed.order
+            is_within = begins is None or (finding.since is not None and begins <= finding.since)
+            return is_within and finding.difference.kind not in unlisted
+        if finding.difference.kind != _OUTPUT:
+            return True
+        # a row that nobody knows any more is in order; one that has left by retention was never repaired
+        return finding.difference.place in places and verdicts.get(finding.id, MATCH) == MATCH
+
+    return is_in_order
+
+
+def _verdicts(found: Sequence[Finding], findings: Findings, store: AuditStore) -> dict[str, str]:
+    """The verdicts that this audit has for the rows of ``found``, by finding."""
+    places = places_of(findings.topology)
+    wanted = [
+        {"finding": one.id, "place": place, "sink": sink, **{name: getattr(one.difference, name) for name in _ROW}}
+        for one in found
+        if one.difference.kind == _OUTPUT
+        for place, sink in [places.get(one.difference.place, ("", ""))]
+    ]
+    if not wanted:
+        return {}
+    text, number = pl.String(), pl.Int64()
+    schema = {"finding": text, "place": text, "sink": text, "key": text, WINDOW_START: number, WINDOW_END: number}
+    rows = pl.DataFrame(wanted, schema={**schema, "origin": text}).lazy()
+    judged = store.rows(VERDICTS, [findings.audit]).with_columns(
+        pl.col(WINDOW_START, WINDOW_END).cast(number), pl.col("key", "origin").cast(text)
+    )
+    met = judged.join(rows, on=["sink", *_ROW], how="inner", nulls_equal=True)
+    verdict = pl.when(pl.col("place") == KAFKA).then(f"{KAFKA}_verdict").otherwise(f"{DELTA}_verdict")
+    told = met.select("finding", verdict.alias("verdict")).collect()
+    return dict(told.iter_rows())
+
+
+def places_of(topology: Topology) -> dict[str, tuple[str, str]]:
+    """How differences name the places of each sink: which of the two places, and the sink's topic."""
+    return {
+        name: found
+        for written in topology.written
+        for name, found in (
+            (f"topic {written.topic.name}", (KAFKA, written.topic.name)),
+            (f"table outputs/{written.table}", (DELTA, written.topic.name)),
+        )
+    }

@@ -1,0 +1,72 @@
+"""What an audit has to look at, and no more, to repeat one that has a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from recount.audit.judgement import Row
+from recount.audit.ledger import Ledger, Order
+from recount.core.certificate import Certificate
+from recount.core.errors import Terminal
+from recount.core.finding import ROW_KINDS, UNLISTED
+from recount.core.ledger import BatchProof
+from recount.kafka.offsets import LogRange
+from recount.recompute.log import Ranges
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repetition:
+    """The batch ``cut`` up to which was judged, after the audit ``seed`` (None: from the beginning).
+
+    ``published`` are by topic the offsets that were read, ``backfills`` the corrections that there were, ``rows``
+    those of findings, which were judged again.
+    """
+
+    cut: Order
+    seed: str | None
+    published: Mapping[str, Ranges]
+    backfills: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+    @classmethod
+    def of(cls, certificate: Certificate) -> Repetition:
+        """That of the audit of ``certificate``."""
+        published: dict[str, dict[int, tuple[int, int]]] = {}
+        for one in certificate["digests"]["published"]:
+            published.setdefault(one["topic"], {})[one["partition"]] = (one["start"], one["end"])
+        backfills = {name for one in certificate["digests"]["tables"] for name in one.get("backfills", ())}
+        listed = [one for state in ("open", "accepted", "repaired") for one in certificate["findings"][state]]
+        of_rows = [one for one in listed if one["kind"] in ROW_KINDS and one["verdict"] != UNLISTED]
+        rows = {(one["key"], one["window_start"], one["window_end"]) for one in of_rows}
+        cut = certificate["cut"]
+        return cls(
+            cut=(cut["generation"], cut["batch"]),
+            seed=certificate["seed"],
+            published=published,
+            backfills=tuple(sorted(backfills)),
+            rows=tuple(sorted(rows, key=str)),
+        )
+
+    def cut_in(self, ledger: Ledger) -> BatchProof:
+        """The batch ``cut``; raises ``Terminal`` when ``ledger`` has lost it."""
+        for proof in ledger.proofs:
+            if proof.order == self.cut:
+                return proof
+        raise Terminal(
+            "the batch up to which was audited is not in the ledger",
+            given=self.cut,
+            expected="the ledger of the audited stream",
+            remedy="was the stream reset, or its tables restored from an older backup?",
+        )
+
+    def within(self, topic: str, spans: Ranges) -> dict[int, tuple[int, int]]:
+        """What of ``spans``, which are kept now, was read then."""
+        read = self.published.get(topic, {})
+        return {p: (max(start, read[p][0]), min(end, read[p][1])) for p, (start, end) in spans.items() if p in read}
+
+    def ends(self, topic: str, kept: Mapping[int, LogRange]) -> dict[int, LogRange]:
+        """``kept`` up to where was read then; nothing of a partition of which nothing was."""
+        read = self.published.get(topic, {})
+        ends = {p: read[p][1] if p in read else span.start for p, span in kept.items()}
+        return {p: replace(span, end=min(span.end, ends[p])) for p, span in kept.items()}

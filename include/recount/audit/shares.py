@@ -1,0 +1,32 @@
+"""What an audit warns of though nothing differs: more records lost to dead letters and lateness than is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recount.core.ledger import BatchProof
+from recount.core.limits import Health
+from recount.core.verdict import PartitionAccount
+
+_MOST_BATCHES = 20
+
+
+def warnings_of(limits: Health, parts: Sequence[PartitionAccount], proofs: Sequence[BatchProof]) -> list[str]:
+    """The shares beyond ``limits``: of all that was judged, by the audit's own account, then of single batches.
+
+    The first batches only: of so many more, the last sentence says how many.
+    """
+    dead_letters, late = sum(part.dead_lettered for part in parts), sum(part.late for part in parts)
+    found = limits.excesses(sum(part.records for part in parts), dead_letters, late)
+    of_batches = [
+        sentence
+        for proof in proofs
+        for sentence in limits.excesses_of_batch(f"batch {proof.generation}/{proof.batch}", *_counts(proof))
+    ]
+    more = len(of_batches) - _MOST_BATCHES
+    return [*found, *of_batches[:_MOST_BATCHES], *([f"{more} more of single batches"] if more > 0 else [])]
+
+
+def _counts(proof: BatchProof) -> tuple[int, int, int]:
+    parts = proof.partitions
+    return sum(p.records for p in parts), sum(p.dead_lettered for p in parts), sum(p.late for p in parts)

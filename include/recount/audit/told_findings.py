@@ -1,0 +1,55 @@
+"""Findings and what a certificate covers, in words, for the page and the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from recount.core.certificate import Certificate
+
+STATES = ("open", "accepted", "repaired")
+
+
+def counted(certificate: Certificate) -> dict[str, int]:
+    """How many findings are in each state; nothing of a certificate that lists none."""
+    section = certificate.get("findings")
+    return {state: section[f"{state}_found"] for state in STATES} if section else {}
+
+
+def followed(certificate: Certificate) -> Sequence[Mapping[str, Any]]:
+    """The findings, open ones first, or else the differences of the audit."""
+    section = certificate.get("findings")
+    if not section:
+        return list(certificate["differences"])
+    return [one for state in STATES for one in section[state]]
+
+
+def life_of(one: Mapping[str, Any]) -> str:
+    """What has become of a finding since which audit, and by whom."""
+    seen = f"first seen by audit {one['first_audit']}, last by {one['last_audit']}" if "first_audit" in one else ""
+    match one.get("state"):
+        case "accepted":
+            return f"accepted by {one['accepted_by']} at {_time(one['accepted_ms'])}: {one['reason']} ({seen})"
+        case "repaired":
+            return f"repaired, as audit {one['repaired_audit']} found ({seen})"
+        case "open":
+            return f"open ({seen})"
+    return ""
+
+
+def covered_in_words(certificate: Certificate) -> str:
+    """From where to where the audit judged, and what was judged before by which certificate."""
+    covers = certificate.get("covers")
+    if not covers:
+        return str(certificate.get("seed") or "judged from the beginning of the log")
+    first, last, before = covers["from"], covers["to"], covers["judged_before"]
+    stretch = f"batch {first['batch']} to {last['batch']} of {_time(last['batch_timestamp_ms'])}"
+    if before is None:
+        return f"{stretch}, which is everything from the beginning of the log"
+    judged = f"audit {before['audit']} has judged what lies before, up to batch {before['batch']}"
+    return f"{stretch}; {judged} ({before['outcome']}, certificate {before['certificate']}, sha256 {before['sha256']})"
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,28 @@
+"""``recount fingerprint``: what a declared stream means, as a document, or its fingerprint alone.
+
+Airflow calls it in a process of its own: a process that has imported the declarations would not see a later deployment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Annotated
+
+import typer
+
+from recount.core.fingerprint import Declared
+from recount.core.registry import DEFAULT_MODULES, declared
+
+
+def fingerprint(
+    stream: Annotated[str, typer.Argument(help="The name of the stream, as declared.")],
+    document: Annotated[bool, typer.Option("--document", help="Print the whole document as JSON.")] = False,
+) -> None:
+    """Print the fingerprint of a stream's declaration."""
+    said = Declared.of(declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).stream(stream))
+    typer.echo(json.dumps(said.document, sort_keys=True, indent=2) if document else said.fingerprint)
+
+
+if __name__ == "__main__":
+    typer.run(fingerprint)

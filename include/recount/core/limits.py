@@ -1,0 +1,65 @@
+"""What a stream may cost and lose before somebody is told, and when its driver is relaunched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from recount.core.errors import require
+
+LEAST_COUNT = 10
+"""Fewer dead letters or late records than this are no share worth a warning, however few records there were."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The limits of a stream's health; ages in milliseconds of a driver's life, shares between 0 and 1.
+
+    Beyond ``heartbeat_age_ms``, or ``progress_age_ms`` while there is lag, the driver makes no progress: it has failed,
+    and is relaunched. A stream with nothing to read makes none and is well.
+
+    Beyond the others the stream is degraded, its driver goes on, and somebody is told. ``lag`` counts records,
+    ``frontier_age_ms`` is in event time. ``dead_letters`` and ``late`` are the largest shares of a night's records, by
+    which an audit warns, and of those that a driver has read; ``batch_dead_letters`` and ``batch_late`` those of the
+    last batch. Fewer than ``LEAST_COUNT`` are never too many. ``memory`` is the share of the memory of the driver's
+    machine or container that may be in use.
+    """
+
+    heartbeat_age_ms: int = 30_000
+    progress_age_ms: int = 180_000
+    lag: int = 10_000_000
+    frontier_age_ms: int = 86_400_000
+    dead_letters: float = 0.01
+    late: float = 0.05
+    batch_dead_letters: float = 0.1
+    batch_late: float = 0.5
+    memory: float = 0.9
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            given = getattr(self, field.name)
+            is_share = isinstance(field.default, float)
+            require(
+                isinstance(given, int | float)
+                and not isinstance(given, bool)
+                and (0 <= given <= 1 if is_share else isinstance(given, int) and given >= 0),
+                f"health {field.name}",
+                given=given,
+                expected="a share between 0 and 1" if is_share else "an integer >= 0",
+                remedy="0.01 is one record in a hundred" if is_share else f"leave it out for {field.default}",
+            )
+
+    def excesses(self, records: int, dead_letters: int, late: int) -> list[str]:
+        """Which shares of a night's records are beyond their limits, each as a sentence with all numbers."""
+        return list(_excesses("", records, (dead_letters, self.dead_letters), (late, self.late)))
+
+    def excesses_of_batch(self, batch: str, records: int, dead_letters: int, late: int) -> list[str]:
+        """The same of one ``batch``, which the sentences name."""
+        dead = (dead_letters, self.batch_dead_letters)
+        return list(_excesses(f" of {batch}", records, dead, (late, self.batch_late)))
+
+
+def _excesses(of: str, records: int, dead: tuple[int, float], late: tuple[int, float]) -> Iterator[str]:
+    for name, (count, limit) in {"dead letters": dead, "late records": late}.items():
+        if count >= LEAST_COUNT and count > limit * records:
+            yield f"{count:,} {name}{of} in {records:,} records: {count / max(1, records):.2%}, limit {limit:.2%}"

@@ -1,0 +1,71 @@
+"""The names of the columns that Recount adds where a table or a frame holds a user's fields as well.
+
+They begin with ``PREFIX``, which no declared name may begin with (``require_free``): so a field, a key or an aggregate
+can have any other name. ``window_start`` and ``window_end`` are columns of a windowed result, see ``nodes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recount.core.errors import require
+
+PREFIX, INTERNAL = "recount_", "__"
+"""How the names of our columns begin: in tables, and in frames that nobody else sees."""
+
+RESULT_TIME = "recount_timestamp_ms"
+"""The largest event time behind a result."""
+REVISION = "recount_revision"
+"""0 for the first result of a key and window, then 1, 2, …"""
+IS_NULL = "recount_is_null"
+"""Whether the value is null: a table's row is deleted."""
+ORIGIN = "recount_origin"
+"""Which records of the log a row was made of, where it is no window's; in the audit, who wrote it."""
+GENERATION, BATCH = "recount_generation", "recount_batch"
+"""Which batch wrote the row."""
+
+AUDIT = "recount_audit"
+"""Which audit wrote the row."""
+IS_LATE, RECORDS = "recount_is_late", "recount_records"
+"""Of partials: whether their records were late for the window, and how many there are."""
+PLACE, EVIDENCE = "recount_place", "recount_evidence"
+"""Of a copy of a result: on which side it is, and where exactly."""
+JUDGED_KEY = "recount_key"
+"""The key of a result that is judged, so that it can be declared by any name."""
+
+BACKFILL, BACKFILL_NUMBER, PUBLISHED_AT = "recount_backfill", "recount_backfill_number", "recount_published_at_ms"
+"""Of a correction: which backfill made it, the number of that, and when it was written."""
+NOW_REVISION, NOW = "recount_revision_now", "recount_now_"
+"""Of a planned correction: the revision that readers see now, and (before an aggregate's name) what they see."""
+WANTED_KEY = "recount_wanted_key"
+"""The key, as text, of a result that a backfill corrects."""
+
+
+def require_free(what: str, names: Iterable[str], *, taken: Iterable[str] = ()) -> None:
+    """Refuse ``names``, declared for ``what``, that are ours: by their beginning, or among ``taken``; in any case.
+
+    Delta and Spark do not tell ``Id`` and ``id`` apart, so neither does this.
+    """
+    reserved = {name.lower() for name in taken}
+    refused = [name for name in names if name.lower() in reserved or name.lower().startswith((PREFIX, INTERNAL))]
+    others = f", and are not {', '.join(sorted(taken))}" if reserved else ""
+    require(
+        not refused,
+        f"names of {what}",
+        given=", ".join(refused),
+        expected=f"names that do not begin with {PREFIX} or {INTERNAL}{others}",
+        remedy="choose another name: tables have columns of these names already",
+    )
+
+
+def require_distinct(what: str, names: Iterable[str]) -> None:
+    """Refuse ``names`` of one table of which two differ in their case only: Delta and Spark take them for one."""
+    known: dict[str, str] = {}
+    alike = [f"{known[name.lower()]} and {name}" for name in names if known.setdefault(name.lower(), name) != name]
+    require(
+        not alike,
+        f"names of {what}",
+        given=", ".join(alike),
+        expected="names that differ in more than their case",
+        remedy="rename one of the two, or leave it out: .select(...)",
+    )

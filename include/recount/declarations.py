@@ -1,0 +1,172 @@
+"""Which declaration a stream goes by, and by which it went before: the table ``declarations/<stream>``; without Spark.
+
+A row is added when a stream first starts, is reset or upgraded. The last one is in force. It holds the canonical
+document of the declaration, so that another one can be compared with it in words when its code is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from recount.core.declared_changes import changes
+from recount.core.errors import Terminal
+from recount.core.fingerprint import Declared, Document
+from recount.core.ledger import BatchProof
+from recount.core.tables import Tables
+
+Kind = Literal["first", "found", "reset begun", "reset", "upgrade"]
+"""``found``: the stream had batches before its declarations were recorded."""
+Offsets = Mapping[str, Mapping[int, int]]
+"""By topic and partition."""
+
+_WRITER = "recount/declarations"
+
+
+class OtherDeclaration(Terminal):
+    """A stream whose declaration does not mean what the one means by which its state was made."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enacted:
+    """A declaration and since when it is in force.
+
+    ``version`` counts the resets of the stream from 1. A version reads from ``begins`` on (None: from the beginning of
+    the log); ``published`` is where the topics that it writes ended when it began: what is before is not its own.
+    An upgrade holds for the batches ``after`` (generation, batch). ``closed_ms`` is the frontier at which, by the
+    declaration in force, every window is closed that was closed before the upgrade.
+    """
+
+    sequence: int
+    kind: Kind
+    version: int
+    fingerprint: str
+    document: Document
+    recorded_ms: int
+    begins: Offsets | None = None
+    published: Offsets = field(default_factory=dict)
+    after: tuple[int, int] | None = None
+    closed_ms: int | None = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Enacted:
+        said: dict[str, Any] = json.loads(text)
+        begins, after = said.get("begins"), said.get("after")
+        said["begins"] = None if begins is None else _offsets(begins)
+        said["published"] = _offsets(said.get("published") or {})
+        said["after"] = None if after is None else (int(after[0]), int(after[1]))
+        return cls(**said)
+
+    @property
+    def starts(self) -> dict[tuple[str, int], int] | None:
+        """``begins`` by topic and partition."""
+        if self.begins is None:
+            return None
+        return {(topic, part): offset for topic, parts in self.begins.items() for part, offset in parts.items()}
+
+
+class DeclarationLog:
+    """The declarations of ``stream`` below ``root``, in the order in which they came into force."""
+
+    def __init__(self, root: str, stream: str) -> None:
+        self._path = Tables(root).declarations(stream)
+        self.stream = stream
+
+    def all(self) -> list[Enacted]:
+        """Every row, oldest first."""
+        if not DeltaTable.is_deltatable(self._path):
+            return []
+        texts = DeltaTable(self._path).to_pyarrow_table().column("document").to_pylist()
+        return sorted(map(Enacted.from_json, texts), key=lambda one: one.sequence)
+
+    def last(self) -> Enacted | None:
+        """The declaration in force; None before the first start."""
+        return next(reversed(self.all()), None)
+
+    def enact(self, kind: Kind, declared: Declared, **more: Any) -> Enacted:
+        """Append ``declared`` as the one in force; ``more`` are fields of ``Enacted``."""
+        before = self.last()
+        new = Enacted(
+            sequence=before.sequence + 1 if before else 0,
+            kind=kind,
+            fingerprint=declared.fingerprint,
+            document=declared.document,
+            recorded_ms=time.time_ns() // 1_000_000,
+            **{"version": before.version if before else 1, **more},
+        )
+        write_deltalake(
+            self._path,
+            pa.table({"sequence": [new.sequence], "document": [new.to_json()]}),
+            mode="append",
+            commit_properties=CommitProperties(app_transactions=[Transaction(_WRITER, new.sequence)]),
+        )
+        return new
+
+    def admit(self, declared: Declared, last: BatchProof | None) -> Enacted:
+        """The row by which a stream goes that is declared as ``declared`` and whose ledger ends with ``last``.
+
+        Writes the row of a first start. Raises ``OtherDeclaration`` where the stream's state was made by another one.
+        """
+        self.require(declared, last)
+        known = self.last()
+        return known or self.enact("first" if last is None else "found", declared)
+
+    def require(self, declared: Declared, last: BatchProof | None) -> None:
+        """The same, but nothing is written."""
+        known = self.last()
+        if known is None:
+            self._require_fingerprint(declared, last)
+            return
+        if known.kind == "reset begun":
+            raise OtherDeclaration(
+                f"a reset of stream {self.stream} was begun and not finished",
+                given=f"version {known.version}",
+                expected="a finished reset",
+                remedy=f"repeat it: recount reset {self.stream} --yes",
+            )
+        if known.fingerprint != declared.fingerprint:
+            raise other_declaration(self.stream, known.document, declared)
+        made_before = known.after is not None and last is not None and last.order <= known.after
+        if not made_before:
+            self._require_fingerprint(declared, last)
+
+    def _require_fingerprint(self, declared: Declared, last: BatchProof | None) -> None:
+        if last is None or last.fingerprint in (None, declared.fingerprint):
+            return
+        raise OtherDeclaration(
+            f"the batches of stream {self.stream} were made by another declaration",
+            given=f"fingerprint {last.fingerprint} in batch {last.generation}/{last.batch}",
+            expected=f"the deployed declaration's, {declared.fingerprint}",
+            remedy=_remedy(self.stream),
+        )
+
+
+def other_declaration(stream: str, known: Document, declared: Declared) -> OtherDeclaration:
+    """The error that says how ``declared`` differs from the declaration ``known``, by which the stream's state is."""
+    said = [str(change) for change in changes(known, declared.document)]
+    return OtherDeclaration(
+        f"the declaration of stream {stream} has changed: {'; '.join(said)}",
+        given=f"fingerprint {declared.fingerprint}",
+        expected="the declaration by which the stream's state was made",
+        remedy=_remedy(stream),
+    )
+
+
+def _remedy(stream: str) -> str:
+    return (
+        f"`recount reset {stream}` makes a new version of the stream (--from beginning or --from now); `recount upgrade"
+        f" {stream}` goes on with its state, where the change keeps it; or deploy the former declaration again"
+    )
+
+
+def _offsets(said: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:
+    return {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in said.items()}

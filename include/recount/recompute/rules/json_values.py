@@ -1,0 +1,102 @@
+"""What a record's JSON value may hold: "Values" of docs/semantics.md, told of one value at a time.
+
+Nothing is coerced; a LONG and a decimal are read by their digits, a DOUBLE as Python reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+from recount.core.schema import FieldType, RecordSchema
+
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+"""A number as JSON writes it."""
+DOUBLE_DIGITS = 15
+_WIDE = Context(prec=400)
+_LONGS = range(-(2**63), 2**63)
+
+
+class Bad(Exception):
+    """A value that is none, with ``reason`` and ``detail``."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        self.reason, self.detail = reason, detail
+        super().__init__(reason, detail)
+
+
+class Written(str):
+    """A number of a JSON text, not yet read."""
+
+    __slots__ = ()
+
+
+def refused(name: str) -> None:
+    """For a word that Python reads and JSON has not, as ``NaN``."""
+    raise ValueError(f"{name} is no JSON")
+
+
+def fields_of(value: bytes, schema: RecordSchema) -> dict[str, Any]:
+    """Every declared field of ``value``, null where it has none; raises ``Bad``."""
+    try:
+        document = json.loads(str(value, "utf-8"), parse_float=Written, parse_int=Written, parse_constant=refused)
+    except (ValueError, RecursionError) as error:
+        raise Bad("undecodable", f"no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise Bad("schema", "the value is no JSON object")
+    return dict(_typed_fields(document, schema))
+
+
+def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tuple[str, Any]]:
+    for name, kind in schema.fields.items():
+        given = document.get(name)
+        made = None if given is None else typed(given, kind)
+        if made is None and (given is not None or name in schema.required):
+            raise Bad("schema", f"field {name} is no {kind}: {str(given)[:80]}" if given is not None else f"no {name}")
+        yield name, made
+
+
+def typed(given: Any, kind: FieldType) -> Any:
+    """``given`` as ``kind`` holds it; None where it cannot be."""
+    if kind.element is not None:
+        items = [typed(item, kind.element) for item in given] if isinstance(given, list) else [None]
+        return None if any(item is None for item in items) else items
+    match kind.kind, given:
+        case "decimal", str() if NUMBER.fullmatch(given):
+            return exact(given, kind)
+        case "long", Written():
+            return _whole(given)
+        case "double", Written():
+            number = float(given)
+            return number if math.isfinite(number) else None
+        case "boolean", bool():
+            return given
+        case "string", str() if not isinstance(given, Written):
+            return given if given.isascii() or not re.search("[\ud800-\udfff]", given) else None
+    return None
+
+
+def exact(written: str, kind: FieldType) -> Decimal | None:
+    """The number ``written``, if it has no more decimal places and digits than ``kind``; zeros behind do not count.
+
+    A double tells decimals of up to 15 digits apart. So of these one may also be written as the double that stands for
+    it: ``0.29999999999999999`` is 0.3.
+    """
+    try:
+        number = Decimal(written)
+        made = number.quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
+    except InvalidOperation:
+        return None
+    is_same = made == number or (kind.precision <= DOUBLE_DIGITS and float(made) == float(written))
+    return made if is_same and abs(made) < 10 ** (kind.precision - kind.scale) else None
+
+
+def _whole(written: str) -> int | None:
+    if not written.lstrip("-").isdigit() or len(written) > len(str(_LONGS[0])):
+        return None
+    number = int(written)
+    return number if number in _LONGS else None

@@ -1,0 +1,1 @@
+"""What is done to a stream whose declaration has changed: a new version of it, or an upgrade of its state."""

@@ -1,0 +1,55 @@
+"""``recount reset`` and ``recount upgrade``: what is done about a changed declaration."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, cast
+
+import typer
+
+from recount.core.archive import Archive
+from recount.core.errors import Terminal
+from recount.core.registry import Stream, declared
+from recount.core.settings import Settings
+
+_DECLARED = "The name of the stream, as declared."
+
+
+def reset(
+    stream: Annotated[str, typer.Argument(help=_DECLARED)],
+    begin_at: Annotated[str, typer.Option("--from", help="Where it reads from: beginning or now.")] = "beginning",
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Begin a new version of a stopped stream; the tables of the former one are kept aside."""
+    from recount.versions.reset import From, Reset
+
+    if begin_at not in ("beginning", "now"):
+        raise Terminal("no such beginning", given=begin_at, expected="beginning or now", remedy="--from beginning")
+    settings, declaration = _declared(stream)
+    planned = Reset(settings, declaration, cast("From", begin_at))
+    if not yes:
+        print(f"A new version of {stream}, from {begin_at} on. These folders are moved, as far as they exist:")
+        print(*(f"  {move}" for move in planned.planned()), sep="\n")
+        if isinstance(declaration, Archive) and begin_at == "beginning":
+            print("What Kafka no longer holds will be in the former archive only.")
+        typer.confirm("Go on?", abort=True)
+    done = planned.run()
+    for move in done.moved:
+        print(f"moved {move}")
+    print(f"{stream} is at version {done.enacted.version}: start it, and it reads from {begin_at} on")
+
+
+def upgrade(stream: Annotated[str, typer.Argument(help=_DECLARED)]) -> None:
+    """Let a stopped and audited stream go on with its state as it is declared now, where the change keeps it."""
+    from recount.versions.upgrade import upgrade as upgraded
+
+    enacted = upgraded(*_declared(stream))
+    if enacted.after is None:
+        print(f"{stream} goes by this declaration already")
+    else:
+        print(f"{stream} goes by the new declaration after batch {enacted.after[0]}/{enacted.after[1]}")
+
+
+def _declared(stream: str) -> tuple[Settings, Stream]:
+    settings = Settings.from_environment(os.environ)
+    return settings, declared(settings.topologies).stream(stream)

@@ -1,0 +1,150 @@
+"""A new version of a stream: state, outputs, ledger and audit begin anew, and what was before is kept aside.
+
+Steps, each safe to repeat: the intent is recorded, with where the version begins and where the topics that the stream
+writes end; the tables are moved aside; the consumer groups are deleted; the new version is recorded. Between the first
+and the last no driver starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka import KafkaError, KafkaException
+
+from recount.core.archive import Archive
+from recount.core.fingerprint import Declared, Document
+from recount.core.registry import Stream
+from recount.core.settings import Settings
+from recount.core.topics import Topic
+from recount.core.topology import Topology
+from recount.declarations import DeclarationLog, Enacted
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.offsets import LogRange, log_ranges, partitions_of
+from recount.versions.aside import Move, moves, put_aside
+from recount.versions.standstill import standstill
+
+From = Literal["beginning", "now"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewVersion:
+    """The version that a reset made, and the folders that it moved."""
+
+    enacted: Enacted
+    moved: tuple[Move, ...]
+
+
+class Reset:
+    """The reset of ``stream``, which reads from the ``beginning`` of the log or from ``now`` on."""
+
+    def __init__(self, settings: Settings, stream: Stream, begin_at: From) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._begin_at = begin_at
+        self._connection = Connection.of(settings)
+        self._log = DeclarationLog(settings.data, stream.name)
+        self._declared = Declared.of(stream)
+
+    def planned(self) -> list[Move]:
+        """What will be moved aside, as far as it is there."""
+        last = self._log.last()
+        version = self._version_that_ends(last)
+        former = self._former()
+        return moves(self._settings.data, self._stream.name, version, self._folders(former))
+
+    def run(self) -> NewVersion:
+        """Make the new version; raises ``Terminal`` while a driver is at work."""
+        with standstill(self._connection, self._stream) as groups:
+            last = self._log.last()
+            planned = self.planned()
+            begun = last if last and last.kind == "reset begun" else self._begin(last)
+            moved = put_aside(planned)
+            self._delete(groups)
+            enacted = self._log.enact(
+                "reset", self._declared, version=begun.version, begins=begun.begins, published=begun.published
+            )
+            return NewVersion(enacted=enacted, moved=tuple(moved))
+
+    def _begin(self, last: Enacted | None) -> Enacted:
+        return self._log.enact(
+            "reset begun",
+            self._declared,
+            version=self._version_that_ends(last) + 1,
+            begins=self._now() if self._begin_at == "now" else None,
+            published=self._ends(sorted({*_written_by(self._former()), *_written_by(self._declared.document)})),
+        )
+
+    def _now(self) -> dict[str, dict[int, int]]:
+        """Where the topics end; a table's from its first record, for it is what its records of all times make it."""
+        layers = self._stream.layers if isinstance(self._stream, Topology) else ()
+        of_tables = {topic for topics in layers[:-1] for topic in topics}
+        spans = self._spans(_read_by(self._declared.document))
+        return {
+            topic: {part: span.start if topic in of_tables else span.end for part, span in found.items()}
+            for topic, found in spans.items()
+        }
+
+    def _version_that_ends(self, last: Enacted | None) -> int:
+        if last is None:
+            return 1
+        return last.version - 1 if last.kind == "reset begun" else last.version
+
+    def _former(self) -> Document:
+        """The document of the version that ends: the last that was in force, else the deployed one."""
+        rows = [row for row in self._log.all() if row.kind != "reset begun"]
+        return rows[-1].document if rows else self._declared.document
+
+    def _folders(self, former: Document) -> list[str]:
+        if isinstance(self._stream, Archive):
+            return [f"archive/{self._stream.topic.name}"]
+        name = self._stream.name
+        tables = sorted({*_tables_of(former), *_tables_of(self._declared.document)})
+        written = [f"{kind}/{table}" for table in tables for kind in ("outputs", "corrections")]
+        return [f"streams/{name}", f"audits/{name}", *written]
+
+    def _ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        spans = self._spans(topics)
+        return {topic: {part: span.end for part, span in found.items()} for topic, found in spans.items()}
+
+    def _spans(self, topics: Iterable[str]) -> dict[str, dict[int, LogRange]]:
+        """What Kafka holds of each topic that exists."""
+        there = self._connection.admin().list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        found: dict[str, dict[int, LogRange]] = {}
+        for topic in topics:
+            if topic in there:
+                ranges = log_ranges(self._connection, partitions_of(self._connection, topic))
+                found[topic] = {partition: span for (_, partition), span in ranges.items()}
+        return found
+
+    def _delete(self, groups: Sequence[str]) -> None:
+        """Forget up to where the former version has read, and what its backfills have published."""
+        admin = self._connection.admin()
+        for group, answer in admin.delete_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S).items():
+            try:
+                answer.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                    raise failure(f"deleting the group {group}", error) from error
+
+
+def _read_by(document: Document) -> list[str]:
+    if document["kind"] == "archive":
+        return [document["topic"]]
+    return sorted({one["topic"] for one in document["operators"] if one["operator"] == "source"})
+
+
+def _written_by(document: Document) -> list[str]:
+    """The topics of the sinks and of dead letters."""
+    sinks = {one["topic"] for one in _written(document)}
+    letters = {Topic(name=name, key="key").dead_letter_name for name in _read_by(document)}
+    return sorted(sinks | letters)
+
+
+def _tables_of(document: Document) -> set[str]:
+    return {one["table"] for one in _written(document)}
+
+
+def _written(document: Document) -> list[Mapping[str, str]]:
+    return [one for one in document.get("operators", ()) if one["operator"] in ("sink", "through")]

@@ -1,0 +1,51 @@
+"""A stream that stands still: no driver is at work, and one that wakes up can neither publish nor commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+from recount.core.durations import readable
+from recount.core.errors import Terminal
+from recount.core.registry import Stream
+from recount.kafka.connection import Connection
+from recount.kafka.lease import Lease
+from recount.kafka.status import StatusBoard
+from recount.kafka.transaction import OutputTransaction
+
+BACKFILL_SLOT = "backfill"
+
+
+@contextmanager
+def standstill(connection: Connection, stream: Stream) -> Iterator[tuple[str, str]]:
+    """Holds the stream's lease and its outputs; whatever a killed driver left behind is decided when this begins.
+
+    Yields the consumer groups in which the stream and its backfills count what they have read and published.
+
+    Raises ``Terminal`` while a driver is at work: nothing is stopped here.
+    """
+    require_no_driver(connection, stream)
+    lease = Lease.acquire(connection, stream.name)
+    with ExitStack() as held:
+        held.callback(lease.release)
+        of_stream = held.enter_context(closing(OutputTransaction(connection, stream.name)))
+        group = f"{of_stream.group}.{BACKFILL_SLOT}"
+        held.enter_context(closing(OutputTransaction(connection, stream.name, BACKFILL_SLOT, group=group)))
+        yield (of_stream.group, group)
+
+
+def require_no_driver(connection: Connection, stream: Stream) -> None:
+    """Raise ``Terminal`` when the last driver has not said that it ended and was heard of lately."""
+    with closing(StatusBoard(connection)) as board:
+        status = board.of(stream.name)
+    if status is None or status.is_over:
+        return
+    silent_ms = time.time_ns() // 1_000_000 - status.heartbeat_ms
+    if silent_ms <= stream.health.heartbeat_age_ms:
+        raise Terminal(
+            f"stream {stream.name} is running",
+            given=f"driver {status.driver_id} on {status.host}, heard of {readable(max(0, silent_ms))} ago",
+            expected="a stream that was stopped",
+            remedy="stop it (DAG stream_control, order stop), then call this again",
+        )

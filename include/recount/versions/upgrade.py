@@ -1,0 +1,129 @@
+"""A changed declaration that goes on with the stream's state, from a recorded batch on.
+
+Only what can be proved: a single aggregation whose audit goes from cut to cut, stopped and found right up to its last
+batch, and changes after which its partial aggregates mean what they meant. Records up to that batch stay judged by the
+former declaration, later ones are judged by the new one, in the stream as in the audit. A window that the former
+declaration had closed stays closed: a record that only the new grace lets in revises its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from recount.audit.ledger import Ledger
+from recount.audit.settled import published_offsets, settled_ledger
+from recount.audit.shape import flow_of
+from recount.audit.store import complete_runs
+from recount.core.declared_changes import Change, changes
+from recount.core.errors import Terminal
+from recount.core.fingerprint import Declared, Document
+from recount.core.ledger import BatchProof
+from recount.core.registry import Stream
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.declarations import DeclarationLog, Enacted
+from recount.kafka.connection import Connection
+from recount.versions.standstill import standstill
+
+
+def upgrade(settings: Settings, stream: Stream) -> Enacted:
+    """Let ``stream`` go on as it is declared now; raises ``Terminal`` with the reason where its state would be wrong.
+
+    Does nothing where the declaration is in force already.
+    """
+    log, declared = DeclarationLog(settings.data, stream.name), Declared.of(stream)
+    connection = Connection.of(settings)
+    with standstill(connection, stream):
+        last = _in_force(log, stream.name)
+        if last.fingerprint == declared.fingerprint:
+            return last
+        found = changes(last.document, declared.document)
+        topology = _require_upgradable(stream, found)
+        tables = Tables(settings.data)
+        ledger = settled_ledger(tables, topology, published_offsets(connection, topology))
+        proof = _require_audited(tables, topology.name, ledger)
+        return log.enact(
+            "upgrade",
+            declared,
+            begins=last.begins,
+            published=last.published,
+            after=proof.order,
+            closed_ms=_closed_ms(ledger, last, last.document, declared.document),
+        )
+
+
+def objection(change: Change) -> str | None:
+    """Why a stream cannot go on with its state after ``change``; None where it can."""
+    match change:
+        case Change(of="", path="idle_after_ms" | "max_future_ms"):
+            return None
+        case Change(operator="aggregation", path="windows.grace_ms", old=int(old), new=int(new)):
+            return None if new > old else "records that were counted would be late"
+        case Change(operator="source", path=path, old=None, new=str(new)) if path.startswith("schema."):
+            return None if not new.endswith(" required") else "records without the field were taken before"
+        case Change(operator="sink" | "through", of=""):
+            return "what it would have written before is nowhere: declare it as a topology of its own"
+        case Change(operator="aggregation", path=path) if path.startswith("aggregates."):
+            return "the windows that are open have not kept its values"
+    return "the results of open windows would be made of both"
+
+
+def _in_force(log: DeclarationLog, stream: str) -> Enacted:
+    last = log.last()
+    if last is None or last.kind == "reset begun":
+        raise Terminal(
+            f"stream {stream} has no declaration in force",
+            given=last.kind if last else "never started",
+            expected="a stream that has run",
+            remedy="start it" if last is None else f"finish the reset: recount reset {stream} --yes",
+        )
+    return last
+
+
+def _require_upgradable(stream: Stream, found: Sequence[Change]) -> Topology:
+    refused = [f"{change} ({reason})" for change in found if (reason := objection(change))]
+    if not isinstance(stream, Topology) or flow_of(stream) is None:
+        refused = ["its audit goes back to the beginning of the log, and would judge all by the new declaration"]
+    if refused:
+        raise Terminal(
+            f"stream {stream.name} cannot go on with its state: {'; '.join(refused)}",
+            given="; ".join(map(str, found)),
+            expected="a longer grace, another idle_after or max_future, or a further field of the source's schema",
+            remedy=f"recount reset {stream.name} (--from beginning or --from now)",
+        )
+    assert isinstance(stream, Topology)
+    return stream
+
+
+def _require_audited(tables: Tables, stream: str, ledger: Ledger) -> BatchProof:
+    """The last batch, up to which the newest audit must have found everything right."""
+    proof = ledger.proofs[-1] if ledger.proofs else None
+    runs = [
+        run
+        for run in complete_runs(tables, stream)
+        if proof and (run.order, run.checkpoint_id) == (proof.order, proof.checkpoint_id)
+    ]
+    if proof is None or not runs or runs[-1].outcome == "violation":
+        last = f"batch {proof.generation}/{proof.batch}" if proof else "no batch"
+        raise Terminal(
+            f"stream {stream} is not audited up to its last batch",
+            given=f"{last}, {f'audit {runs[-1].audit}: {runs[-1].outcome}' if runs else 'no audit that ends there'}",
+            expected="an audit with the former declaration that ends there and found no violation",
+            remedy=f"deploy the former declaration, run `recount audit --stream {stream}`, then upgrade",
+        )
+    return proof
+
+
+def _closed_ms(ledger: Ledger, last: Enacted, old: Document, new: Document) -> int | None:
+    """The frontier at which, by the new grace, those windows are closed that are closed now."""
+    frontier_ms = ledger.frontier_ms
+    if frontier_ms is None:
+        return None
+    reached_ms = frontier_ms if last.closed_ms is None else max(frontier_ms, last.closed_ms)
+    return reached_ms + _grace_ms(new) - _grace_ms(old)
+
+
+def _grace_ms(document: Document) -> int:
+    windows: list[Mapping[str, int]] = [one["windows"] for one in document["operators"] if "windows" in one]
+    return windows[0]["grace_ms"]

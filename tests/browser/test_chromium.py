@@ -1,0 +1,69 @@
+"""What a user sees in Chromium: the grid, the page of the streams, a certificate, the Data Docs, an approval."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.browser.conftest import STREAM, Shop
+
+from recount.airflow.naming import backfill_dag, stream_dag
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_the_grid_shows_a_stream_that_runs(page: Page, shop: Shop) -> None:
+    page.goto(f"{shop.airflow.url}/dags/{stream_dag(STREAM)}")
+    expect(page.get_by_role("heading", name=stream_dag(STREAM))).to_be_visible()
+    for task in ("hold", "run"):
+        expect(page.get_by_text(task, exact=True).first).to_be_visible()
+
+
+def test_the_page_of_the_streams_leads_to_the_certificate_and_loads_nothing_from_elsewhere(
+    page: Page, shop: Shop
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{shop.airflow.url}/plugin/recount")
+    inside = page.frame_locator("iframe")
+    expect(inside.get_by_role("row", name=STREAM)).to_contain_text("running")
+    inside.get_by_role("link", name=f"{STREAM}: ").first.click()
+    expect(inside.get_by_role("heading", name=f"{STREAM} match")).to_be_visible()
+    expect(inside.locator("body")).to_contain_text(f"{shop.flow.records:,}")
+    expect(inside.locator("body")).to_contain_text("Every output record is there exactly once")
+    assert [url for url in asked if not url.startswith((shop.airflow.url, "data:", "blob:"))] == []
+
+
+def test_the_data_docs_list_what_was_validated(page: Page, shop: Shop) -> None:
+    page.goto(f"{shop.airflow.url}/recount/data-docs")
+    expect(page).to_have_title("Data Docs created by Great Expectations")
+    assert STREAM in page.content()
+
+
+def test_a_stranger_is_sent_to_the_login(page: Page, shop: Shop) -> None:
+    assert page.context.browser is not None
+    stranger = page.context.browser.new_context().new_page()
+    answer = stranger.goto(f"{shop.airflow.url}/recount/")
+    assert answer is not None
+    assert answer.status == 401
+    stranger.goto(shop.airflow.url)
+    expect(stranger.get_by_role("button", name="Sign in")).to_be_visible()
+    stranger.context.close()
+
+
+def test_an_approval_in_the_browser_lets_the_backfill_go_on(page: Page, shop: Shop) -> None:
+    subject = page.get_by_role("link", name=f"Publish corrections of {STREAM}?")
+    deadline = time.monotonic() + 300
+    page.goto(f"{shop.airflow.url}/required_actions")
+    while not subject.count():
+        assert time.monotonic() < deadline, "the backfill asks for no approval"
+        page.wait_for_timeout(3_000)
+        page.reload()
+        page.wait_for_timeout(1_000)
+    subject.click()
+    page.wait_for_timeout(8_000)  # Airflow fails a task that is answered before its worker has left
+    page.get_by_role("button", name="Approve").click()
+    while shop.runs.of(backfill_dag(STREAM), shop.backfill).tasks["approval"] != "success":
+        assert time.monotonic() < deadline, "the approval was not taken"
+        page.wait_for_timeout(1_000)

@@ -1,0 +1,171 @@
+"""Item 1.4: a changed declaration under a real stream: refused, reset, upgraded; the audit judges each by its own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.integration.spark.drivers import committed
+from tests.spark.audit.conftest import MINUTE_MS, Scene, order
+
+from recount.core.aggregates import Aggregate, count, largest, total
+from recount.core.archive import Archive
+from recount.core.errors import Terminal
+from recount.core.expressions import coalesce, col
+from recount.core.output import VERSION_HEADER
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.declarations import DeclarationLog, OtherDeclaration
+from recount.kafka.offsets import committed_offsets
+from recount.proofs import Proofs
+from recount.spark.archive import ArchiveWork
+from recount.versions.reset import From, Reset
+from recount.versions.upgrade import upgrade
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def redeclared(scene: Scene, size: str = "5 min", grace: str = "60 s", **more: Aggregate) -> Scene:
+    """The same stream in the words of the scene, with other windows."""
+    [sink] = scene.topology.sinks
+    [source] = scene.topology.sources
+    flow = (
+        stream(source.topic)
+        .select_key(region=coalesce(col("region"), "UNKNOWN"))
+        .windowed_by(tumbling(size, grace=grace))
+        .aggregate(orders=count(), revenue=total("amount"), **more)
+        .emit_final()
+    )
+    return replace(scene, topology=Topology(name=scene.topology.name, sinks=[flow.to(sink.topic, table="revenue")]))
+
+
+def produce(scene: Scene, *minutes: float) -> None:
+    """A record of each partition at every minute."""
+    scene.produce([(p, round(minute * MINUTE_MS), order("EU", 2)) for minute in minutes for p in (0, 1)])
+
+
+def published(scene: Scene) -> list[tuple[int, int, int]]:
+    """Version, start of the window in minutes, and orders of every output record, in the order of the log."""
+    found = []
+    for record in sorted(committed(scene.connection, scene.revenue), key=lambda one: (one.partition(), one.offset())):
+        headers = dict(record.headers() or ())
+        value = json.loads(record.value() or b"")
+        minute = (value["window_start"] // MINUTE_MS) % 1_000
+        found.append((int(headers.get(VERSION_HEADER, b"1")), minute, value["orders"]))
+    return found
+
+
+def reset(scene: Scene, begin_at: From) -> None:
+    Reset(scene.settings, scene.topology, begin_at).run()
+
+
+def test_a_window_of_another_size_is_refused_and_a_reset_from_the_beginning_computes_all_anew(scene: Scene) -> None:
+    produce(scene, 0, 1, 7, 12)
+    scene.produce([(0, 0, b"not json")])
+    scene.run()
+    assert scene.audit().findings.outcome == "match"
+    before = published(scene)
+    assert before == [(1, 0, 4), (1, 5, 2)]
+
+    changed = redeclared(scene, size="10 min")
+    for attempt in (changed.run, changed.audit):
+        with pytest.raises(OtherDeclaration, match="window size of the aggregation by region: 5 min -> 10 min"):
+            attempt()
+    scene.run()
+    assert published(scene) == before
+
+    reset(changed, "beginning")
+    with pytest.raises(OtherDeclaration):
+        scene.run()
+    changed.run()
+    assert published(changed) == [*before, (2, 0, 6)]
+    produce(changed, 23)
+    changed.run()
+    findings = changed.audit()
+    assert findings.findings.outcome == "match", findings.findings.differences
+    said = json.loads(findings.certificate.read_text())["declaration"]
+    assert (said["stream_version"], said["fingerprint"]) == (2, findings.findings.cut.fingerprint)
+    former = Path(scene.settings.data) / "former" / scene.topology.name / "1"
+    kept = [proof.proof for proof in Proofs(state=str(former / f"streams/{scene.topology.name}/state")).newest_first()]
+    assert {proof.fingerprint for proof in kept} != {findings.findings.cut.fingerprint}
+    assert (former / "outputs/revenue/_delta_log").exists()
+
+
+def test_a_reset_from_now_reads_and_judges_what_comes_after_it(scene: Scene) -> None:
+    produce(scene, 0, 7)
+    scene.run()
+    changed = redeclared(scene, size="10 min")
+    reset(changed, "now")
+    produce(changed, 21, 25, 32)
+    changed.run()
+    assert published(changed) == [(1, 0, 2), (2, 20, 4)]
+    done = changed.audit()
+    assert done.findings.outcome == "match", done.findings.differences
+    begins = json.loads(done.certificate.read_text())["declaration"]["begins"]
+    assert begins == {changed.orders: {"0": 2, "1": 2}}
+
+
+def test_a_reset_that_was_interrupted_is_finished_by_its_repetition(scene: Scene) -> None:
+    produce(scene, 0, 7)
+    scene.run()
+    changed = redeclared(scene, size="10 min")
+    state = Path(scene.tables.state(scene.topology.name)).parent
+    blocked = Path(scene.settings.data) / "former" / scene.topology.name / "1" / "outputs" / "revenue"
+    blocked.mkdir(parents=True)
+    with pytest.raises(Terminal, match="where it is used and where it is kept"):
+        reset(changed, "now")
+    for start in (scene.run, changed.run):
+        with pytest.raises(OtherDeclaration, match="was begun and not finished"):
+            start()
+    blocked.rmdir()
+    reset(changed, "beginning")
+    assert not state.exists()
+    last = DeclarationLog(scene.settings.data, scene.topology.name).last()
+    assert last is not None
+    assert (last.kind, last.version, last.begins) == ("reset", 2, {changed.orders: {0: 2, 1: 2}})
+    groups = committed_offsets(scene.connection, f"recount.{scene.topology.name}", [(changed.orders, 0)])
+    assert groups == {}
+
+
+def test_an_upgrade_to_a_longer_grace_goes_on_with_the_state_and_each_stretch_is_judged_by_its_own(
+    scene: Scene,
+) -> None:
+    produce(scene, 0, 1, 7, 12)
+    scene.run()
+    longer = redeclared(scene, grace="10 min")
+    with pytest.raises(Terminal, match="not audited up to its last batch"):
+        upgrade(scene.settings, longer.topology)
+    assert scene.audit().findings.outcome == "match"
+    with pytest.raises(Terminal, match="have not kept its values"):
+        upgrade(scene.settings, redeclared(scene, most=largest("amount")).topology)
+    enacted = upgrade(scene.settings, longer.topology)
+    assert upgrade(scene.settings, longer.topology) == enacted
+    with pytest.raises(OtherDeclaration, match="grace of the aggregation by region: 10 min -> 1 min"):
+        scene.run()
+
+    longer.produce([(0, 3 * MINUTE_MS, order("EU", 2))])  # 9 min late: only the new grace takes it
+    longer.run()
+    assert published(longer) == [(1, 0, 4), (1, 5, 2), (1, 0, 5)]
+    findings = longer.audit().findings
+    assert findings.outcome == "match", findings.differences
+    produce(longer, 40)
+    longer.run()
+    for from_the_beginning in (False, True):
+        done = longer.audit(from_the_beginning=from_the_beginning)
+        assert done.findings.outcome == "match", done.findings.differences
+        assert json.loads(done.certificate.read_text())["declaration"]["judged_after_batch"] == [0, 0]
+    assert published(longer)[3:] == [(1, 10, 2)]
+
+
+def test_an_archive_is_reset_like_every_stream_and_its_former_table_is_kept(scene: Scene) -> None:
+    produce(scene, 0)
+    scene.archive()
+    archive = Archive(topic=scene.topology.sources[0].topic)
+    [move] = Reset(scene.settings, archive, "beginning").run().moved
+    assert move.target == f"{scene.settings.data}/former/{archive.name}/1/archive/{archive.topic.name}"
+    produce(scene, 1)
+    scene.archive()
+    work = ArchiveWork(scene.session, archive, scene.settings.data)
+    assert [scene.session.read.format("delta").load(path).count() for path in (work.path, move.target)] == [4, 2]

@@ -1,0 +1,260 @@
+"""Item 1.1: what audits found is read back from their tables, certificates and acceptances."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from recount.audit.acceptances import accept, accept_all
+from recount.audit.evidence import Evidence
+from recount.audit.findings import Findings, Interval
+from recount.audit.ledger import Ledger
+from recount.audit.register import read_register, standing_after
+from recount.audit.store import NOTHING, VERDICTS, AuditStore, Run, Seed
+from recount.audit.verdict_tables import write_tables
+from recount.cli import app
+from recount.core.errors import Terminal
+from recount.core.finding import finding_id
+from recount.core.finding_register import Standing
+from recount.core.ledger import BatchProof
+from recount.core.own_columns import AUDIT
+from recount.core.registry import declared
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.verdict import Difference
+
+TOPOLOGY = declared().topology("revenue-by-region")
+STREAM = TOPOLOGY.name
+[SINK] = TOPOLOGY.written
+ROW = {"key": "EU", "window_start": 0, "window_end": 300_000}
+LOST = Difference(kind="output", place=f"table outputs/{SINK.table}", verdict="lost", expected="5", **ROW)  # type: ignore[arg-type]
+FAULT = Difference(kind="batch ledger", place="batch 0/1", verdict="frontier", expected="1 ms", actual="2 ms")
+LOST_ID, FAULT_ID = (finding_id(STREAM, one) for one in (LOST, FAULT))
+
+
+class Nights:
+    """Audits of which only the tables exist that hold their findings."""
+
+    def __init__(self, folder: Path) -> None:
+        folders = {name: str(folder / name) for name in ("data", "checkpoints", "reports", "logs", "run", "jars")}
+        self.settings = Settings(profile="embedded", bootstrap_servers="127.0.0.1:1", **folders)
+        self.store = AuditStore(None, Tables(self.settings.data), STREAM)
+        self.last: Run | None = None
+
+    def audit(
+        self, audit: str, differences: Sequence[Difference], verdict: str | None, *, whole: bool = False, batch: int = 1
+    ) -> Standing:
+        """One night, in which the row in Delta was judged to be ``verdict`` (None: nobody knows such a row)."""
+        schema = {"sink": pl.String, "key": pl.String, "window_start": pl.Int64, "window_end": pl.Int64}
+        schema |= dict.fromkeys(("origin", "kafka_verdict", "delta_verdict", "completeness"), pl.String)
+        row = {**ROW, "sink": SINK.topic.name, "kafka_verdict": "match", "delta_verdict": verdict}
+        self.store.put_rows(VERDICTS, audit, pl.DataFrame([row] if verdict else [], schema=schema))
+        self.store.put_findings(audit, [], differences, [])
+        known, at_ms = read_register(self.settings, STREAM), self.store.next_ms()
+        found = self.findings(audit, differences, whole=whole, batch=batch)
+        standing = standing_after(known, known, Tables(self.settings.data), found, self.store, at_ms)
+        self.complete(audit, standing, at_ms, batch, found.seed.run.audit if found.seed.run else None)
+        return standing
+
+    def complete(self, audit: str, standing: Standing, at_ms: int, batch: int, seed: str | None) -> None:
+        self.last = Run(
+            audit=audit,
+            finished_ms=at_ms,
+            interval_start_ms=None,
+            interval_end_ms=None,
+            source="kafka",
+            seed=seed,
+            lineage=(audit,),
+            generation=0,
+            batch=batch,
+            frontier_ms=None,
+            published_ends={},
+            outcome="violation" if standing.open else "match",
+            certificate=f"{audit}.json",
+            counts={},
+            repaired=tuple(one.id for one in standing.repaired),
+        )
+        self.store.complete(self.last)
+
+    def findings(self, audit: str, differences: Sequence[Difference], *, whole: bool, batch: int) -> Findings:
+        proof = BatchProof(
+            stream=STREAM,
+            generation=0,
+            batch=batch,
+            checkpoint_id="c",
+            lease_epoch=1,
+            batch_timestamp_ms=0,
+            partitions=(),
+            frontier_ms=None,
+        )
+        return Findings(
+            audit=audit,
+            topology=TOPOLOGY,
+            interval=Interval(),
+            source="kafka",
+            seed=NOTHING if whole else Seed(run=self.last, stream_times={}),
+            ledger=Ledger((proof,)),
+            frontier_ms=None,
+            published_ends={},
+            accounts=(),
+            evidence=Evidence(log=(), published=(), tables=()),
+            counts={},
+            differences=tuple(differences),
+            misses=(),
+        )
+
+
+@pytest.fixture
+def nights(tmp_path: Path) -> Nights:
+    return Nights(tmp_path)
+
+
+def states(standing: Standing) -> dict[str, str]:
+    return {one.id: one.state for one in (*standing.open, *standing.accepted, *standing.repaired)}
+
+
+def test_a_lost_row_is_open_until_its_place_is_in_order(nights: Nights) -> None:
+    assert states(nights.audit("1", [LOST], "lost")) == {LOST_ID: "open"}
+    assert states(nights.audit("2", [], "lost")) == {LOST_ID: "open"}
+    assert states(nights.audit("3", [], "match")) == {LOST_ID: "repaired"}
+    assert nights.audit("4", [], "match") == Standing(repaired_before=1)
+
+
+def test_a_row_that_has_left_by_retention_was_not_repaired_and_one_that_nobody_knows_any_more_is_in_order(
+    nights: Nights,
+) -> None:
+    nights.audit("1", [LOST], "lost")
+    assert states(nights.audit("2", [], "expired")) == {LOST_ID: "open"}
+    assert states(nights.audit("3", [], None)) == {LOST_ID: "repaired"}
+
+
+def test_an_audit_as_of_an_earlier_batch_closes_nothing(nights: Nights) -> None:
+    nights.audit("1", [LOST], "lost", batch=5)
+    assert states(nights.audit("2", [], "match", batch=4)) == {LOST_ID: "open"}
+
+
+def test_what_another_audit_found_meanwhile_is_open_too_and_is_not_closed_by_one_that_did_not_judge_it(
+    nights: Nights,
+) -> None:
+    nights.audit("beside", [LOST], "lost")
+    now = read_register(nights.settings, STREAM)
+    nights.store.put_rows(VERDICTS, "mine", nights.store.rows(VERDICTS, ["beside"]).drop(AUDIT).collect().clear())
+    found = nights.findings("mine", [FAULT], whole=False, batch=1)
+    standing = standing_after({}, now, Tables(nights.settings.data), found, nights.store, nights.store.next_ms())
+    assert states(standing) == {LOST_ID: "open", FAULT_ID: "open"}
+
+
+def test_a_row_of_an_output_that_is_declared_no_more_is_not_in_order(nights: Nights) -> None:
+    gone = Difference(kind="output", place="topic formerly", verdict="lost", **ROW)  # type: ignore[arg-type]
+    nights.audit("1", [gone], "lost")
+    assert states(nights.audit("2", [], None)) == {finding_id(STREAM, gone): "open"}
+
+
+def test_a_fault_of_a_past_stretch_is_open_until_an_audit_from_the_beginning_sees_it_no_more(nights: Nights) -> None:
+    nights.audit("1", [FAULT], None)
+    assert states(nights.audit("2", [], None)) == {FAULT_ID: "open"}
+    assert states(nights.audit("3", [], None, whole=True)) == {FAULT_ID: "repaired"}
+
+
+def test_a_fault_of_a_stretch_is_judged_again_by_an_audit_that_begins_no_later(nights: Nights) -> None:
+    nights.audit("1", [], None, whole=True, batch=1)
+    seed = nights.last
+    nights.audit("2", [FAULT], None, batch=2)
+    assert states(nights.audit("3", [], None, batch=3)) == {FAULT_ID: "open"}
+    nights.last = seed
+    assert states(nights.audit("4", [], None, batch=3)) == {FAULT_ID: "repaired"}
+
+
+def test_certificates_of_the_version_before_a_reset_open_no_finding(nights: Nights) -> None:
+    found = nights.findings("former", [LOST], whole=True, batch=2)
+    standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
+    folder = Path(nights.settings.reports) / "certificates" / STREAM
+    folder.mkdir(parents=True)
+    document = {"audit": "former", "cut": {"generation": 0, "batch": 2}, "declaration": {"stream_version": 2}}
+    section = {"open": [one.document() for one in standing.open]}
+    (folder / "former.json").write_text(json.dumps({**document, "findings": section}))
+    assert read_register(nights.settings, STREAM) == {}
+
+
+def test_an_accepted_finding_is_listed_with_name_and_reason_and_is_no_violation(nights: Nights) -> None:
+    nights.audit("1", [LOST, FAULT], "lost")
+    accepted = accept(nights.settings, STREAM, LOST_ID, by=" Ada ", reason="deleted on request")
+    assert accepted.difference == LOST
+    standing = nights.audit("2", [LOST], "lost")
+    assert states(standing) == {FAULT_ID: "open", LOST_ID: "accepted"}
+    [taken] = standing.accepted
+    document = taken.document()
+    assert (document["accepted_by"], document["reason"]) == ("Ada", "deleted on request")
+    assert (document["first_audit"], document["last_audit"], document["first_certificate"]) == ("1", "2", "1.json")
+
+
+@pytest.mark.parametrize(("by", "reason"), [("", "why"), ("Ada", " \n")])
+def test_nobody_accepts_without_a_name_and_a_reason(nights: Nights, by: str, reason: str) -> None:
+    nights.audit("1", [LOST], "lost")
+    with pytest.raises(Terminal):
+        accept(nights.settings, STREAM, LOST_ID, by=by, reason=reason)
+    assert states(nights.audit("2", [LOST], "lost")) == {LOST_ID: "open"}
+
+
+def test_what_is_unknown_accepted_or_repaired_cannot_be_accepted_nor_anything_beside_it(nights: Nights) -> None:
+    nights.audit("1", [LOST, FAULT], "lost")
+    with pytest.raises(Terminal, match="no such finding"):
+        accept_all(nights.settings, STREAM, [LOST_ID, "0" * 16], by="Ada", reason="why")
+    accept(nights.settings, STREAM, LOST_ID, by="Ada", reason="why")
+    with pytest.raises(Terminal, match="closed"):
+        accept(nights.settings, STREAM, LOST_ID, by="Bob", reason="too")
+    nights.audit("2", [], "match", whole=True)
+    with pytest.raises(Terminal, match="closed"):
+        accept(nights.settings, STREAM, FAULT_ID, by="Ada", reason="why")
+
+
+def test_an_audit_that_is_not_complete_says_nothing_unless_it_has_issued_its_certificate(nights: Nights) -> None:
+    nights.audit("1", [], "match")
+    nights.store.put_findings("killed", [], [LOST], [])
+    assert read_register(nights.settings, STREAM) == {}
+
+    found = nights.findings("killed", [LOST], whole=False, batch=2)
+    standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
+    folder = Path(nights.settings.reports) / "certificates" / STREAM
+    folder.mkdir(parents=True)
+    section = {"open": [one.document() for one in standing.open]}
+    document = {"audit": "killed", "cut": {"generation": 0, "batch": 2}, "findings": section}
+    (folder / "killed.json").write_text(json.dumps(document))
+    assert {one.id: one.last_cut for one in read_register(nights.settings, STREAM).values()} == {LOST_ID: (0, 2)}
+
+
+def test_the_expectations_are_told_accepted_verdicts_as_such_and_open_findings_as_differences(nights: Nights) -> None:
+    for audit, delta, differences in (("1", "lost", 1), ("2", "accepted", 0)):
+        standing = nights.audit(audit, [LOST], "lost")
+        found = nights.findings(audit, [LOST], whole=False, batch=1)
+        object.__setattr__(found, "standing", standing)
+        folder = write_tables(found, nights.store, nights.settings.reports)
+        assert pl.read_parquet(folder / "outputs.parquet")["delta_verdict"].to_list() == [delta]
+        assert pl.read_parquet(folder / "reconciliation.parquet")["differences"].sum() == differences
+        if audit == "1":
+            accept(nights.settings, STREAM, LOST_ID, by="Ada", reason="why")
+
+
+def test_the_command_lists_findings_accepts_one_and_refuses_an_empty_reason(
+    nights: Nights, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nights.audit("1", [LOST], "lost")
+    for name, value in nights.settings.to_environment().items():
+        monkeypatch.setenv(name, value)
+
+    def findings(*arguments: str) -> tuple[object, str]:
+        with pytest.raises(SystemExit) as ended:
+            app(["findings", *arguments])
+        return ended.value.code, capsys.readouterr().out
+
+    code, listed = findings("--stream", STREAM)
+    assert (code, f"{STREAM}: 1 open, 0 accepted, 0 repaired" in listed) == (0, True)
+    assert LOST_ID in listed
+    accepting = ("accept", "--stream", STREAM, "--finding", LOST_ID, "--by", "Ada")
+    assert findings(*accepting, "--reason", "")[0] == 1
+    assert findings(*accepting, "--reason", "deleted on request")[0] == 0
+    assert "accepted by Ada" in findings("--stream", STREAM)[1]

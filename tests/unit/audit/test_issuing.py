@@ -1,0 +1,151 @@
+"""Two audits at once are never both number n, and an audit that dies while it issues blocks nobody (issue 12, 4)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.audit.documents import findings
+
+from recount.audit.issuing import Opened, UntrustedHead, issue
+from recount.audit.signing import make_keys, signer_in, trusted_in
+from recount.audit.verifying import chain_in
+from recount.core.certificate import head_of
+from recount.core.errors import Terminal
+from recount.kafka.connection import Fenced
+from recount.local.project import Project
+
+
+class Board:
+    """A published head without a broker."""
+
+    def __init__(self, head: Any = None) -> None:
+        self.head = head
+        self.before_publishing: list[Any] = []
+
+    def opened(self) -> AbstractContextManager[Board]:
+        return nullcontext(self)
+
+    def read(self) -> Any:
+        return self.head
+
+    def publish(self, head: Any) -> None:
+        if self.before_publishing:
+            self.head = self.before_publishing.pop()
+            raise Fenced("another one was opened")
+        self.head = head
+
+
+def issued(root: Path, audit: str, opened: Opened | None = None, **options: Any) -> dict[str, Any]:
+    path = issue(findings(audit), str(root), opened=opened, **options)
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def in_another_process(project: Project, code: str, root: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(project.root)}
+    command = [sys.executable, "-c", f"from tests.unit.audit.test_issuing import *\nroot = Path({str(root)!r})\n{code}"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_two_processes_that_issue_at_once_share_no_number(tmp_path: Path, project: Project) -> None:
+    codes = [f"for n in range(15):\n    issued(root, f'{name}-{{n}}')" for name in ("one", "two")]
+    started = [in_another_process(project, code, tmp_path) for code in codes]
+    assert [process.wait(60) for process in started] == [0, 0]
+    found = [json.loads(path.read_text()) for path in tmp_path.glob("certificates/revenue/*.json")]
+    assert sorted(one["sequence"] for one in found) == list(range(1, 31))
+    assert chain_in(tmp_path / "certificates" / "revenue", "revenue").faults() == []
+
+
+def test_an_audit_killed_while_it_issues_blocks_nobody(tmp_path: Path, project: Project) -> None:
+    issued(tmp_path, "night-1")
+    hanging = (
+        "board = Board()\n"
+        "board.publish = lambda head: (print('reserved', head['sequence'], flush=True), time.sleep(600))\n"
+        "issued(root, 'night-2', board.opened)"
+    )
+    with in_another_process(project, hanging, tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "reserved 2\n"
+        process.send_signal(signal.SIGKILL)
+    started = time.monotonic()
+    assert issued(tmp_path, "night-3")["sequence"] == 2
+    assert time.monotonic() - started < 10
+    assert not list(tmp_path.glob("certificates/revenue/.*.draft"))
+
+
+def test_a_certificate_whose_head_was_published_before_its_audit_died_is_completed(tmp_path: Path) -> None:
+    board = Board()
+    path = issue(findings("night-1"), str(tmp_path), opened=board.opened)
+    draft = path.with_name(f".{path.name}.draft")
+    path.rename(draft)
+    path.with_suffix(".html").unlink()
+    assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2
+    assert path.exists()
+    assert path.with_suffix(".html").exists()
+    assert chain_in(path.parent, "revenue", head=board.head, head_is_asked=True).faults() == []
+
+
+def test_whoever_is_fenced_takes_the_number_after(tmp_path: Path) -> None:
+    elsewhere = issued(tmp_path / "elsewhere", "theirs")
+    board = Board()
+    board.before_publishing.append(head_of(elsewhere))
+    mine = issued(tmp_path, "mine", board.opened)
+    assert (mine["sequence"], mine["previous_sha256"]) == (2, elsewhere["sha256"])
+    assert not list(tmp_path.glob("certificates/revenue/.*.draft"))
+
+
+def test_an_audit_that_has_a_certificate_does_not_get_another(tmp_path: Path) -> None:
+    issued(tmp_path, "night-1")
+    with pytest.raises(Terminal, match="has a certificate"):
+        issued(tmp_path, "night-1")
+
+
+def test_the_chain_goes_on_from_the_head_when_the_newest_was_deleted_so_that_the_hole_stays(tmp_path: Path) -> None:
+    board = Board()
+    for audit in ("night-1", "night-2"):
+        issued(tmp_path, audit, board.opened)
+    (tmp_path / "certificates/revenue/night-2.json").unlink()
+    after = issued(tmp_path, "night-3", board.opened)
+    assert (after["sequence"], after["published_head"]["audit"]) == (3, "night-2")
+    [fault] = chain_in(tmp_path / "certificates/revenue", "revenue", head=board.head, head_is_asked=True).faults()
+    assert (fault.kind, fault.number) == ("missing", 2)
+
+
+def test_a_newest_that_was_deleted_together_with_the_head_leaves_a_trace_in_the_next(tmp_path: Path) -> None:
+    board = Board()
+    for audit in ("night-1", "night-2", "night-3"):
+        issued(tmp_path, audit, board.opened)
+    (tmp_path / "certificates/revenue/night-3.json").unlink()
+    board.head = None
+    assert issued(tmp_path, "night-4", board.opened)["sequence"] == 3
+    [fault] = chain_in(tmp_path / "certificates/revenue", "revenue", head=board.head, head_is_asked=True).faults()
+    assert (fault.kind, fault.number) == ("unpublished", 3)
+
+
+def test_a_head_signed_by_a_stranger_stops_the_issue(tmp_path: Path) -> None:
+    for name in ("ours", "strangers"):
+        make_keys(tmp_path / name, reports=None)
+    ours = {"signer": signer_in(str(tmp_path / "ours")), "trusted": trusted_in(str(tmp_path / "ours"))}
+    board = Board()
+    issued(tmp_path, "night-1", board.opened, **ours)
+    stranger = issued(tmp_path / "elsewhere", "night-9", signer=signer_in(str(tmp_path / "strangers")))
+    board.head = head_of(stranger | {"sequence": 99})
+    with pytest.raises(UntrustedHead):
+        issued(tmp_path, "night-2", board.opened, **ours)
+
+
+def test_rubbish_in_the_folder_does_not_keep_a_certificate_from_being_issued(tmp_path: Path) -> None:
+    issued(tmp_path, "night-1")
+    folder = tmp_path / "certificates/revenue"
+    (folder / "rubbish.json").write_text("[]")
+    (folder / "forged.json").write_text('{"sequence": 999, "sha256": "0"}')
+    assert issued(tmp_path, "night-2")["sequence"] == 2

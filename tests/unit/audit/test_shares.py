@@ -1,0 +1,90 @@
+"""Green must mean green: an audit that matches warns where more was lost to dead letters or lateness than declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recount.audit.page import page
+from recount.audit.shares import warnings_of
+from recount.audit.summary import summary
+from recount.core.ledger import BatchProof, PartitionProof
+from recount.core.limits import Health
+from recount.core.verdict import PartitionAccount
+
+LIMITS = Health(dead_letters=0.01, late=0.05, batch_dead_letters=0.1, batch_late=0.5)
+
+MATCHED: dict[str, Any] = {
+    "audit": "night-1",
+    "stream": "revenue",
+    "outcome": "match",
+    "source": "kafka",
+    "seed": None,
+    "sequence": 1,
+    "cut": {"generation": 0, "batch": 3, "batch_timestamp_ms": 1_000, "frontier_ms": 900},
+    "batches": 4,
+    "declaration": {"source": "orders", "steps": [], "aggregation": "count", "sink": "revenue", "table": "revenue"},
+    "partitions": [],
+    "totals": {"records": 400_000, "late": 0, "dead_lettered": 200_000},
+    "results": 0,
+    "verdicts": {"kafka": {}, "delta": {}, "completeness": {}},
+    "differences_found": 0,
+    "differences": [],
+    "grace_misses_found": 0,
+    "grace_misses": [],
+    "charted": None,
+    "series": [],
+    "previous_sha256": None,
+    "sha256": "0" * 64,
+}
+
+
+def account(records: int, **fates: int) -> PartitionAccount:
+    counted = records - sum(fates.values())
+    rest = dict.fromkeys(("filtered", "null_key", "control", "aborted", "compacted", "expired"), 0)
+    told: dict[str, Any] = {"late": 0, "dead_lettered": 0, **rest, **fates, "counted": counted}
+    return PartitionAccount(topic="orders", partition=0, start=0, end=records, stream_time_ms=None, **told)
+
+
+def batch(number: int, records: int, **fates: int) -> BatchProof:
+    part = PartitionProof(topic="orders", partition=0, start=0, end=records, records=records, **fates)
+    return BatchProof(
+        stream="revenue",
+        generation=0,
+        batch=number,
+        checkpoint_id="c",
+        lease_epoch=1,
+        batch_timestamp_ms=0,
+        partitions=(part,),
+        frontier_ms=None,
+        emitted={},
+    )
+
+
+@pytest.mark.parametrize(("fate", "at_the_limit"), [("dead_lettered", 10), ("late", 50)])
+def test_a_night_at_its_limit_is_silent_and_one_record_more_is_a_warning(fate: str, at_the_limit: int) -> None:
+    assert warnings_of(LIMITS, [account(1_000, **{fate: at_the_limit})], []) == []
+    [warning] = warnings_of(LIMITS, [account(1_000, **{fate: at_the_limit + 1})], [])
+    assert f"{at_the_limit + 1} " in warning
+
+
+def test_a_single_batch_beyond_its_limit_is_a_warning_in_a_good_night() -> None:
+    night = [account(100_000, dead_lettered=60)]
+    [warning] = warnings_of(LIMITS, night, [batch(0, 99_900), batch(1, 100, dead_lettered=60)])
+    assert warning == "60 dead letters of batch 0/1 in 100 records: 60.00%, limit 10.00%"
+
+
+def test_many_bad_batches_are_counted_and_not_all_listed() -> None:
+    bad = [batch(number, 100, dead_lettered=60) for number in range(25)]
+    warnings = warnings_of(Health(dead_letters=1), [account(2_500, dead_lettered=1_500)], bad)
+    assert len(warnings) == 21
+    assert warnings[-1] == "5 more of single batches"
+
+
+def test_page_and_summary_of_a_match_show_its_warnings_as_text() -> None:
+    quiet = page(MATCHED)
+    loud = {**MATCHED, "warnings": ["<b>200,000 dead letters</b>"]}
+    assert "Warnings" not in quiet
+    assert "&lt;b&gt;200,000 dead letters&lt;/b&gt;" in page(loud)
+    assert "with warnings" in str(summary(loud).renderables[0])  # type: ignore[attr-defined, union-attr]

@@ -1,0 +1,73 @@
+"""Item 1.6: a name of Recount's own is refused where it is declared, and every other name is free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.user_names import USER_NAMES
+
+from recount.core.aggregates import count
+from recount.core.errors import InvalidDeclaration
+from recount.core.expressions import col
+from recount.core.flow import RecordStream, cogroup
+from recount.core.nodes import KEY
+from recount.core.own_columns import REVISION
+from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream, table
+from recount.core.windows import tumbling
+
+ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(id=STRING, amount=LONG))
+OUT = Topic(name="out", key="id")
+MINUTE = tumbling("1 min", grace="0 s")
+
+DECLARATIONS: list[Callable[[str], object]] = [
+    lambda name: RecordSchema(fields={name: LONG}),
+    lambda name: stream(ORDERS).with_fields(**{name: col("amount")}),
+    lambda name: stream(ORDERS).select(**{name: col("amount")}),
+    lambda name: stream(ORDERS).select_key(**{name: col("amount")}),
+    lambda name: stream(ORDERS).map(dict, **{name: LONG}),
+    lambda name: stream(ORDERS).process(lambda row, _: [row], **{name: LONG}),
+    lambda name: stream(ORDERS).windowed_by(MINUTE).aggregate(**{name: count()}).emit_final(),
+    lambda name: stream(ORDERS).aggregate(**{name: count()}),
+    lambda name: table(ORDERS).group_by(**{name: col("id")}).aggregate(counted=count()),
+    lambda name: table(ORDERS).group_by(id=col("id")).aggregate(**{name: count()}),
+]
+
+
+@pytest.mark.parametrize("declare", DECLARATIONS)
+@pytest.mark.parametrize("name", [REVISION, "Recount_anything", KEY, "__order"])
+def test_a_name_of_ours_is_refused_where_it_is_declared(declare: Callable[[str], object], name: str) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        declare(name)
+    assert refused.value.given == name
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize("declare", DECLARATIONS)
+def test_every_other_name_is_free(declare: Callable[[str], object]) -> None:
+    for name in USER_NAMES:
+        assert declare(name)
+
+
+def test_a_result_of_a_window_has_its_bounds_to_itself() -> None:
+    def counted(records: RecordStream, **aggregates: str) -> object:
+        return records.windowed_by(MINUTE).aggregate(**dict.fromkeys(aggregates.values(), count())).emit_final()
+
+    with pytest.raises(InvalidDeclaration):
+        counted(stream(ORDERS), n="Window_End")
+    with pytest.raises(InvalidDeclaration):
+        counted(stream(ORDERS).select_key(window_start=col("id")), n="n")
+
+
+def test_the_field_of_a_cogroup_that_names_the_stream_is_ours() -> None:
+    named = stream(ORDERS).with_fields(merged_from=col("amount"))
+    with pytest.raises(InvalidDeclaration):
+        cogroup(orders=named, others=named)
+
+
+def test_two_names_that_differ_in_their_case_only_are_refused_for_tables_cannot_hold_both() -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        Topology(name="twice", sinks=[stream(ORDERS).with_fields(Amount=col("amount")).to(OUT)])
+    assert refused.value.given == "amount and Amount"

@@ -1,0 +1,102 @@
+"""Item 1.7: tables are read to their end before the records that look rows up in them, or a declaration is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from recount.core.aggregates import count
+from recount.core.errors import InvalidDeclaration
+from recount.core.expressions import col
+from recount.core.flow import RecordStream, Table
+from recount.core.reading import Layers
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream, table
+from recount.core.windows import tumbling
+
+
+def topic(name: str) -> Topic:
+    return Topic(name=name, key="id", value=RecordSchema.of(**{f"{name}_text": STRING}))
+
+
+A, B, C = (topic(name) for name in "abc")
+
+
+def layers(*flows: RecordStream) -> Layers:
+    outputs = [topic(f"out-{number}") for number in range(len(flows))]
+    return Topology(name="t", sinks=[flow.to(out) for flow, out in zip(flows, outputs, strict=True)]).layers
+
+
+def test_topics_that_nobody_looks_up_are_read_together() -> None:
+    assert layers(stream(A), stream(B)) == (("a", "b"),)
+    assert layers(table(A).join(table(B)).to_stream()) == (("a", "b"),)
+
+
+def test_a_table_is_read_before_the_stream_that_looks_rows_up_in_it() -> None:
+    assert layers(stream(A).left_join_table(table(B))) == (("b",), ("a",))
+    assert layers(stream(A).left_join_table(table(B)), stream(B), stream(C)) == (("b",), ("a", "c"))
+
+
+def test_two_tables_of_one_stream_are_read_together() -> None:
+    assert layers(stream(A).join_table(table(B)).join_table(table(C))) == (("b", "c"), ("a",))
+
+
+def test_a_table_that_looks_rows_up_itself_is_read_between() -> None:
+    described = stream(B).left_join_table(table(C)).to_table()
+    assert layers(stream(A).left_join_table(described)) == (("c",), ("b",), ("a",))
+
+
+def test_as_of_arrival_there_is_no_order() -> None:
+    assert layers(stream(A).left_join_table(table(B), as_of="arrival")) == (("a", "b"),)
+
+
+def test_with_a_grace_a_topic_can_look_rows_up_in_itself_and_a_table_is_read_first_all_the_same() -> None:
+    own = stream(A).select(text=col("a_text")).to_table()
+    assert layers(stream(A).left_join_table(own, grace="1 s")) == (("a",),)
+    assert layers(stream(A).left_join_table(table(B), grace="1 s")) == (("b",), ("a",))
+
+
+def test_a_grace_gives_way_to_a_lookup_without_one() -> None:
+    waiting = stream(B).left_join_table(table(A), grace="1 s")
+    assert layers(waiting, stream(A).left_join_table(table(B))) == (("b",), ("a",))
+
+
+@pytest.mark.parametrize(
+    "flows",
+    [
+        [stream(A).left_join_table(stream(A).select(text=col("a_text")).to_table())],
+        [stream(A).left_join_table(table(B)), stream(B).left_join_table(table(A))],
+    ],
+    ids=["a topic and itself", "two topics and each other"],
+)
+def test_a_topic_that_would_have_to_be_read_before_itself_is_refused(flows: list[RecordStream]) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        layers(*flows)
+    assert "arrival" in str(refused.value)
+
+
+FINALS = stream(B).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        table(B).join(table(C)),
+        FINALS.to_table(),
+        table(B).emit_after("1 s"),
+        table(B).group_by(text=col("b_text")).aggregate(n=count()),
+    ],
+    ids=["tables joined", "results of windows", "held back", "grouped anew"],
+)
+def test_a_table_whose_changes_do_not_come_at_once_is_looked_up_by_arrival_only(versions: Table) -> None:
+    with pytest.raises(InvalidDeclaration):
+        layers(stream(A).left_join_table(versions))
+    assert len(layers(stream(A).left_join_table(versions, as_of="arrival"))) == 1
+
+
+def test_a_running_total_and_a_filtered_table_are_looked_up_as_of_the_event() -> None:
+    assert layers(stream(A).left_join_table(stream(B).aggregate(n=count()))) == (("b",), ("a",))
+
+
+def test_results_of_windows_can_be_waited_for() -> None:
+    assert layers(stream(A).left_join_table(FINALS.to_table(), grace="1 s")) == (("b",), ("a",))

@@ -1,0 +1,93 @@
+"""Topics of others are never altered; our own are repaired where no record is lost by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recount.core.aggregates import count
+from recount.core.errors import Terminal
+from recount.core.registry import Declarations
+from recount.core.schema import STRING, RecordSchema
+from recount.core.settings import Profile
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.kafka.declared import all_topics
+from recount.kafka.topic_drift import Found, change_of
+
+DAY_MS = 86_400_000
+ORDERS = Topic(name="orders", key="order_id", retention_ms=7 * DAY_MS, value=RecordSchema.of(region=STRING))
+AS_DECLARED = Found(
+    partitions=4,
+    factors=(3,),
+    settings={"cleanup.policy": "delete", "retention.ms": str(7 * DAY_MS), "min.insync.replicas": "2"},
+)
+
+
+def found(retention_ms: int, **others: object) -> Found:
+    return replace(AS_DECLARED, settings={**AS_DECLARED.settings, "retention.ms": str(retention_ms)}, **others)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("profile", ["production", "embedded"])
+@pytest.mark.parametrize("actual", [found(30 * DAY_MS), found(DAY_MS), found(-1, partitions=9, factors=(1,))])
+def test_a_topic_of_others_is_never_altered_whatever_it_is_like(profile: Profile, actual: Found) -> None:
+    change = change_of(ORDERS, actual, profile, brokers=3)
+    assert (change.action, change.problem) == ("drifted", None)
+    assert "retention.ms" in [drift.setting for drift in change.drift]
+
+
+def test_a_topic_of_others_that_is_missing_is_created_in_the_embedded_profile_only() -> None:
+    assert change_of(ORDERS, None, "embedded", brokers=3).action == "create"
+    missing = change_of(ORDERS, None, "production", brokers=3)
+    assert missing.action == "missing"
+    assert isinstance(missing.problem, Terminal)
+
+
+def test_a_topic_that_is_declared_ours_is_created_and_kept_in_step() -> None:
+    ours = replace(ORDERS, owned=True)
+    assert change_of(ours, None, "production", brokers=3).action == "create"
+    assert change_of(ours, AS_DECLARED, "production", brokers=3).action == "in step"
+    assert change_of(ours, found(DAY_MS), "production", brokers=3).action == "repair"
+
+
+@pytest.mark.parametrize("kept_ms", [7 * DAY_MS + 1, 30 * DAY_MS, -1])
+def test_a_retention_of_ours_that_keeps_more_than_declared_is_not_lowered(kept_ms: int) -> None:
+    change = change_of(replace(ORDERS, owned=True), found(kept_ms), "production", brokers=3)
+    assert (change.action, isinstance(change.problem, Terminal)) == ("refuse", True)
+
+
+def test_weak_replication_is_refused_of_our_topics_and_none_of_our_business_with_others() -> None:
+    weak = replace(ORDERS, replication_factor=1, min_insync_replicas=1)
+    actual = Found(partitions=4, factors=(1,), settings={**AS_DECLARED.settings, "min.insync.replicas": "1"})
+    assert change_of(replace(weak, owned=True), actual, "production", brokers=3).action == "refuse"
+    assert change_of(weak, actual, "production", brokers=3).action == "in step"
+
+
+def test_a_topic_that_may_not_be_looked_at_is_a_problem_of_its_own() -> None:
+    refused = Terminal("Kafka refused describing topic orders")
+    change = change_of(ORDERS, refused, "production", brokers=3)
+    assert (change.action, change.problem) == ("unknown", refused)
+
+
+def test_what_a_topology_writes_to_is_ours_and_what_it_reads_is_not() -> None:
+    revenue = Topic(name="revenue", key="region")
+    counted = stream(ORDERS).through(Topic(name="copies", key="order_id")).windowed_by(tumbling("1 min", grace="0 s"))
+    topology = Topology(name="revenue", sinks=[counted.aggregate(n=count()).emit_final().to(revenue)])
+    owned = {
+        topic.name: topic.owned
+        for topic in all_topics(
+            Declarations(topologies={"revenue": topology}, topics={"orders": ORDERS, "revenue": revenue})
+        )
+    }
+    assert owned == {
+        "orders": False,
+        "orders.dlq": True,
+        "copies": True,
+        "revenue": True,
+        "recount.status": True,
+        "recount.history": True,
+        "recount.control": True,
+        "recount.certificates": True,
+    }

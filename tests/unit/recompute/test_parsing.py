@@ -1,0 +1,89 @@
+"""The recompute reads JSON by itself (issue 12, 1.5): many values as one by one, and as the stream does."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from tests.unit.codec.test_decoder import SCHEMA, columns, values
+
+from recount.core.schema import BadRecord, RecordSchema, decimal
+from recount.recompute.parsing import Parser
+from recount.recompute.rules.json_values import Bad, fields_of
+
+Told = tuple[list[dict[str, Any]], dict[int, str]]
+
+
+def one_by_one(given_values: list[bytes | None], wanted: list[str], *, by_stream: bool) -> Told:
+    """Rows, and the reasons of bad values, of each value by itself."""
+    rows, bad = [], {}
+    for index, value in enumerate(given_values):
+        row: dict[str, Any] = dict.fromkeys(SCHEMA.fields)
+        try:
+            if value is not None:
+                row = SCHEMA.decode(value) if by_stream else fields_of(value, SCHEMA)
+        except (Bad, BadRecord) as fault:
+            bad[index] = fault.reason
+        rows.append({name: row[name] for name in wanted})
+    return rows, bad
+
+
+def at_once(given_values: list[bytes | None], wanted: list[str]) -> Told:
+    found = Parser(SCHEMA, wanted).parsed(given_values)
+    cells = {name: column.to_pylist() for name, column in found.columns.items()}
+    rows = [{name: cells[name][index] for name in wanted} for index in range(len(given_values))]
+    return rows, {index: reason for index, (reason, _) in found.bad.items()}
+
+
+@settings(deadline=None, max_examples=300)
+@given(values, columns)
+@example([b'{"id":"a"},{"id":"b"}', b'{"id":"c"'], ["id"])
+@example([b'{"id":["a', b'b"]}'], ["id"])
+@example([b'{"id":"a","count":9223372036854775808}', b'{"id":"b","count":1}'], ["id"])
+@example([b'{"id":"a","amount":1e999999999999999999999}', b'{"id":"a","ratio":1e-9999999999999999999}'], ["ratio"])
+@example([b'{"id":"a","ratio":1e999}', b'{"id":"a","prices":[1.25]}', b'{"id":"a","prices":[1.5]}'], ["prices"])
+@example([b'{"id":"\\ud800"}', None, b'{"id":null}'], ["id"])
+@example([b"[" * 100_000, b'{"id":"a","count":-0}'], ["count"])
+def test_many_values_are_read_as_one_by_one(given_values: list[bytes | None], wanted: list[str]) -> None:
+    assert at_once(given_values, wanted) == one_by_one(given_values, wanted, by_stream=False)
+
+
+@settings(deadline=None, max_examples=300)
+@given(values)
+def test_the_stream_takes_the_same_values_for_the_same(given_values: list[bytes | None]) -> None:
+    wanted = list(SCHEMA.fields)
+    assert at_once(given_values, wanted) == one_by_one(given_values, wanted, by_stream=True)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("12.34", "12.34"),
+        ("12.340", "12.34"),
+        ("12.345", None),
+        ("1.2e1", "12"),
+        ("1E+3", None),
+        ("-99.99", "-99.99"),
+        ("100", None),
+        ("-0.00", "0"),
+        ("0.29999999999999999", "0.3"),
+        ("0.30000000000000004", None),
+        ("1e-400", "0"),
+    ],
+)
+def test_a_decimal_is_judged_by_its_digits_or_as_the_double_that_stands_for_it(written: str, read: str | None) -> None:
+    found = Parser(RecordSchema.of(n=decimal(4, 2)), ["n"]).parsed([b'{"n":%s}' % written.encode()])
+    assert found.columns["n"].to_pylist() == [None if read is None else Decimal(read)]
+    assert read is None or [RecordSchema.of(n=decimal(4, 2)).decode(b'{"n":%s}' % written.encode())["n"]] == [
+        Decimal(read)
+    ]
+    assert [reason for reason, _ in found.bad.values()] == ([] if read else ["schema"])
+
+
+def test_values_that_would_be_others_together_are_read_apart() -> None:
+    parser = Parser(RecordSchema.of(n=decimal(4, 2)), ["n"])
+    found = parser.parsed([b'{"n":1},{"n":2}', b'{"n":[3', b"4]}", b'{"n":5}'])
+    assert found.columns["n"].to_pylist() == [None, None, None, Decimal(5)]
+    assert sorted(found.bad) == [0, 1, 2]

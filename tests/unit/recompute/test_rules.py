@@ -1,0 +1,77 @@
+"""The recompute's own rules (issue 12, 1.5): at their boundaries, and beside the stream's on random topologies."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.spark.random_topologies import drawn_topology
+
+from recount.core import event_time
+from recount.core.changelogs import is_versioned
+from recount.core.expressions import col, lit
+from recount.core.nodes import KEY
+from recount.core.processing import Deduplicate
+from recount.core.record_keys import topics_needing_a_key
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import stream
+from recount.core.windows import ClosingWindows, hopping, session, sliding, tumbling
+from recount.recompute.rules import waiting
+from recount.recompute.rules.closing import overdue_ms
+from recount.recompute.rules.deduplicating import goes_by_offset
+from recount.recompute.rules.keys_needed import topics_that_need_keys
+from recount.recompute.rules.versions import has_versions
+
+TOPOLOGIES = [drawn_topology(seed).topology for seed in range(250)]
+NODES = [(topology, node) for topology in TOPOLOGIES for node in topology.nodes()]
+CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
+
+
+@pytest.mark.parametrize(
+    ("windows", "closed_at_ms"),
+    [
+        (tumbling("10 ms", grace="0 ms"), 10),
+        (tumbling("10 ms", grace="5 ms"), 15),
+        (hopping("10 ms", advance="5 ms", grace="5 ms"), 15),
+        (sliding("10 ms", grace="5 ms"), 16),
+        (session("4 ms", grace="5 ms"), 20),
+    ],
+    ids=str,
+)
+def test_a_window_ending_at_10_is_closed_from_the_documented_time_on(
+    windows: ClosingWindows, closed_at_ms: int
+) -> None:
+    assert [overdue_ms(windows, 10, closed_at_ms + more) for more in (-1, 0, 1)] == [-1, 0, 1]
+
+
+def test_operators_wait_for_the_same_time_as_in_the_stream() -> None:
+    for topology, node in NODES:
+        assert waiting.topics_awaited(node) == event_time.topics_of(node), (topology, str(node))
+        assert waiting.waits_ms(node) == getattr(node, "delay_ms", 0), (topology, str(node))
+        assert waiting.waited_above_ms(node) == event_time.delay_above_ms(node), (topology, str(node))
+        assert set(waiting.judges_above(node)) == set(event_time.judges_above(node)), (topology, str(node))
+        assert set(waiting.refusing_above(node)) == set(event_time.refusing_above(node)), (topology, str(node))
+        assert waiting.is_held_back(node) == event_time.is_held_back(node), (topology, str(node))
+        assert waiting.holds_back(node) == event_time.holds_back(node), (topology, str(node))
+
+
+def test_the_same_topics_need_keys_and_the_same_tables_have_versions_as_in_the_stream() -> None:
+    for topology in TOPOLOGIES:
+        assert topics_that_need_keys(topology) == topics_needing_a_key(topology)
+    for topology, node in NODES:
+        assert has_versions(node) == is_versioned(node), (topology, str(node))
+    assert {bool(topics_that_need_keys(topology)) for topology in TOPOLOGIES} == {True, False}
+
+
+def test_the_first_of_an_id_is_told_by_the_same_order_as_in_the_stream() -> None:
+    found = [(goes_by_offset(node), node.partitioned) for _, node in NODES if isinstance(node, Deduplicate)]
+    assert {one for one, _ in found} == {True, False}
+    assert all(one == other for one, other in found)
+
+
+@pytest.mark.parametrize(
+    ("by", "by_offset"), [(col(KEY), True), (col("page"), False), (lit("one for all"), False)], ids=str
+)
+def test_only_an_id_that_chose_the_partition_goes_by_offset(by: object, by_offset: bool) -> None:
+    node = stream(CLICKS).deduplicate(by, horizon="1 s").node  # type: ignore[arg-type]
+    assert isinstance(node, Deduplicate)
+    assert (goes_by_offset(node), node.partitioned) == (by_offset, by_offset)

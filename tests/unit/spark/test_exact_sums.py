@@ -1,0 +1,145 @@
+"""Item 1.6: a sum of LONG or of decimals is exact, or an error that names it, wherever it is added up."""
+
+from __future__ import annotations
+
+import json
+from decimal import Context, Decimal, localcontext
+
+import pytest
+from tests.unit.spark.engine import Engine, LogRecord
+from tests.unit.spark.topology_engine import TopologyEngine
+
+from recount.core.aggregates import reduce, total
+from recount.core.errors import Terminal
+from recount.core.expressions import col
+from recount.core.flow import RecordStream, Table
+from recount.core.interpreter.driver import TopologyDriver
+from recount.core.schema import LONG, LONG_MAX, LONG_MIN, RecordSchema, decimal
+from recount.core.sums import SumTooLarge
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream, table
+from recount.core.windows import session, sliding, tumbling
+
+NINES, NEGATIVE = Decimal("9" * 38), Decimal("-" + "9" * 38)
+EXACT = Context(prec=100)
+FIELDS = RecordSchema.of(n=LONG, d=decimal(38, 0), m=decimal(38, 18))
+PAID = Topic(name="paid", key="id", value=FIELDS, partitions=1)
+OUT = Topic(name="out", key="id")
+SECOND = tumbling("1 s", grace="0 s")
+
+
+def summed(field: str, windows: object = SECOND) -> RecordStream:
+    return stream(PAID).windowed_by(windows).aggregate(sum=total(field)).emit_each_batch()  # type: ignore[arg-type]
+
+
+def finally_summed(field: str) -> RecordStream:
+    return stream(PAID).windowed_by(SECOND).aggregate(sum=total(field)).emit_final()
+
+
+def record(field: str, value: object, timestamp_ms: int = 1) -> LogRecord:
+    text = f'{{"{field}": {value}}}' if isinstance(value, Decimal) else json.dumps({field: value})
+    return LogRecord(timestamp_ms=timestamp_ms, key=b"a", value=text.encode())
+
+
+def by_tasks(field: str, batches: list[list[object]]) -> object:
+    engine = Engine(Topology(name="summed", sinks=[summed(field).to(OUT)]))
+    for batch in batches:
+        engine.batch(*(record(field, value) for value in batch))
+    return engine.emitted["sum"][-1]
+
+
+def by_operators(flow: RecordStream | Table, field: str, batches: list[list[object]]) -> object:
+    engine = TopologyEngine(Topology(name="summed", sinks=[flow.to(OUT)]), {"paid": 1})
+    for batch in batches:
+        engine.batch({"paid": [record(field, value) for value in batch]})
+    return engine.emitted("out")["sum"][-1]
+
+
+def by_interpreter(flow: RecordStream, field: str, values: list[object]) -> object:
+    driver = TopologyDriver(Topology(name="summed", sinks=[flow.to(OUT)]))
+    for value in values:
+        driver.pipe("paid", key="a", value={**dict.fromkeys(FIELDS.fields), field: value}, timestamp_ms=1)
+    driver.advance_to(10_000)
+    return driver.read("out")[-1].value["sum"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("n", [LONG_MAX]),
+        ("n", [LONG_MIN]),
+        ("n", [5 * 10**18, 5 * 10**18, -5 * 10**18]),
+        ("n", [LONG_MAX, LONG_MAX, -LONG_MAX]),
+        ("n", [LONG_MIN, -1, 1]),
+        ("d", [NINES]),
+        ("d", [NEGATIVE]),
+        ("d", [Decimal("9" * 37 + "8"), Decimal(1)]),
+        ("m", [Decimal("9" * 20 + "." + "9" * 18)]),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_a_sum_that_fits_is_exact_however_it_is_added_up(field: str, values: list[object], together: bool) -> None:
+    batches = [values] if together else [[value] for value in values]
+    if not together and field == "n" and len(values) > 1:
+        batches = [values[:1], values[1:][::-1]]  # each batch writes its sum, which must fit
+    with localcontext(EXACT):
+        expected = sum(values)  # type: ignore[arg-type]
+    assert by_tasks(field, batches) == expected
+    for windows in (session("1 s", grace="0 s"), sliding("1 s", grace="0 s")):
+        assert by_operators(summed(field, windows), field, batches) == expected
+    if together:
+        assert by_interpreter(finally_summed(field), field, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        ("n", [5 * 10**18, 5 * 10**18]),
+        ("n", [LONG_MAX, 1]),
+        ("n", [LONG_MIN, -1]),
+        ("d", [NINES, Decimal(1)]),
+        ("d", [NINES, NINES]),
+        ("d", [NEGATIVE, Decimal(-1)]),
+        ("m", [Decimal("9" * 20 + ".5"), Decimal("0.5")]),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_a_sum_that_does_not_fit_stops_the_stream_and_is_named(
+    field: str, values: list[object], together: bool
+) -> None:
+    batches = [values] if together else [[value] for value in values]
+    with pytest.raises(SumTooLarge) as refused:
+        by_tasks(field, batches)
+    assert "=a" in str(refused.value.given) and "window_start=0" in str(refused.value.given)
+    for windows in (session("1 s", grace="0 s"), sliding("1 s", grace="0 s")):
+        with pytest.raises(SumTooLarge):
+            by_operators(summed(field, windows), field, batches)
+    with pytest.raises(SumTooLarge):
+        by_interpreter(finally_summed(field), field, values)
+
+
+def test_a_group_of_a_table_adds_up_exactly_or_stops_the_stream() -> None:
+    rows = table(PAID).group_by(all=col("n") * 0).aggregate(sum=total("n"))
+    engine = TopologyEngine(Topology(name="summed", sinks=[rows.to(OUT)]), {"paid": 1})
+    records = [
+        LogRecord(timestamp_ms=1, key=key, value=json.dumps({"n": LONG_MAX - n}).encode())
+        for n, key in enumerate((b"a", b"b"))
+    ]
+    engine.batch({"paid": records[:1]})
+    assert engine.emitted("out")["sum"].to_list() == [LONG_MAX]
+    with pytest.raises(SumTooLarge):
+        engine.batch({"paid": records[1:]})
+
+
+def test_a_function_that_makes_more_than_a_long_of_it_stops_the_stream() -> None:
+    flow = stream(PAID).windowed_by(SECOND).aggregate(sum=reduce("n", lambda one, other: one + other)).emit_each_batch()
+    with pytest.raises(Terminal) as refused:
+        by_operators(flow, "n", [[5 * 10**18, 5 * 10**18]])
+    assert "sum" in str(refused.value.given)
+
+
+@pytest.mark.parametrize("tree", [col("n") + 1, col("n") * 2, col("n") - LONG_MIN])
+def test_an_expression_beyond_64_bits_is_null_like_a_division_by_zero(tree: object) -> None:
+    flow = stream(PAID).with_fields(sum=tree).select("sum")
+    assert by_operators(flow, "n", [[LONG_MAX]]) is None
+    assert by_interpreter(flow, "n", [LONG_MAX]) is None

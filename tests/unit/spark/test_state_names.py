@@ -1,0 +1,42 @@
+"""Item 1.4: declarations of one fingerprint find each other's state."""
+
+from __future__ import annotations
+
+from recount.core.aggregates import count
+from recount.core.fingerprint import Declared
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import session
+from recount.spark.operators.graph import Graph
+
+CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG))
+
+
+def clicks(*gaps: str, peeking: bool = False) -> Topology:
+    flow = stream(CLICKS).peek(print) if peeking else stream(CLICKS)
+    sinks = {
+        gap: flow.windowed_by(session(gap, grace="0 s"))
+        .aggregate(n=count())
+        .emit_final()
+        .to(Topic(name=f"by-{gap.replace(' ', '-')}", key="user"))
+        for gap in gaps
+    }
+    return Topology(name="clicks", sinks=list(sinks.values()))
+
+
+def gap_by_state(topology: Topology) -> dict[str, object]:
+    """The windows of the operator that each state belongs to."""
+    graph = Graph(topology)
+    owners = {id(rows): node for node, operator in graph._operators.items() for rows in operator.states.values()}
+    return {
+        name: getattr(owners[id(rows)], "windows", None) for name, rows in graph.states.items() if id(rows) in owners
+    }
+
+
+def test_sinks_in_another_order_and_operators_that_pass_records_on_leave_the_state_where_it_is() -> None:
+    declared = clicks("1 s", "2 s")
+    for other in (clicks("2 s", "1 s"), clicks("1 s", "2 s", peeking=True)):
+        assert Declared.of(other).fingerprint == Declared.of(declared).fingerprint
+        assert gap_by_state(other) == gap_by_state(declared)
+    assert len(set(gap_by_state(declared).values())) == 2

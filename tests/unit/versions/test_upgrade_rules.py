@@ -1,0 +1,83 @@
+"""Item 1.4: which changes keep a stream's state, and what is kept when they do not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recount.core.aggregates import count, largest
+from recount.core.declared_changes import changes
+from recount.core.errors import Terminal
+from recount.core.expressions import col
+from recount.core.fingerprint import Declared
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.versions.aside import moves, put_aside
+from recount.versions.upgrade import objection
+
+
+def clicks(
+    size: str = "1 h",
+    grace: str = "60 s",
+    required: tuple[str, ...] = (),
+    fields: Any = None,
+    more: Any = None,
+    **settings: Any,
+) -> Topology:
+    schema = RecordSchema.of(required=required, n=LONG, **fields or {})
+    flow = stream(Topic(name="clicks", key="user", value=schema)).windowed_by(tumbling(size, grace=grace))
+    sinks = [flow.aggregate(c=count(), **more or {}).emit_final().to(Topic(name="out", key="user"))]
+    return Topology(name="clicks", sinks=sinks, **settings)
+
+
+def objections(old: Topology, new: Topology) -> list[str]:
+    found = changes(Declared.of(old).document, Declared.of(new).document)
+    assert found
+    return [reason for change in found if (reason := objection(change))]
+
+
+@pytest.mark.parametrize(
+    "new", [clicks(grace="2 min"), clicks(idle_after="1 min"), clicks(max_future="2 h"), clicks(fields={"m": LONG})]
+)
+def test_a_change_that_keeps_the_meaning_of_the_partials_is_allowed(new: Topology) -> None:
+    assert objections(clicks(), new) == []
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        clicks(size="2 h"),
+        clicks(grace="30 s"),
+        clicks(required=("n",)),
+        clicks(more={"most": largest("n")}),
+        clicks(fields={"m": LONG}, required=("m",)),
+        Topology(
+            name="clicks",
+            sinks=[
+                *clicks().sinks,
+                stream(Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG)))
+                .filter(col("n") > 1)
+                .to(Topic(name="side", key="user")),
+            ],
+        ),
+    ],
+)
+def test_every_other_change_is_refused_with_a_reason(new: Topology) -> None:
+    assert objections(clicks(), new)
+
+
+def test_tables_are_moved_aside_once_and_a_repetition_finds_them_moved(tmp_path: Path) -> None:
+    table = tmp_path / "outputs" / "revenue"
+    table.mkdir(parents=True)
+    (table / "file").write_text("row")
+    planned = moves(str(tmp_path), "s", 1, ["outputs/revenue", "corrections/revenue"])
+    assert [move.source for move in put_aside(planned)] == [str(table)]
+    assert put_aside(planned) == []
+    assert (tmp_path / "former" / "s" / "1" / "outputs" / "revenue" / "file").read_text() == "row"
+    table.mkdir()
+    with pytest.raises(Terminal, match="where it is used and where it is kept"):
+        put_aside(planned)
