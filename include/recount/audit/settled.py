@@ -10,8 +10,9 @@ from recount.core.errors import Transient
 from recount.core.ledger import BatchProof
 from recount.core.tables import Tables
 from recount.core.topology import Topology
+from recount.kafka import positions
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import committed_offsets, partitions_of
+from recount.kafka.offsets import partitions_of
 
 _PAUSE_S = 1.0
 
@@ -22,7 +23,7 @@ def published_offsets(connection: Connection, topology: Topology) -> dict[tuple[
     Asked before the ends of its topics are, so that these hold every output of those batches.
     """
     partitions = [found for source in topology.sources for found in partitions_of(connection, source.topic.name)]
-    return committed_offsets(connection, connection.group(topology.name), partitions)
+    return positions.published_offsets(connection, connection.group(topology.name), partitions)
 
 
 def settled_ledger(

@@ -26,7 +26,7 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.declarations import DeclarationLog
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import committed_offsets
+from recount.kafka.positions import published_offsets
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
@@ -65,7 +65,7 @@ def pending(session: SparkSession, settings: Settings, plan: Plan) -> int:
     counter = (plan.flow.sink.topic.name, 0)
     connection = Connection.of(settings)
     group = connection.own(f"recount.{plan.topology.name}.{SLOT}")
-    done = committed_offsets(connection, group, [counter]).get(counter, 0)
+    done = published_offsets(connection, group, [counter]).get(counter, 0)
     return rows.where(F.col(BACKFILL_NUMBER) >= done).select(BACKFILL_NUMBER).distinct().count()
 
 

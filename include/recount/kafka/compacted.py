@@ -10,8 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from recount.core.errors import RecountError, Transient
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
-from recount.kafka.offsets import partitions_of
-from recount.kafka.transaction import Partition
+from recount.kafka.offsets import Partition, partitions_of
 
 _LOG = logging.getLogger(__name__)
 

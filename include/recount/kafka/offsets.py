@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from confluent_kafka import OFFSET_INVALID, Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from recount.core.errors import Terminal, Transient
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
-from recount.kafka.transaction import Partition
+
+Partition = tuple[str, int]
 
 _READ_BATCH = 10_000
 _TOPIC_KNOWN_WITHIN_S = 3.0
@@ -99,11 +100,15 @@ def _listed(admin: AdminClient) -> set[str]:
         raise failure("listing the topics", error) from error
 
 
-def log_ranges(connection: Connection, partitions: Iterable[Partition]) -> dict[Partition, LogRange]:
-    """The committed log of each partition, as a read_committed reader finds it."""
+def log_ranges(
+    connection: Connection,
+    partitions: Iterable[Partition],
+    isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> dict[Partition, LogRange]:
+    """The log of each partition: what is decided of it, as a read_committed reader finds it, unless told otherwise."""
     asked = sorted(partitions)
-    starts = _list_offsets(connection, asked, OffsetSpec.earliest())
-    ends = _list_offsets(connection, asked, OffsetSpec.latest())
+    starts = _list_offsets(connection, asked, OffsetSpec.earliest(), isolation_level)
+    ends = _list_offsets(connection, asked, OffsetSpec.latest(), isolation_level)
     return {key: LogRange(start=starts[key], end=ends[key]) for key in asked}
 
 
@@ -154,8 +159,8 @@ def classify_gap(connection: Connection, topic: str, partition: int, start: int,
             remedy="was the topic deleted and created again?",
         )
     first = min(max(start, kept.start), end)
-    written = set(_offsets(connection, topic, partition, first, end, "read_uncommitted"))
-    visible = set(_offsets(connection, topic, partition, first, end, "read_committed"))
+    written = {message.offset() for message in messages(connection, topic, partition, first, end, "read_uncommitted")}
+    visible = {message.offset() for message in messages(connection, topic, partition, first, end, "read_committed")}
     unseen = end - first - len(written)
     compacted = _is_compacted(connection, topic)
     return Gap(
@@ -180,10 +185,14 @@ def missing_ranges(seen: Iterable[int], start: int, end: int) -> list[tuple[int,
     return [(before + 1, after) for before, after in pairwise([start - 1, *seen, end]) if after - before > 1]
 
 
-def _offsets(
+def messages(
     connection: Connection, topic: str, partition: int, start: int, end: int, isolation_level: str
-) -> Iterator[int]:
-    """The offsets of ``[start, end)`` that a reader of this isolation level is given, in order."""
+) -> Iterator[Message]:
+    """The records of ``[start, end)`` that a reader of this isolation level is given, in order.
+
+    That there are no more, the end of the partition tells, whose offset counts transaction markers; a consumer's own
+    position stays before a marker that no record follows.
+    """
     if start >= end:
         return
     consumer = connection.consumer(
@@ -193,35 +202,33 @@ def _offsets(
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
         while True:
-            for offset, is_record in _consume(consumer, topic):
-                if offset >= end:
+            for message in _consume(consumer, topic):
+                if message.error() is not None or (message.offset() or 0) >= end:
                     return
-                if is_record:
-                    yield offset
-                else:
-                    return
+                yield message
     finally:
         consumer.close()
 
 
-def _consume(consumer: Consumer, topic: str) -> Iterator[tuple[int, bool]]:
+def _consume(consumer: Consumer, topic: str) -> Iterator[Message]:
+    """What has come; a message with an error is the end of the partition."""
     first = consumer.poll(REQUEST_TIMEOUT_S)
     if first is None:
         raise Transient(f"no answer from the brokers while reading {topic}", remedy="see that the brokers are up")
     for message in (first, *consumer.consume(_READ_BATCH, 0)):
-        error, offset = message.error(), message.offset()
+        error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise failure(f"reading {topic}", error)
-        yield OFFSET_INVALID if offset is None else offset, error is None
+        yield message
 
 
-def _list_offsets(connection: Connection, partitions: list[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+def _list_offsets(
+    connection: Connection, partitions: list[Partition], spec: OffsetSpec, isolation_level: IsolationLevel
+) -> dict[Partition, int]:
     asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
     admin = connection.admin()  # a client that is collected leaves its futures waiting for ever
     try:
-        futures = admin.list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT_S
-        )
+        futures = admin.list_offsets(asked, isolation_level=isolation_level, request_timeout=REQUEST_TIMEOUT_S)
         return {(key.topic, key.partition): answer.result().offset for key, answer in futures.items()}
     except KafkaException as error:
         raise failure("listing offsets", error) from error

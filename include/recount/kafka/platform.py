@@ -10,10 +10,15 @@ STATUS = "recount.status"
 HISTORY = "recount.history"
 CONTROL = "recount.control"
 CERTIFICATES = "recount.certificates"
+POSITIONS = "recount.positions"
+
+_SMALL_SEGMENTS = {"segment.bytes": str(16 << 20)}
+"""Kafka compacts a segment once it is full: a record a batch would fill one of the default size in weeks."""
 
 
 def platform_topics(named: Callable[[str], str] = str) -> tuple[Topic, ...]:
-    """The last status of every driver, the history of these, the orders to drivers, and the newest certificates.
+    """The last status of every driver, the history of these, the orders to drivers, the newest certificates, and where
+    Kafka stands with every stream.
 
     One partition keeps order. ``named`` says what the installation calls them (``Connection.own``).
     """
@@ -23,5 +28,14 @@ def platform_topics(named: Callable[[str], str] = str) -> tuple[Topic, ...]:
         Topic(name=named(CONTROL), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True),
         Topic(
             name=named(CERTIFICATES), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True
+        ),
+        Topic(
+            name=named(POSITIONS),
+            key="stream",
+            partitions=1,
+            cleanup_policy="compact",
+            retention_ms=-1,
+            configs=_SMALL_SEGMENTS,
+            owned=True,
         ),
     )

@@ -12,7 +12,8 @@ How a batch is written once, whatever dies when:
 
 The consumer exists for its group.id only; it never subscribes. The broker accepts transactional offset commits with an
 empty member id and generation -1 as long as the group has no members, and fencing is the transactional.id's task.
-Offsets of a group without members expire ``offsets.retention.minutes`` (7 days by default) after the last commit.
+Offsets of a group without members expire ``offsets.retention.minutes`` (7 days by default) after the last commit: so
+the same transaction writes the stream's ``Position`` too, which tells where the offsets are gone.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from recount.core.errors import Terminal, Transient
 from recount.core.output import kafka_time_ms
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+from recount.kafka.offsets import Partition, require_topics
+from recount.kafka.platform import POSITIONS
+from recount.kafka.positions import Position, last_position, position_key
 
-Partition = tuple[str, int]
 Offsets = Mapping[Partition, int]
 Batch = int | str
 Headers = tuple[tuple[str, bytes], ...]
@@ -51,12 +54,16 @@ class KafkaRecord(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """A committed offset and what its metadata says: the stream and batch that committed it, the batch's own time."""
+    """A committed offset and what is said with it: the stream and batch that committed it, the batch's own time, where
+    it began in the partition and the id of the checkpoint that planned it.
+    """
 
     offset: int
     stream: str | None = None
     batch: Batch | None = None
     timestamp_ms: int | None = None
+    start: int | None = None
+    checkpoint_id: str | None = None
 
 
 class OffsetsDisagree(Terminal):
@@ -83,12 +90,17 @@ class OutputTransaction:
         self.group = group or connection.group(stream)
         self.transactional_id = connection.own(f"recount.{stream}.{slot}")
         self._connection = connection
+        self._positions = connection.own(POSITIONS)
+        self._key = position_key(connection, self.group)
+        self._position: Position | None = None
+        self._knows_position = False
         self._timeout_ms = transaction_timeout_ms
         self._delivery_error: KafkaError | None = None
         self._consumer = connection.consumer(self.group)
         self._producer = self._open()
 
     def _open(self) -> Producer:
+        require_topics(self._connection, (), [self._positions])
         producer = self._connection.producer(
             {
                 "transactional.id": self.transactional_id,
@@ -109,8 +121,12 @@ class OutputTransaction:
                     raise problem from error
 
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
-        """The group's committed offsets, pending commits decided; partitions without one are left out."""
-        asked = [TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
+        """The committed offsets, pending commits decided; partitions that were never committed are left out.
+
+        Those of the group count. Where it has none (any more), those of the last ``Position``.
+        """
+        wanted = sorted(partitions)
+        asked = [TopicPartition(topic, partition) for topic, partition in wanted]
         try:
             answers = self._consumer.committed(asked, REQUEST_TIMEOUT_S)
         except KafkaException as error:
@@ -121,7 +137,27 @@ class OutputTransaction:
                 raise failure(f"reading the offsets of group {self.group}", answer.error)
             if answer.offset >= 0:
                 found[answer.topic, answer.partition] = _committed(answer.offset, answer.metadata)
+        if len(found) < len(asked):
+            found = {**_of_position(self._last_position(), wanted), **found}
         return found
+
+    def forget_position(self) -> None:
+        """Forget where Kafka stands with the stream, for one that begins anew; the group has to be deleted as well."""
+        doing = f"forgetting the position of {self._key}"
+        try:
+            self._producer.begin_transaction()
+            self._producer.produce(self._positions, key=self._key, value=None)
+            patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), time.monotonic() + 60)
+        except KafkaException as error:
+            raise failure(doing, error) from error
+        self._knows_position = False
+
+    def _last_position(self) -> Position | None:
+        """Read once: nobody else can change it while this producer is the newest."""
+        if not self._knows_position:
+            self._position = last_position(self._connection, self._key)
+            self._knows_position = True
+        return self._position
 
     def commit_once(
         self,
@@ -131,13 +167,15 @@ class OutputTransaction:
         end_offsets: Offsets,
         batch: Batch,
         timestamp_ms: int | None = None,
+        checkpoint_id: str | None = None,
         retry_for_s: float = 120.0,
     ) -> Literal["committed", "replayed"]:
         """Write ``records`` and commit ``end_offsets`` (the next offsets to read) in one transaction, or skip a replay.
 
         ``records`` is iterated again when an attempt is aborted: give a list, or an object whose ``__iter__`` starts
         over. A partition without a committed offset counts as standing at its start offset. An empty offset range is
-        told apart by the batch in the commit's metadata. ``timestamp_ms``, the batch's own time, is kept there too.
+        told apart by the batch in the commit's metadata, where ``timestamp_ms``, the batch's own time, and the
+        ``checkpoint_id`` of its plan are kept too: so it can be repeated when its plan is lost.
 
         Raises ``OffsetsDisagree`` when the group stands elsewhere, ``Fenced`` when a newer producer took over,
         ``Terminal`` when no retry can help (a record too large, no permission), ``Transient`` when ``retry_for_s`` is
@@ -149,8 +187,15 @@ class OutputTransaction:
                 "an iterator can be read once only", given=type(records), expected="a list", remedy="pass list(records)"
             )
         deadline = time.monotonic() + retry_for_s
+        position = Position(
+            stream=self.stream,
+            batch=batch,
+            timestamp_ms=timestamp_ms,
+            checkpoint_id=checkpoint_id,
+            spans={key: (start_offsets.get(key, 0), end) for key, end in end_offsets.items()},
+        )
         while not self._replayed(start_offsets, end_offsets, batch):
-            problem = self._attempt(records, end_offsets, batch, timestamp_ms, deadline)
+            problem = self._attempt(records, position, deadline)
             if problem is None:
                 return "committed"
             if time.monotonic() > deadline:
@@ -180,19 +225,22 @@ class OutputTransaction:
             )
         return False
 
-    def _attempt(
-        self, records: Iterable[KafkaRecord], end: Offsets, batch: Batch, timestamp_ms: int | None, deadline: float
-    ) -> Transient | None:
+    def _attempt(self, records: Iterable[KafkaRecord], position: Position, deadline: float) -> Transient | None:
         """One try: None when committed, the reason when it was aborted and may be tried again."""
         self._delivery_error = None
         try:
             self._producer.begin_transaction()
             for record in records:
                 self._produce(record, deadline)
-            self._commit(end, {"stream": self.stream, "batch": batch, "timestamp_ms": timestamp_ms}, deadline)
+            # last, so that other streams' positions lie behind an open transaction for no longer than a commit takes
+            self._produce(
+                KafkaRecord(topic=self._positions, key=self._key.encode(), value=position.to_json()), deadline
+            )
+            self._commit(position, deadline)
+            self._knows_position = False
             return None
         except KafkaException as error:
-            problem = failure(f"committing batch {batch} of {self.stream}", self._delivery_error or error)
+            problem = failure(f"committing batch {position.batch} of {self.stream}", self._delivery_error or error)
             if not error.args[0].fatal():
                 self._abort(deadline)
             if isinstance(problem, Transient):
@@ -219,9 +267,11 @@ class OutputTransaction:
                     raise Transient(f"the brokers did not take the records of {self.stream} in time") from None
                 self._producer.poll(0.1)
 
-    def _commit(self, end: Offsets, about: Mapping[str, object], deadline: float) -> None:
-        metadata = json.dumps(about, separators=(",", ":"))
-        offsets = [TopicPartition(topic, partition, offset, metadata) for (topic, partition), offset in end.items()]
+    def _commit(self, position: Position, deadline: float) -> None:
+        offsets = [
+            TopicPartition(topic, partition, end, _metadata(position, start))
+            for (topic, partition), (start, end) in position.spans.items()
+        ]
         group = self._consumer.consumer_group_metadata()
         patiently(lambda: self._producer.send_offsets_to_transaction(offsets, group, REQUEST_TIMEOUT_S), deadline)
         patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), deadline)
@@ -238,11 +288,44 @@ class OutputTransaction:
             self._delivery_error = self._delivery_error or error
 
 
+def _metadata(position: Position, start: int) -> str:
+    said = {
+        "stream": position.stream,
+        "batch": position.batch,
+        "timestamp_ms": position.timestamp_ms,
+        "checkpoint_id": position.checkpoint_id,
+        "start": start,
+    }
+    return json.dumps(said, separators=(",", ":"))
+
+
 def _committed(offset: int, metadata: str | None) -> Committed:
     try:
         said = json.loads(metadata or "")
         return Committed(
-            offset=offset, stream=said["stream"], batch=said["batch"], timestamp_ms=said.get("timestamp_ms")
+            offset=offset,
+            stream=said["stream"],
+            batch=said["batch"],
+            timestamp_ms=said.get("timestamp_ms"),
+            start=said.get("start"),
+            checkpoint_id=said.get("checkpoint_id"),
         )
     except (ValueError, KeyError, TypeError):
         return Committed(offset=offset)
+
+
+def _of_position(position: Position | None, partitions: Iterable[Partition]) -> dict[Partition, Committed]:
+    if position is None:
+        return {}
+    return {
+        key: Committed(
+            offset=position.spans[key][1],
+            stream=position.stream,
+            batch=position.batch,
+            timestamp_ms=position.timestamp_ms,
+            start=position.spans[key][0],
+            checkpoint_id=position.checkpoint_id,
+        )
+        for key in partitions
+        if key in position.spans
+    }

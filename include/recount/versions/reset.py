@@ -1,8 +1,8 @@
 """A new version of a stream: state, outputs, ledger and audit begin anew, and what was before is kept aside.
 
 Steps, each safe to repeat: the intent is recorded, with where the version begins and where the topics that the stream
-writes end; the tables are moved aside; the consumer groups are deleted; the new version is recorded. Between the first
-and the last no driver starts.
+writes end; the tables are moved aside; positions and consumer groups are deleted; the new version is recorded. Between
+the first and the last no driver starts.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.offsets import LogRange, log_ranges, partitions_of
+from recount.kafka.transaction import OutputTransaction
 from recount.versions.aside import Move, moves, put_aside
 from recount.versions.standstill import standstill
 
@@ -56,12 +57,12 @@ class Reset:
 
     def run(self) -> NewVersion:
         """Make the new version; raises ``Terminal`` while a driver is at work."""
-        with standstill(self._connection, self._stream) as groups:
+        with standstill(self._connection, self._stream) as outputs:
             last = self._log.last()
             planned = self.planned()
             begun = last if last and last.kind == "reset begun" else self._begin(last)
             moved = put_aside(planned)
-            self._delete(groups)
+            self._forget(outputs)
             enacted = self._log.enact(
                 "reset", self._declared, version=begun.version, begins=begun.begins, published=begun.published
             )
@@ -118,10 +119,13 @@ class Reset:
                 found[topic] = {partition: span for (_, partition), span in ranges.items()}
         return found
 
-    def _delete(self, groups: Sequence[str]) -> None:
+    def _forget(self, outputs: Sequence[OutputTransaction]) -> None:
         """Forget up to where the former version has read, and what its backfills have published."""
+        for output in outputs:
+            output.forget_position()
         admin = self._connection.admin()
-        for group, answer in admin.delete_consumer_groups(list(groups), request_timeout=REQUEST_TIMEOUT_S).items():
+        groups = [output.group for output in outputs]
+        for group, answer in admin.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S).items():
             try:
                 answer.result()
             except KafkaException as error:

@@ -18,10 +18,10 @@ BACKFILL_SLOT = "backfill"
 
 
 @contextmanager
-def standstill(connection: Connection, stream: Stream) -> Iterator[tuple[str, str]]:
+def standstill(connection: Connection, stream: Stream) -> Iterator[tuple[OutputTransaction, OutputTransaction]]:
     """Holds the stream's lease and its outputs; whatever a killed driver left behind is decided when this begins.
 
-    Yields the consumer groups in which the stream and its backfills count what they have read and published.
+    Yields the outputs of the stream and of its backfills, by which they count what they have read and published.
 
     Raises ``Terminal`` while a driver is at work: nothing is stopped here.
     """
@@ -31,8 +31,8 @@ def standstill(connection: Connection, stream: Stream) -> Iterator[tuple[str, st
         held.callback(lease.release)
         of_stream = held.enter_context(closing(OutputTransaction(connection, stream.name)))
         group = f"{of_stream.group}.{BACKFILL_SLOT}"
-        held.enter_context(closing(OutputTransaction(connection, stream.name, BACKFILL_SLOT, group=group)))
-        yield (of_stream.group, group)
+        of_backfills = OutputTransaction(connection, stream.name, BACKFILL_SLOT, group=group)
+        yield of_stream, held.enter_context(closing(of_backfills))
 
 
 def require_no_driver(connection: Connection, stream: Stream) -> None:

@@ -18,7 +18,7 @@ from recount.core.output import VERSION_HEADER
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.declarations import DeclarationLog, OtherDeclaration
-from recount.kafka.offsets import committed_offsets
+from recount.kafka.positions import published_offsets
 from recount.proofs import Proofs
 from recount.spark.archive import ArchiveWork
 from recount.versions.reset import From, Reset
@@ -125,7 +125,7 @@ def test_a_reset_that_was_interrupted_is_finished_by_its_repetition(scene: Scene
     last = DeclarationLog(scene.settings.data, scene.topology.name).last()
     assert last is not None
     assert (last.kind, last.version, last.begins) == ("reset", 2, {changed.orders: {0: 2, 1: 2}})
-    groups = committed_offsets(scene.connection, f"recount.{scene.topology.name}", [(changed.orders, 0)])
+    groups = published_offsets(scene.connection, f"recount.{scene.topology.name}", [(changed.orders, 0)])
     assert groups == {}
 
 

@@ -90,4 +90,5 @@ def test_what_a_topology_writes_to_is_ours_and_what_it_reads_is_not() -> None:
         "recount.history": True,
         "recount.control": True,
         "recount.certificates": True,
+        "recount.positions": True,
     }

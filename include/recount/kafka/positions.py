@@ -1,0 +1,140 @@
+"""Where Kafka stands with a stream, remembered for longer than a group's offsets, which expire after 7 days.
+
+The transaction of a batch writes a record with the batch's name, time and offsets to the compacted topic
+``recount.positions``, keyed by the stream. It is asked only where the group of the stream has no offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import IsolationLevel, Message
+
+from recount.core.errors import Terminal, Transient
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import Partition, committed_offsets, log_ranges, messages, require_topics
+from recount.kafka.platform import POSITIONS
+
+_LOG = logging.getLogger(__name__)
+_AT_A_TIME = 20_000
+_PAUSE_S = 0.5
+
+Span = tuple[int, int]
+"""The first offset that a batch read of a partition, and the one after the last."""
+
+
+class UnreadablePosition(Terminal):
+    """A record of the topic that is no position."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Position:
+    """The last batch that Kafka has of ``stream``, and what it read.
+
+    ``checkpoint_id`` is that of its plan, ``timestamp_ms`` the time that was recorded for it.
+    """
+
+    stream: str
+    batch: int | str
+    timestamp_ms: int | None
+    checkpoint_id: str | None
+    spans: Mapping[Partition, Span]
+
+    def to_json(self) -> bytes:
+        spans = [[topic, partition, *span] for (topic, partition), span in sorted(self.spans.items())]
+        said = {
+            "stream": self.stream,
+            "batch": self.batch,
+            "timestamp_ms": self.timestamp_ms,
+            "checkpoint_id": self.checkpoint_id,
+            "spans": spans,
+        }
+        return json.dumps(said, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Position:
+        try:
+            said = json.loads(text)
+            return cls(
+                stream=str(said["stream"]),
+                batch=said["batch"],
+                timestamp_ms=said["timestamp_ms"],
+                checkpoint_id=said["checkpoint_id"],
+                spans={(str(topic), int(part)): (int(start), int(end)) for topic, part, start, end in said["spans"]},
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise UnreadablePosition("a position cannot be read", given=text[:200]) from error
+
+
+def position_key(connection: Connection, group: str) -> str:
+    """The key of the positions of the stream, or of its backfills, that commits to ``group``."""
+    return group.removeprefix(f"{connection.prefix}.")
+
+
+def published_offsets(connection: Connection, group: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """The offsets that ``group`` has committed; of partitions where they have expired, those of its last position."""
+    wanted = sorted(partitions)
+    found = committed_offsets(connection, group, wanted)
+    if len(found) == len(wanted):
+        return found
+    position = last_position(connection, position_key(connection, group))
+    known = position.spans if position else {}
+    return {**{place: known[place][1] for place in wanted if place in known}, **found}
+
+
+def last_position(
+    connection: Connection, key: str, *, topic: str = POSITIONS, patience_s: float = 90.0
+) -> Position | None:
+    """The last committed position with ``key``; None where there is none, or it was forgotten.
+
+    A transaction of another stream that is open does not hold this up, unless a record with ``key`` lies behind its
+    first record: only then it hides whether that one was committed. Raises ``Transient`` when it does so for longer
+    than ``patience_s``, or when the brokers do not answer for as long.
+    """
+    place = (connection.own(topic), 0)
+    require_topics(connection, (), [place[0]])
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            written = log_ranges(connection, [place], IsolationLevel.READ_UNCOMMITTED)[place]
+            decided = log_ranges(connection, [place])[place]
+            hidden = _newest_first(connection, place, key, decided.end, written.end, "read_uncommitted")
+            if next(hidden, None) is None:
+                found = _newest_first(connection, place, key, decided.start, decided.end, "read_committed")
+                return next(_readable(found), None)
+            problem = Transient(
+                f"whether the last batch of {key} was committed cannot be seen yet",
+                given=f"a transaction of another stream is open on {place[0]} since offset {decided.end}",
+                expected="that transaction to be decided, at the latest when it times out",
+                remedy="start again; a restart of the other stream decides it at once",
+            )
+        except Transient as error:
+            problem = error
+        if time.monotonic() > deadline:
+            raise problem
+        time.sleep(_PAUSE_S)
+
+
+def _readable(found: Iterator[Message]) -> Iterator[Position | None]:
+    """What ``found`` says; a record that anybody else wrote and cannot be read is passed over."""
+    for message in found:
+        value = message.value()
+        try:
+            yield None if value is None else Position.from_json(value)
+        except UnreadablePosition as error:
+            _LOG.warning("ignored %s@%s: %s", message.topic(), message.offset(), error)
+
+
+def _newest_first(
+    connection: Connection, place: Partition, key: str, start: int, end: int, isolation_level: str
+) -> Iterator[Message]:
+    """The records with ``key`` at ``start`` <= offset < ``end``."""
+    while start < end:
+        begin = max(start, end - _AT_A_TIME)
+        found = messages(connection, *place, begin, end, isolation_level)
+        yield from reversed([message for message in found if message.key() == key.encode()])
+        end = begin
