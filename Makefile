@@ -25,7 +25,7 @@ FOLDERS := $(wildcard $(PARTS:%=tests/%))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants lint format bench bench-scale bench-soak bench-long clean
+.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants nights lint format bench bench-scale bench-soak bench-long clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -100,6 +100,9 @@ laws: setup ## the laws on other random examples than the tests' (EXAMPLES=5000 
 
 mutants: setup ## every rule of the stream made wrong in turn: the audit must see each; writes docs/mutants.md
 	@python -m tests.mutants $(ARGS)
+
+nights: setup ## fifty nights of a healthy project: no audit may raise an alarm (ARGS: --nights 50 --publish)
+	@python -m tests.nights $(ARGS)
 
 browser:
 	@command -v chromium >/dev/null || { \
