@@ -47,33 +47,36 @@ Opened = Callable[[], AbstractContextManager[Publisher]]
 
 
 def issue(
-    document: Mapping[str, Any],
+    stream: str,
+    audit: str,
+    said: Callable[[], Mapping[str, Any]],
     reports: str,
     *,
     signer: Signer | None = None,
     trusted: PublicKeys | None = None,
     opened: Opened | None = None,
 ) -> Path:
-    """Certify ``document`` as the stream's next certificate; returns the JSON file, the page lies beside it.
+    """Certify what ``audit`` has ``said`` as the next certificate; returns the JSON file, the page lies beside it.
 
+    ``said`` is asked when all certificates before are there and no other can come between, at every attempt anew.
     Signed where there is a ``signer``, published where ``opened`` gives a publisher. ``trusted`` keys may have signed
     the head that stands. Raises ``Terminal`` when the audit has a certificate, ``UntrustedHead``, ``Transient``.
     """
-    folder = certificates_of(reports, document["stream"])
+    folder = certificates_of(reports, stream)
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{document['audit']}.json"
+    target = folder / f"{audit}.json"
     with _locked(folder):
         for attempt in range(_ATTEMPTS):
             # two machines that fence each other would go on doing so if they tried again at once
             time.sleep(random.uniform(0, 0.5 * attempt))  # noqa: S311 - a pause, not a secret
             try:
                 with opened() if opened else nullcontext() as publisher:
-                    return _issued(document, target, signer, trusted, publisher)
+                    return _issued(stream, said, target, signer, trusted, publisher)
             except Fenced:
-                _LOG.info("another audit of %s issues a certificate at the same time: once more", document["stream"])
+                _LOG.info("another audit of %s issues a certificate at the same time: once more", stream)
     raise Transient(
         "other audits of this stream issue certificates all the time",
-        given=document["stream"],
+        given=stream,
         expected=f"to be the only one once in {_ATTEMPTS} times",
         remedy="audit again",
     )
@@ -85,7 +88,8 @@ def certificates_of(reports: str, stream: str) -> Path:
 
 
 def _issued(
-    document: Mapping[str, Any],
+    stream: str,
+    said: Callable[[], Mapping[str, Any]],
     target: Path,
     signer: Signer | None,
     trusted: PublicKeys | None,
@@ -100,12 +104,12 @@ def _issued(
             expected="an audit without one: a certificate is never rewritten",
             remedy="leave --audit out",
         )
-    known = _at_hand(target.parent, str(document["stream"]))
+    known = _at_hand(target.parent, stream)
     if signer and head and not any(one["sha256"] == head["sha256"] for one in known):
         _require_trusted(head, trusted)
     found = {"published_head": head and {name: head[name] for name in _TOLD_OF_A_HEAD}} if publisher else {}
     key_id = signer.key_id if signer else None
-    certificate = certified({**document, **found}, successor_of(known, head), key_id=key_id)
+    certificate = certified({**said(), **found}, successor_of(known, head), key_id=key_id)
     if signer:
         certificate = signer.with_signature(certificate)
     draft = _draft(target)

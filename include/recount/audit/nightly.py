@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -66,19 +67,30 @@ def audited(
     tables = Tables(settings.data)
     known = read_register(settings, topology.name)
     judged = auditor.audit(audit, interval, source=source, from_the_beginning=from_the_beginning, known=known)
-    # read again: another audit of the stream may have ended meanwhile, and what it saw is not forgotten either
-    now = read_register(settings, topology.name)
     finished_ms = auditor.store.next_ms()
-    standing = standing_after(known, now, tables, judged, auditor.store, finished_ms)
-    findings = replace(judged, standing=standing)
-    write_tables(findings, auditor.store, settings.reports)
+
+    def standing_now() -> Findings:
+        """Another audit of the stream may have ended meanwhile, and what it saw is not forgotten either."""
+        now = read_register(settings, topology.name)
+        return replace(judged, standing=standing_after(known, now, tables, judged, auditor.store, finished_ms))
+
+    certified = [standing_now()]
+    write_tables(certified[-1], auditor.store, settings.reports)
+
+    def said() -> dict[str, Any]:
+        certified.append(standing_now())
+        return document_of(certified[-1])
+
     certificate = issue(
-        document_of(findings),
+        topology.name,
+        audit,
+        said,
         settings.reports,
         signer=signer,
         trusted=trusted_in(settings.keys),
         opened=lambda: HeadPublisher(connection, topology.name),
     )
+    findings = certified[-1]
     seed = findings.seed
     auditor.store.complete(
         Run(
@@ -97,7 +109,7 @@ def audited(
             certificate=certificate.name,
             counts=findings.counts,
             checkpoint_id=findings.cut.checkpoint_id,
-            repaired=tuple(finding.id for finding in standing.repaired),
+            repaired=tuple(finding.id for finding in findings.standing.repaired) if findings.standing else (),
             certificate_sha256=str(load(certificate)["sha256"]),
         )
     )

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ from recount.kafka.heads import HeadPublisher
 stream, name, root, servers = sys.argv[1:]
 for n in range(4):
     opened = lambda: HeadPublisher(Connection(bootstrap_servers=servers), stream)
-    issue(findings(f"{name}-{n}") | {"stream": stream}, root, opened=opened)
+    issue(stream, f"{name}-{n}", lambda: findings(f"{name}-{n}") | {"stream": stream}, root, opened=opened)
 """
 
 
@@ -95,8 +96,9 @@ def test_verify_finds_that_the_newest_was_deleted_and_that_the_head_was(
 ) -> None:
     stream = unique("revenue")
     for night in range(1, 4):
-        opened = lambda: HeadPublisher(connection, stream)  # noqa: E731
-        newest = issue(findings(f"night-{night}") | {"stream": stream}, str(tmp_path), opened=opened)
+        name = f"night-{night}"
+        said = partial(lambda audit: findings(audit) | {"stream": stream}, name)
+        newest = issue(stream, name, said, str(tmp_path), opened=lambda: HeadPublisher(connection, stream))
 
     def faults() -> list[tuple[str, int | None]]:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ class Board:
 
 
 def issued(root: Path, audit: str, opened: Opened | None = None, **options: Any) -> dict[str, Any]:
-    path = issue(findings(audit), str(root), opened=opened, **options)
+    path = issue("revenue", audit, lambda: findings(audit), str(root), opened=opened, **options)
     document: dict[str, Any] = json.loads(path.read_text())
     return document
 
@@ -63,6 +64,22 @@ def test_two_processes_that_issue_at_once_share_no_number(tmp_path: Path, projec
     found = [json.loads(path.read_text()) for path in tmp_path.glob("certificates/revenue/*.json")]
     assert sorted(one["sequence"] for one in found) == list(range(1, 31))
     assert chain_in(tmp_path / "certificates" / "revenue", "revenue").faults() == []
+
+
+def test_what_is_certified_is_asked_when_no_certificate_can_come_between(tmp_path: Path) -> None:
+    """Two audits that end together: the second knows what the first has found."""
+    board = Board()
+    board.before_publishing.append(head_of(issued(tmp_path / "elsewhere", "theirs")))
+    seen: list[list[str]] = []
+
+    def said() -> dict[str, Any]:
+        seen.append(sorted(path.stem for path in tmp_path.glob("certificates/revenue/*.json")))
+        if len(seen) == 1:
+            shutil.copy(tmp_path / "elsewhere/certificates/revenue/theirs.json", tmp_path / "certificates/revenue")
+        return findings("ours")
+
+    issue("revenue", "ours", said, str(tmp_path), opened=board.opened)
+    assert seen == [[], ["theirs"]]
 
 
 def test_an_audit_killed_while_it_issues_blocks_nobody(tmp_path: Path, project: Project) -> None:
@@ -84,7 +101,7 @@ def test_an_audit_killed_while_it_issues_blocks_nobody(tmp_path: Path, project: 
 
 def test_a_certificate_whose_head_was_published_before_its_audit_died_is_completed(tmp_path: Path) -> None:
     board = Board()
-    path = issue(findings("night-1"), str(tmp_path), opened=board.opened)
+    path = issue("revenue", "night-1", lambda: findings("night-1"), str(tmp_path), opened=board.opened)
     draft = path.with_name(f".{path.name}.draft")
     path.rename(draft)
     path.with_suffix(".html").unlink()
