@@ -193,6 +193,7 @@ def _particulars(certificate: Certificate) -> str:
         "stream": "; ".join(filter(None, [declared["source"], *declared["steps"], declared["aggregation"]])),
         "outputs": f"topic {declared['sink']}, table {declared['table']}",
         "read from": certificate["source"],
+        **({"looked up by arrival": "; ".join(certificate["by_arrival"])} if certificate.get("by_arrival") else {}),
         "covers": covered_in_words(certificate),
         "batches": str(certificate["batches"]),
         "frontier": _time(certificate["cut"]["frontier_ms"]),

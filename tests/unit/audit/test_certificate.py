@@ -288,3 +288,10 @@ def test_the_page_stands_alone_and_names_every_difference_by_its_offsets() -> No
         assert text in html
     assert "http" not in html
     assert "<script" not in html
+
+
+def test_the_page_names_the_lookups_that_went_by_arrival() -> None:
+    assert "looked up by arrival" not in page(certified(findings("night-1"), None))
+    told = page(certified({**findings("night-1"), "by_arrival": ["left join with table, of zones"]}, None))
+    assert "looked up by arrival" in told
+    assert "left join with table, of zones" in told
