@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from bench.cluster import cluster
-from bench.contenders import build_kafka_streams
+from bench.contenders import build_kafka_streams, recount_of
 from bench.page import write_page
 from bench.plan import Plan, full
 from bench.plan import quick as quick_plan
@@ -41,11 +41,16 @@ def main(
     job: Annotated[list[str] | None, typer.Option(help="Only the throughput of this job; may be repeated.")] = None,
     repeats: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
     records: Annotated[int, typer.Option(min=0, help="Records of the throughput topics (0: as planned).")] = 0,
+    against: Annotated[
+        Path | None, typer.Option(help="Only Recount beside the Recount of this checkout, in every job.")
+    ] = None,
     earlier: Annotated[Path | None, typer.Option(help="Measure nothing: show this results.json.")] = None,
 ) -> None:
     """Run Recount beside Kafka Streams, plain Structured Streaming and Quix Streams on this machine."""
     place = Place.new()
     plan = quick_plan(repeats) if quick else full(repeats)
+    if against:
+        plan, part = plan.against(recount_of(against.resolve()), repeats), [Part.THROUGHPUT]
     chosen = [scenario for scenario in plan.scenarios if not job or scenario.job.name in job]
     plan = replace(plan, scenarios=chosen, records=records or plan.records, other_records=records or plan.other_records)
     results = Results.read(earlier) if earlier else measure(plan, part or list(Part), place)

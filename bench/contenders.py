@@ -30,20 +30,26 @@ Engine = Literal["recount", "structured-streaming", "kafka-streams", "quix-strea
 
 @dataclass(frozen=True, kw_only=True)
 class Contender:
-    """One engine with the settings that tell it apart; ``name`` is unique."""
+    """One engine with the settings that tell it apart; ``name`` is unique.
+
+    ``checkout`` is the root of another checkout that is set up, whose Recount runs instead of this one's.
+    """
 
     engine: Engine
     name: str
     grace_ms: int = GRACE_MS
     guarantee: Guarantee = "exactly_once_v2"
     commit_interval_ms: int = 0
+    checkout: Path | None = None
 
     def command(self, project: Project, pairs: Mapping[str, object]) -> list[str]:
         """What to run, given the ``name=value`` pairs of a run."""
-        own: dict[str, object] = {"grace-ms": self.grace_ms, "jars": project.spark_jars, "guarantee": self.guarantee}
+        jars = Project(root=self.checkout).spark_jars if self.checkout else project.spark_jars
+        own: dict[str, object] = {"grace-ms": self.grace_ms, "jars": jars, "guarantee": self.guarantee}
         match self.engine:
             case "recount":
-                program = [sys.executable, "-m", "bench.recount_job"]
+                python = self.checkout / ".venv" / "bin" / "python" if self.checkout else sys.executable
+                program = [str(python), "-m", "bench.recount_job"]
             case "structured-streaming":
                 program = [sys.executable, "-m", "bench.structured_streaming"]
             case "kafka-streams":
@@ -73,6 +79,18 @@ RECOUNT = Contender(engine="recount", name="Recount")
 RECOUNT_PLAIN = Contender(engine="recount", name="Recount with a plain producer", guarantee=AT_LEAST_ONCE)
 """Says what exactly once costs; no setting that a user has."""
 STRUCTURED_STREAMING = Contender(engine="structured-streaming", name="Structured Streaming", guarantee=AT_LEAST_ONCE)
+
+
+def recount_of(checkout: Path) -> Contender:
+    """The Recount of another ``checkout``; raises ``Terminal`` where that is not set up."""
+    if not (checkout / ".venv" / ".installed").exists():
+        raise Terminal(
+            "no checkout to compare with",
+            given=str(checkout),
+            expected="the root of a checkout of Recount, set up",
+            remedy=f"git worktree add {checkout} COMMIT; make -C {checkout} setup",
+        )
+    return Contender(engine="recount", name=f"Recount of {checkout.name}", checkout=checkout)
 
 
 def kafka_streams(guarantee: Guarantee, commit_interval_ms: int, grace: str) -> Contender:

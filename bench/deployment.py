@@ -103,7 +103,7 @@ class Deployment:
             str(self.project.root / "bench" / "stream_program.py"),
             *(f"{name}={value}" for name, value in given.items()),
         ]
-        return Program(command, self.project, self.log(stream))
+        return Program(command, self.project.root, self.log(stream))
 
     def log(self, stream: str) -> Path:
         """What the driver of ``stream`` said."""

@@ -77,6 +77,12 @@ class Plan:
             ],
         )
 
+    def against(self, other: Contender, repeats: int) -> Plan:
+        """Recount and ``other`` in turns, each job once with its usual flow."""
+        jobs = {scenario.job.name: scenario for scenario in reversed(self.scenarios) if scenario.flow != SHORT}
+        chosen = [replace(jobs[name], contenders=[RECOUNT, other], repeats=repeats) for name in reversed(jobs)]
+        return replace(self, scenarios=chosen)
+
     @property
     def followers(self) -> Sequence[Contender]:
         """Who is measured for latency."""

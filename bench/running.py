@@ -32,19 +32,19 @@ _LIMIT_S = 600.0
 
 
 class Program:
-    """A started contender: its events, and its end."""
+    """A contender started in the checkout ``root``: its events, and its end."""
 
-    def __init__(self, command: list[str], project: Project, log: Path) -> None:
+    def __init__(self, command: list[str], root: Path, log: Path) -> None:
         self._log = log
         environment = {
             **os.environ,
-            "PYTHONPATH": f"{project.root}:{project.root / 'include'}",
+            "PYTHONPATH": f"{root}:{root / 'include'}",
             "PYTHONUNBUFFERED": "1",
         }
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 command,
-                cwd=project.root,
+                cwd=root,
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -151,7 +151,8 @@ class Run:
 
     def program(self, command: list[str]) -> Program:
         """``command``, started, with its log beside those of the other runs."""
-        return Program(command, self.bench.project, self.bench.folder / f"{self.application}.log")
+        root = self.contender.checkout or self.bench.project.root
+        return Program(command, root, self.bench.folder / f"{self.application}.log")
 
     def warm_up(self, flow: SeededFlow) -> dict[str, object]:
         """The arguments of a warm-up on ``flow``, whose names are those of the run apart."""

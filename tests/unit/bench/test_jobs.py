@@ -3,11 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench.contenders import LONG_GRACE_MS, PEER, RECOUNT
+from bench.contenders import LONG_GRACE_MS, PEER, RECOUNT, recount_of
 from bench.jobs import COUNTS_PER_USER, GRACE_MS, JOBS, REVENUE_BY_REGION, Job
 from bench.plan import Plan, full, quick
 from bench.structured_streaming import JOBS as STRUCTURED_STREAMING_JOBS
 
+from recount.core.errors import Terminal
+from recount.local.project import Project
 from recount.spark.plan import plan_of
 
 _BENCH = Path(__file__).parents[3] / "bench"
@@ -71,3 +73,21 @@ def test_a_plan_without_an_engine_has_all_others() -> None:
 
     engines = {contender.engine for scenario in plan.scenarios for contender in scenario.contenders}
     assert engines == {"recount", "structured-streaming", "kafka-streams"}
+
+
+@pytest.mark.parametrize("plan", [quick(1), full(1)], ids=["quick", "full"])
+def test_a_plan_against_another_checkout_has_each_job_once_with_both(plan: Plan, tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    (before / ".venv").mkdir(parents=True)
+    with pytest.raises(Terminal, match="no checkout to compare with"):
+        recount_of(before)
+    (before / ".venv" / ".installed").touch()
+    (before / ".cache" / "jars" / "spark").mkdir(parents=True)
+    (before / ".cache" / "jars" / "spark" / "delta.jar").touch()
+    other = recount_of(before)
+    compared = plan.against(other, 2)
+    assert sorted(scenario.job.name for scenario in compared.scenarios) == sorted(JOBS)
+    assert all(scenario.contenders == [RECOUNT, other] for scenario in compared.scenarios)
+    command = other.command(Project.containing(Path(__file__).parent), {})
+    assert command[0] == str(before / ".venv" / "bin" / "python")
+    assert f"jars={before}" in " ".join(command)
