@@ -40,7 +40,8 @@ class Enacted:
     ``version`` counts the resets of the stream from 1. A version reads from ``begins`` on (None: from the beginning of
     the log); ``published`` is where the topics that it writes ended when it began: what is before is not its own.
     An upgrade holds for the batches ``after`` (generation, batch). ``closed_ms`` is the frontier at which, by the
-    declaration in force, every window is closed that was closed before the upgrade.
+    declaration in force, every window is closed that was closed before the upgrade. ``added`` are the topics of the
+    sinks that upgrades of this version have added, each with the last batch before it.
     """
 
     sequence: int
@@ -53,6 +54,7 @@ class Enacted:
     published: Offsets = field(default_factory=dict)
     after: tuple[int, int] | None = None
     closed_ms: int | None = None
+    added: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -64,6 +66,7 @@ class Enacted:
         said["begins"] = None if begins is None else _offsets(begins)
         said["published"] = _offsets(said.get("published") or {})
         said["after"] = None if after is None else (int(after[0]), int(after[1]))
+        said["added"] = {topic: (int(last[0]), int(last[1])) for topic, last in said.get("added", {}).items()}
         return cls(**said)
 
     @property

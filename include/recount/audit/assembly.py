@@ -46,7 +46,7 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "declaration": {
             **_declaration(findings.topology),
             "fingerprint": Declared.of(findings.topology).fingerprint,
-            **(findings.in_force.section() if findings.in_force else {}),
+            **(findings.in_force.section(findings.ledger) if findings.in_force else {}),
         },
         "digests": findings.evidence.as_document(),
         "versions": versions() | {"semantics": SEMANTICS_VERSION},

@@ -16,35 +16,63 @@ from recount.recompute.log import Ranges
 
 @dataclass(frozen=True, kw_only=True)
 class InForce:
-    """The deployed declaration beside the one that is in force; ``enacted`` None: a stream of an earlier release."""
+    """The deployed declaration beside the one that is in force; ``enacted`` None: a stream of an earlier release.
+
+    ``former`` are the declarations that upgrades of this version of the stream have replaced, oldest first.
+    """
 
     stream: str
     declared: Declared
     enacted: Enacted | None
+    former: tuple[Enacted, ...] = ()
 
     @classmethod
     def of(cls, topology: Topology, root: str) -> InForce:
         """As recorded below the data ``root``; raises ``OtherDeclaration`` where the deployed one is another."""
-        declared, enacted = Declared.of(topology), DeclarationLog(root, topology.name).last()
+        declared, rows = Declared.of(topology), DeclarationLog(root, topology.name).all()
+        enacted = rows[-1] if rows else None
         if enacted and enacted.fingerprint != declared.fingerprint:
             raise other_declaration(topology.name, enacted.document, declared)
-        return cls(stream=topology.name, declared=declared, enacted=enacted)
+        former = tuple(row for row in rows[:-1] if row.version == rows[-1].version and row.kind != "reset begun")
+        return cls(stream=topology.name, declared=declared, enacted=enacted, former=former)
 
     @property
     def after(self) -> Order | None:
         """The last batch before the upgrade that brought this declaration: an audit cannot look behind it."""
         return self.enacted.after if self.enacted else None
 
+    @property
+    def added(self) -> Mapping[str, Order]:
+        """The topics of the sinks that upgrades have added, each with the last batch before it."""
+        return self.enacted.added if self.enacted else {}
+
+    def done_before(self, ledger: Ledger) -> dict[str, int]:
+        """How many batches of ``ledger`` were done when each of these sinks began."""
+        return {topic: sum(one.order <= last for one in ledger.proofs) for topic, last in self.added.items()}
+
+    def has_begun(self, topic: str, cut: Order) -> bool:
+        """Whether the batches up to ``cut`` wrote to the sink ``topic``."""
+        return topic not in self.added or self.added[topic] < cut
+
     def require_made_by(self, ledger: Ledger) -> None:
-        """Raise ``OtherDeclaration`` unless every batch of ``ledger`` was made by this declaration."""
+        """Raise ``OtherDeclaration`` unless the batches of ``ledger`` were made by this declaration.
+
+        Where upgrades have added sinks, those before by the declaration that was in force: all else was the same.
+        """
         for proof in ledger.proofs:
-            if proof.fingerprint not in (None, self.declared.fingerprint):
+            if proof.fingerprint not in (None, self._maker_of(proof.order)):
                 raise OtherDeclaration(
                     f"batches of stream {self.stream} were made by another declaration than the deployed one",
                     given=f"batch {proof.generation}/{proof.batch}, fingerprint {proof.fingerprint}",
                     expected=f"fingerprint {self.declared.fingerprint}",
                     remedy="audit an interval after the upgrade; an earlier one with the code that was deployed then",
                 )
+
+    def _maker_of(self, batch: Order) -> str:
+        """The fingerprint that ``batch`` must have."""
+        rows = [*self.former, *([self.enacted] if self.enacted else [])] if self.added else []
+        made_by = [row.fingerprint for row in rows if row.after is None or row.after < batch]
+        return made_by[-1] if made_by else self.declared.fingerprint
 
     def closing(self, frontier_ms: int | None) -> int | None:
         """The frontier by which windows are closed: never behind where an upgrade found them."""
@@ -66,13 +94,27 @@ class InForce:
         begins = self.enacted.begins if self.enacted else None
         return {} if begins is None else begins.get(topic, {})
 
-    def section(self) -> dict[str, Any]:
-        """What a certificate says of it, beside the declaration in words."""
+    def section(self, ledger: Ledger) -> dict[str, Any]:
+        """What a certificate says of it, beside the declaration in words, of an audit of the batches ``ledger``.
+
+        ``added_sinks`` are judged from the offsets on that had not been read when they were added.
+        """
         enacted = self.enacted
+        after = enacted.after if enacted and not enacted.added else None
         return {
             "fingerprint": self.declared.fingerprint,
             "stream_version": enacted.version if enacted else 1,
             "enacted": enacted.kind if enacted else None,
-            "judged_after_batch": list(enacted.after) if enacted and enacted.after else None,
+            "judged_after_batch": list(after) if after else None,
             "begins": enacted.begins if enacted else None,
+            "added_sinks": [
+                {"sink": topic, "after_batch": list(last), "from_offsets": _unread_from(ledger, last)}
+                for topic, last in sorted(self.added.items())
+            ],
         }
+
+
+def _unread_from(ledger: Ledger, last: Order) -> dict[str, dict[int, int]]:
+    """By topic the first offsets that the batches up to ``last`` had not read."""
+    ranges = Ledger(tuple(proof for proof in ledger.proofs if proof.order <= last)).ranges
+    return {topic: {partition: end for partition, (_, end) in parts.items()} for topic, parts in ranges.items()}

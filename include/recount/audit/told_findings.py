@@ -39,7 +39,18 @@ def life_of(one: Mapping[str, Any]) -> str:
 
 
 def covered_in_words(certificate: Certificate) -> str:
-    """From where to where the audit judged, and what was judged before by which certificate."""
+    """From where to where the audit judged, what was judged before by which certificate, which sinks began later."""
+    added = certificate["declaration"].get("added_sinks", ())
+    return "; ".join([_judged(certificate), *map(_since, added)])
+
+
+def _since(added: Mapping[str, Any]) -> str:
+    generation, batch = added["after_batch"]
+    offsets = [f"{t}-{p}@{offset}" for t, parts in added["from_offsets"].items() for p, offset in parts.items()]
+    return f"sink {added['sink']} was added, and is judged, after batch {generation}/{batch}: from {', '.join(offsets)}"
+
+
+def _judged(certificate: Certificate) -> str:
     covers = certificate.get("covers")
     if not covers:
         return str(certificate.get("seed") or "judged from the beginning of the log")

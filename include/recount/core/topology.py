@@ -25,8 +25,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -118,6 +118,10 @@ class Topology:
         ends: tuple[Node, ...] = (*self.sinks, *self.actions)
         for end in ends:
             yield from walk(end)
+
+    def without(self, topics: Container[str]) -> Topology:
+        """This topology as it was before the sinks to ``topics`` were added, of the same operators."""
+        return replace(self, sinks=[sink for sink in self.sinks if sink.topic.name not in topics])
 
     def readers(self) -> dict[Node, list[tuple[Node, int]]]:
         """Who reads every operator, as its input of which number, in the order in which a record goes to them."""

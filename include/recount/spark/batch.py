@@ -40,10 +40,12 @@ from recount.spark.work import Attempt, BatchResult, Step
 _LOG = logging.getLogger(__name__)
 
 
-def computation_of(topology: Topology, closed_ms: int | None = None) -> Computation:
-    """The short way where the topology has its shape, otherwise the general one."""
+def computation_of(
+    topology: Topology, closed_ms: int | None = None, added: frozenset[str] = frozenset()
+) -> Computation:
+    """The short way where the topology has its shape, otherwise the general one; for the rest see ``Attempt``."""
     plan = plan_of(topology)
-    return GraphComputation(topology) if plan is None else AggregationComputation(plan, closed_ms)
+    return GraphComputation(topology, added) if plan is None else AggregationComputation(plan, closed_ms)
 
 
 class TopologyWork:
@@ -87,7 +89,7 @@ class BatchProcessor:
         self._tables = tables
         self._attempt = attempt
         self._clock: PartitionClock | None = None
-        self._computation = computation_of(topology, attempt.closed_ms)
+        self._computation = computation_of(topology, attempt.closed_ms, attempt.added)
         self._dead_letters = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
         self.last: BatchResult | None = None
 

@@ -32,12 +32,12 @@ _PARTITION = ["topic", "partition"]
 
 
 class GraphComputation:
-    """Sends a batch's good records through the operators of ``topology``."""
+    """Sends a batch's good records through the operators of ``topology``, to which the sinks ``added`` came later."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, added: frozenset[str] = frozenset()) -> None:
         self._topology = topology
         self._steps = RecordSteps(topology)
-        self._graph = Graph(topology, done_before=self._steps.nodes)
+        self._graph = Graph(topology, done_before=self._steps.nodes, added=added)
         self._state = GraphState(self._graph.states)
         self._recovery: Future[None] | None = None
         self._keyed = topics_needing_a_key(topology)

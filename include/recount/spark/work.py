@@ -33,8 +33,8 @@ class Attempt:
     """One run of a stream: under which lease, on which checkpoint, with which producer.
 
     ``generation`` is the checkpoint's place in the stream's history, see ``BatchProof``. ``fingerprint`` is that of
-    the declaration that is run, ``closed_ms`` the frontier at which all is closed that was before an upgrade;
-    ``version`` counts the stream's resets from 1.
+    the declaration that is run, ``closed_ms`` the frontier at which all is closed that was before an upgrade, ``added``
+    are the topics of the sinks that upgrades have added; ``version`` counts the stream's resets from 1.
     """
 
     checkpoint: Planned
@@ -43,6 +43,7 @@ class Attempt:
     lease_epoch: int
     fingerprint: str | None = None
     closed_ms: int | None = None
+    added: frozenset[str] = frozenset()
     version: int = 1
     observer: Observer = unobserved
 

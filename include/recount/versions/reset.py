@@ -7,7 +7,7 @@ the first and the last no driver starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,10 +21,10 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
-from recount.kafka.offsets import LogRange, log_ranges, partitions_of
 from recount.kafka.transaction import OutputTransaction
 from recount.versions.aside import Move, moves, put_aside
 from recount.versions.standstill import standstill
+from recount.versions.topic_ends import ends_of, spans_of
 
 From = Literal["beginning", "now"]
 
@@ -69,19 +69,20 @@ class Reset:
             return NewVersion(enacted=enacted, moved=tuple(moved))
 
     def _begin(self, last: Enacted | None) -> Enacted:
+        topics = {*_written_by(self._former()), *_written_by(self._declared.document)}
         return self._log.enact(
             "reset begun",
             self._declared,
             version=self._version_that_ends(last) + 1,
             begins=self._now() if self._begin_at == "now" else None,
-            published=self._ends(sorted({*_written_by(self._former()), *_written_by(self._declared.document)})),
+            published=ends_of(self._connection, sorted(topics)),
         )
 
     def _now(self) -> dict[str, dict[int, int]]:
         """Where the topics end; a table's from its first record, for it is what its records of all times make it."""
         layers = self._stream.layers if isinstance(self._stream, Topology) else ()
         of_tables = {topic for topics in layers[:-1] for topic in topics}
-        spans = self._spans(_read_by(self._declared.document))
+        spans = spans_of(self._connection, _read_by(self._declared.document))
         return {
             topic: {part: span.start if topic in of_tables else span.end for part, span in found.items()}
             for topic, found in spans.items()
@@ -104,20 +105,6 @@ class Reset:
         tables = sorted({*_tables_of(former), *_tables_of(self._declared.document)})
         written = [f"{kind}/{table}" for table in tables for kind in ("outputs", "corrections")]
         return [f"streams/{name}", f"audits/{name}", *written]
-
-    def _ends(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        spans = self._spans(topics)
-        return {topic: {part: span.end for part, span in found.items()} for topic, found in spans.items()}
-
-    def _spans(self, topics: Iterable[str]) -> dict[str, dict[int, LogRange]]:
-        """What Kafka holds of each topic that exists."""
-        there = self._connection.admin().list_topics(timeout=REQUEST_TIMEOUT_S).topics
-        found: dict[str, dict[int, LogRange]] = {}
-        for topic in topics:
-            if topic in there:
-                ranges = log_ranges(self._connection, partitions_of(self._connection, topic))
-                found[topic] = {partition: span for (_, partition), span in ranges.items()}
-        return found
 
     def _forget(self, outputs: Sequence[OutputTransaction]) -> None:
         """Forget up to where the former version has read, and what its backfills have published."""

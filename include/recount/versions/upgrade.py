@@ -1,14 +1,17 @@
 """A changed declaration that goes on with the stream's state, from a recorded batch on.
 
-Only what can be proved: a single aggregation whose audit goes from cut to cut, stopped and found right up to its last
-batch, and changes after which its partial aggregates mean what they meant. Records up to that batch stay judged by the
+Only what can be proved. Of a single aggregation, whose audit goes from cut to cut, stopped and found right up to its
+last batch: changes after which its partial aggregates mean what they meant. Records up to that batch stay judged by the
 former declaration, later ones are judged by the new one, in the stream as in the audit. A window that the former
-declaration had closed stays closed: a record that only the new grace lets in revises its result.
+declaration had closed stays closed: a record that only the new grace lets in revises its result. Of any other topology,
+which is audited from the beginning of the log: sinks that are added (``added_sinks``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+from deltalake import DeltaTable
 
 from recount.audit.ledger import Ledger
 from recount.audit.settled import published_offsets, settled_ledger
@@ -24,7 +27,9 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
+from recount.versions.added_sinks import AddedSinks
 from recount.versions.standstill import standstill
+from recount.versions.topic_ends import ends_of
 
 
 def upgrade(settings: Settings, stream: Stream) -> Enacted:
@@ -39,8 +44,12 @@ def upgrade(settings: Settings, stream: Stream) -> Enacted:
         if last.fingerprint == declared.fingerprint:
             return last
         found = changes(last.document, declared.document)
-        topology = _require_upgradable(stream, found)
         tables = Tables(settings.data)
+        added = AddedSinks.of(stream, last) if isinstance(stream, Topology) else None
+        if added is not None:
+            _refuse(stream.name, list(added.objections()), found)
+            return _begin(connection, tables, log, last, added)
+        topology = _require_upgradable(stream, found)
         ledger = settled_ledger(tables, topology, published_offsets(connection, topology))
         proof = _require_audited(tables, topology.name, ledger)
         return log.enact(
@@ -62,11 +71,44 @@ def objection(change: Change) -> str | None:
             return None if new > old else "records that were counted would be late"
         case Change(operator="source", path=path, old=None, new=str(new)) if path.startswith("schema."):
             return None if not new.endswith(" required") else "records without the field were taken before"
+        case Change(operator="sink" | "through", of="", old=None):
+            return "a sink can be added to a stream that has several operators or sinks, and with no other change"
         case Change(operator="sink" | "through", of=""):
-            return "what it would have written before is nowhere: declare it as a topology of its own"
+            return "what was written to it can no longer be judged"
         case Change(operator="aggregation", path=path) if path.startswith("aggregates."):
             return "the windows that are open have not kept its values"
     return "the results of open windows would be made of both"
+
+
+def _begin(connection: Connection, tables: Tables, log: DeclarationLog, last: Enacted, added: AddedSinks) -> Enacted:
+    """Let the ``added`` sinks begin after the last batch of the ledger."""
+    name = added.topology.name
+    taken = [node.table for node in added.sinks if DeltaTable.is_deltatable(tables.output(node.table))]
+    if taken:
+        raise Terminal(
+            f"a sink that is added to stream {name} has a table already",
+            given=", ".join(tables.output(table) for table in taken),
+            expected="no table: rows of somebody else would be judged as the stream's",
+            remedy="give the sink another table=, or move that one away",
+        )
+    ledger = settled_ledger(tables, added.topology, published_offsets(connection, added.topology))
+    if not ledger.proofs:
+        raise Terminal(
+            f"stream {name} has no batch yet",
+            given="an empty ledger",
+            expected="a batch after which the added sinks begin",
+            remedy=f"recount reset {name} --yes",
+        )
+    after, topics = ledger.proofs[-1].order, [node.topic.name for node in added.sinks]
+    return log.enact(
+        "upgrade",
+        Declared.of(added.topology),
+        begins=last.begins,
+        published={**last.published, **ends_of(connection, topics)},
+        after=after,
+        closed_ms=last.closed_ms,
+        added={**last.added, **dict.fromkeys(topics, after)},
+    )
 
 
 def _in_force(log: DeclarationLog, stream: str) -> Enacted:
@@ -85,15 +127,20 @@ def _require_upgradable(stream: Stream, found: Sequence[Change]) -> Topology:
     refused = [f"{change} ({reason})" for change in found if (reason := objection(change))]
     if not isinstance(stream, Topology) or flow_of(stream) is None:
         refused = ["its audit goes back to the beginning of the log, and would judge all by the new declaration"]
-    if refused:
-        raise Terminal(
-            f"stream {stream.name} cannot go on with its state: {'; '.join(refused)}",
-            given="; ".join(map(str, found)),
-            expected="a longer grace, another idle_after or max_future, or a further field of the source's schema",
-            remedy=f"recount reset {stream.name} (--from beginning or --from now)",
-        )
+    _refuse(stream.name, refused, found)
     assert isinstance(stream, Topology)
     return stream
+
+
+def _refuse(stream: str, reasons: Sequence[str], found: Sequence[Change]) -> None:
+    if reasons:
+        raise Terminal(
+            f"stream {stream} cannot go on with its state: {'; '.join(reasons)}",
+            given="; ".join(map(str, found)),
+            expected="of a single aggregation a longer grace, another idle_after or max_future, or a further field of"
+            " the source's schema; of any other topology further sinks and nothing else",
+            remedy=f"recount reset {stream} (--from beginning or --from now)",
+        )
 
 
 def _require_audited(tables: Tables, stream: str, ledger: Ledger) -> BatchProof:

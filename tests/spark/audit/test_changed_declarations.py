@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import uuid
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from tests.integration.spark.drivers import committed
-from tests.spark.audit.conftest import MINUTE_MS, Scene, order
+from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, order
+from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
+from recount.audit.certificate import load
 from recount.core.aggregates import Aggregate, count, largest, total
 from recount.core.archive import Archive
 from recount.core.errors import Terminal
 from recount.core.expressions import coalesce, col
+from recount.core.nodes import KEY
 from recount.core.output import VERSION_HEADER
+from recount.core.own_columns import IS_NULL, RESULT_TIME
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
+from recount.core.windows import session, tumbling
 from recount.declarations import DeclarationLog, OtherDeclaration
 from recount.kafka.positions import published_offsets
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
 from recount.proofs import Proofs
 from recount.spark.archive import ArchiveWork
 from recount.versions.reset import From, Reset
@@ -140,6 +150,10 @@ def test_an_upgrade_to_a_longer_grace_goes_on_with_the_state_and_each_stretch_is
     assert scene.audit().findings.outcome == "match"
     with pytest.raises(Terminal, match="have not kept its values"):
         upgrade(scene.settings, redeclared(scene, most=largest("amount")).topology)
+    [sink], side = scene.topology.sinks, Topic(name=f"side-{scene.revenue}", key="region")
+    further = replace(scene.topology, sinks=[sink, stream(scene.topology.sources[0].topic).to(side, table="side")])
+    with pytest.raises(Terminal, match="a single aggregation keeps partial aggregates"):
+        upgrade(scene.settings, further)
     enacted = upgrade(scene.settings, longer.topology)
     assert upgrade(scene.settings, longer.topology) == enacted
     with pytest.raises(OtherDeclaration, match="grace of the aggregation by region: 10 min -> 1 min"):
@@ -169,3 +183,89 @@ def test_an_archive_is_reset_like_every_stream_and_its_former_table_is_kept(scen
     scene.archive()
     work = ArchiveWork(scene.session, archive, scene.settings.data)
     assert [scene.session.read.format("delta").load(path).count() for path in (work.path, move.target)] == [4, 2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kiosk(Stage):
+    """Sales in windows and in sessions, to which sinks are added: of sales, of windows, of updates of sessions."""
+
+    def with_sinks(self, *names: str) -> Kiosk:
+        """The same operators with the sinks ``names``."""
+        found = [node for node in self.topology.sinks if node.table in names]
+        return replace(self, topology=replace(self.topology, sinks=found))
+
+    def sell(self, *sales: tuple[str, float, int]) -> None:
+        """Who bought when, in minutes, and how much; each customer has a partition."""
+        self.produce([("sales", "ab".index(who[0]), who, minute, {"n": n}) for who, minute, n in sales])
+
+    def told(self, table: str) -> list[tuple[str, int, int]]:
+        """Customer, start of the window (or time of the sale) in minutes, and number: what was not withdrawn."""
+        rows = [row.asDict() for row in self.rows(self.written(table)) if not row[IS_NULL]]
+        return [
+            (row[KEY], (row.get("window_start", row[RESULT_TIME]) - START_MS) // MINUTE_MS, row["n"]) for row in rows
+        ]
+
+
+def kiosk_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: Path) -> Kiosk:
+    """With all its sinks; the topics of all are created."""
+    name = uuid.uuid4().hex[:8]
+    sales = stream(source_topic(f"sales-{name}", RecordSchema.of(n=LONG), partitions=2))
+    totals = sales.windowed_by(tumbling("5 min", grace="1 min")).aggregate(n=total("n")).emit_final()
+    visits = sales.windowed_by(session("3 min", grace="1 min")).aggregate(n=count()).emit_each_batch()
+    flows = {
+        "totals": totals,
+        "visits": visits,
+        "large": sales.filter(col("n") > 5).with_fields(twice=col("n") + col("n")),
+        "known": totals.filter(col("n") > 1).select("window_start", "window_end", "n"),
+        "seen": visits,
+    }
+    sinks = [flow.to(output_topic(f"{table}-{name}"), table=table) for table, flow in flows.items()]
+    topology = Topology(name=f"kiosk-{name}", sinks=sinks)
+    kiosk = Kiosk(spark=spark, settings=settings_below(root, kafka, project), topology=topology)
+    kiosk.create_topics()
+    return kiosk
+
+
+def test_sinks_that_are_added_begin_after_the_last_batch_and_are_judged_from_there(
+    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    """Two upgrades, the first of which goes on with open windows and sessions; then a row is lost, and all is reset."""
+    all_sinks = kiosk_of(spark, kafka, project, tmp_path)
+    first = all_sinks.with_sinks("totals", "visits")
+    second = all_sinks.with_sinks("totals", "visits", "large", "known")
+    first.sell(("ada", 0, 9), ("bob", 1, 7), ("ada", 2, 1), ("ada", 7, 2), ("bob", 7, 2))
+    first.run()
+    with pytest.raises(OtherDeclaration, match=r"sink large-.*: added"):
+        second.run()
+    assert upgrade(second.settings, second.topology).added == dict.fromkeys(
+        (second.written(table).topic.name for table in ("large", "known")), (0, 0)
+    )
+    second.sell(("ada", 8, 6), ("ada", 12, 1), ("bob", 12, 1))
+    second.run()
+    assert second.told("large") == [("ada", 8, 6)]
+    assert sorted(second.told("known")) == [("ada", 5, 8), ("bob", 5, 2)]
+
+    upgrade(all_sinks.settings, all_sinks.topology)
+    all_sinks.sell(("ada", 13, 8), ("bob", 20, 9))
+    all_sinks.run()
+    assert sorted(all_sinks.told("seen")) == [("ada", 12, 2), ("bob", 20, 1)]
+    done = all_sinks.audit()
+    assert done.findings.outcome == "match", done.findings.differences
+    begun = {one["sink"]: one for one in load(done.certificate)["declaration"]["added_sinks"]}
+    sales = all_sinks.topic("sales")
+    assert begun[all_sinks.written("known").topic.name]["from_offsets"] == {sales: {"0": 3, "1": 2}}
+    assert begun[all_sinks.written("seen").topic.name]["from_offsets"] == {sales: {"0": 5, "1": 3}}
+    page = done.certificate.with_suffix(".html").read_text()
+    assert f"sink {all_sinks.written('seen').topic.name} was added, and is judged, after batch 0/1" in page
+
+    lost = next(row for row in all_sinks.rows(all_sinks.written("known")) if row[KEY] == "bob")
+    all_sinks.change(all_sinks.written("known"), lost, None)
+    found = all_sinks.audit().findings.differences
+    assert [(one.place, one.verdict, one.key) for one in found] == [("table outputs/known", "lost", "bob")]
+
+    Reset(all_sinks.settings, all_sinks.topology, "beginning").run()
+    all_sinks.run()
+    assert all_sinks.told("large") == [("ada", 0, 9), ("bob", 1, 7), ("ada", 8, 6), ("ada", 13, 8), ("bob", 20, 9)]
+    anew = all_sinks.audit()
+    assert anew.findings.outcome == "match", anew.findings.differences
+    assert load(anew.certificate)["declaration"]["added_sinks"] == []

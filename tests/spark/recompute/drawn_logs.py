@@ -24,6 +24,7 @@ from recount.core.joins import StreamTableJoin
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, RESULT_TIME
 from recount.recompute.decoding import Limits
+from recount.recompute.graph.beginnings import untold
 from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.recomputed import recomputed
 from recount.spark.stage import LATE_SCHEMA
@@ -86,7 +87,8 @@ Row = tuple[Any, ...]
 class Truth:
     """What is said of a log: the rows of each sink, late records, bad ones, and the fate of each.
 
-    Of a log that is not over it says nothing of what a suppression holds, nor of fates that time has yet to decide.
+    Of a log that is not over it says nothing of what a suppression holds, nor of fates that time has yet to decide;
+    where sinks were added on the way, of no fates.
     """
 
     rows: Mapping[str, Counter[Row]]
@@ -100,17 +102,28 @@ def identities_of(drawn: Drawn) -> list[Identity]:
     return [identity_of(node) for node in drawn.topology.written]
 
 
-def by_interpreter(drawn: Drawn, log: Log, identities: Sequence[Identity], *, is_over: bool) -> Truth:
+def added_sinks(identities: Sequence[Identity], log: Log, dice: random.Random) -> dict[str, int]:
+    """Some of the sinks that can be added to a stream at work, each with how many records had been read by then."""
+    able = [one.written for one in identities if untold(one.written.input) is None]
+    return {written.topic.name: dice.randrange(1, len(log)) for written in able if dice.random() < 0.7}
+
+
+def by_interpreter(
+    drawn: Drawn, log: Log, identities: Sequence[Identity], *, is_over: bool, added: Mapping[str, int]
+) -> Truth:
     """What the interpreter says: when all time has passed, or when it has read the last record."""
     driver = TopologyDriver(drawn.topology, partitions=drawn.partitions, wall_clock_ms=NOW_MS)
-    for one in log:
+    written_before = dict.fromkeys((one.written.topic.name for one in identities), 0)
+    for number, one in enumerate(log, start=1):
         driver.pipe(one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms, partition=one.partition)
+        written_before |= {topic: len(driver.outputs(topic)) for topic, done in added.items() if done == number}
     if is_over:
         driver.advance_to(END_MS)
     return Truth(
         rows={
-            identity.written.topic.name: _that_count(driver.outputs(identity.written.topic.name), identity)
+            topic: _that_count(driver.outputs(topic)[written_before[topic] :], identity)
             for identity in _told_of(identities, is_over=is_over)
+            for topic in [identity.written.topic.name]
         },
         late=Counter(
             tuple(str(getattr(one, name)) if name == "key" else getattr(one, name) for name in LATE_SCHEMA)
@@ -118,7 +131,7 @@ def by_interpreter(drawn: Drawn, log: Log, identities: Sequence[Identity], *, is
         ),
         rejected=Counter((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters),
         fates=Counter((at.topic, at.partition, at.offset, fate) for at, fate in driver.fate_of.items())
-        if is_over or not _waits(drawn)
+        if (is_over or not _waits(drawn)) and not added
         else Counter(),
     )
 
@@ -145,7 +158,13 @@ def _told(out: Output, identity: Identity) -> Row:
 
 
 def by_recompute(
-    spark: SparkSession, drawn: Drawn, log: Log, identities: Sequence[Identity], *, is_over: bool
+    spark: SparkSession,
+    drawn: Drawn,
+    log: Log,
+    identities: Sequence[Identity],
+    *,
+    is_over: bool,
+    added: Mapping[str, int],
 ) -> Truth:
     """What the recompute says. Lookups see what had been read of the table; all of it, if the log has it first."""
     tables_first = log == sorted(log, key=lambda one: one.topic not in TABLES)
@@ -159,6 +178,7 @@ def by_recompute(
         table_ends=table_ends([log]) if looks_up and not tables_first else None,
         frontier_ms=END_MS if is_over else None,
         batches=None if is_over else _one_by_one(drawn, log),
+        done_before=added,
     )
     try:
         return Truth(
@@ -169,7 +189,7 @@ def by_recompute(
             late=_bag(done.late, *LATE_SCHEMA),
             rejected=_bag(done.rejected, "topic", "partition", "offset", "timestamp_ms", "reason"),
             fates=_bag(done.fates, "topic", "partition", "offset", "fate")
-            if is_over or not _waits(drawn)
+            if (is_over or not _waits(drawn)) and not added
             else Counter(),
         )
     finally:

@@ -14,7 +14,15 @@ from dataclasses import replace
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.recompute.drawn_logs import Row, Truth, by_interpreter, by_recompute, drawn_log, identities_of
+from tests.spark.recompute.drawn_logs import (
+    Row,
+    Truth,
+    added_sinks,
+    by_interpreter,
+    by_recompute,
+    drawn_log,
+    identities_of,
+)
 from tests.unit.spark.random_topologies import drawn_topology
 
 from recount.core.describe import describe
@@ -31,20 +39,24 @@ taken = Counter[bool]()
 
 @pytest.mark.parametrize("number", range(EXAMPLES))
 def test_the_recompute_is_the_interpreter(spark: SparkSession, pytestconfig: pytest.Config, number: int) -> None:
-    """On whole logs, and on logs that end in the middle, of which only what was due by the frontier has left."""
+    """On whole logs, and on logs that end in the middle, of which only what was due by the frontier has left.
+
+    Of these logs some sinks are added on the way, and hold what left after that.
+    """
     seed = int(pytestconfig.getoption("hypothesis_seed") or 0) * 1_000_000 + number
     drawn, dice = drawn_topology(seed), random.Random(seed)
     log = drawn_log(drawn, dice, tables_first=dice.random() < 0.3)
     is_over = dice.random() < 0.6
     try:
         identities = identities_of(drawn)
-        found = by_recompute(spark, drawn, log, identities, is_over=is_over)
+        added = {} if is_over or dice.random() < 0.3 else added_sinks(identities, log, dice)
+        found = by_recompute(spark, drawn, log, identities, is_over=is_over, added=added)
     except NotRecomputable:
         taken[False] += 1
         return
     taken[True] += 1
-    expected = by_interpreter(drawn, log, identities, is_over=is_over)
-    assert not differences(found, expected), f"seed {seed}\n{describe(drawn.topology)}"
+    expected = by_interpreter(drawn, log, identities, is_over=is_over, added=added)
+    assert not differences(found, expected), f"seed {seed}, added {added}\n{describe(drawn.topology)}"
 
 
 def differences(found: Truth, expected: Truth) -> dict[str, Mapping[str, Counter[Row]]]:

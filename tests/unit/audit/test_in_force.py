@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,13 @@ def clicks(size: str = "1 h", grace: str = "60 s") -> Topology:
     return Topology(name="clicks", sinks=[counted.to(Topic(name="out", key="user"))])
 
 
+def with_side(many: int) -> Topology:
+    """With so many further sinks."""
+    flow = stream(Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG)))
+    further = [flow.to(Topic(name=f"side-{number}", key="user")) for number in range(many)]
+    return replace(clicks(), sinks=[*clicks().sinks, *further])
+
+
 def proof(batch: int, topology: Topology | None) -> BatchProof:
     return BatchProof(
         stream="clicks",
@@ -41,7 +49,7 @@ def proof(batch: int, topology: Topology | None) -> BatchProof:
 
 def test_an_audit_with_another_declaration_than_the_one_in_force_is_refused(tmp_path: Path) -> None:
     DeclarationLog(str(tmp_path), "clicks").admit(Declared.of(clicks()), None)
-    assert InForce.of(clicks(), str(tmp_path)).section()["stream_version"] == 1
+    assert InForce.of(clicks(), str(tmp_path)).section(Ledger(()))["stream_version"] == 1
     with pytest.raises(OtherDeclaration, match="1 h -> 2 h"):
         InForce.of(clicks("2 h"), str(tmp_path))
 
@@ -75,4 +83,29 @@ def test_after_an_upgrade_windows_are_closed_as_far_as_they_were(tmp_path: Path)
     log.enact("upgrade", Declared.of(clicks()), after=(0, 3), closed_ms=100)
     known = InForce.of(clicks(), str(tmp_path))
     assert [known.closing(at) for at in (None, 50, 100, 101)] == [None, 100, 100, 101]
-    assert (known.after, known.section()["judged_after_batch"]) == ((0, 3), [0, 3])
+    assert (known.after, known.section(Ledger(()))["judged_after_batch"]) == ((0, 3), [0, 3])
+
+
+def test_batches_before_a_sink_was_added_are_those_of_the_declaration_without_it(tmp_path: Path) -> None:
+    log, stages = DeclarationLog(str(tmp_path), "clicks"), [clicks(), *map(with_side, (1, 2))]
+    log.admit(Declared.of(clicks("2 h")), None)
+    log.enact("reset", Declared.of(stages[0]), version=2)
+    log.enact("upgrade", Declared.of(stages[1]), after=(0, 1), added={"side-0": (0, 1)})
+    log.enact("upgrade", Declared.of(stages[2]), after=(1, 0), added={"side-0": (0, 1), "side-1": (1, 0)})
+    known = InForce.of(stages[2], str(tmp_path))
+    made_by = [(0, 0, 0), (0, 1, 0), (0, 2, 1), (1, 0, 1), (1, 1, 2)]
+    proofs = [replace(proof(batch, stages[stage]), generation=generation) for generation, batch, stage in made_by]
+    known.require_made_by(Ledger(tuple(proofs)))
+    for number, one in enumerate(proofs):
+        other = proofs[-1] if number == 0 else proofs[0]
+        wrong = replace(one, fingerprint=other.fingerprint if one.fingerprint != other.fingerprint else "other")
+        with pytest.raises(OtherDeclaration, match=f"batch {one.generation}/{one.batch}"):
+            known.require_made_by(Ledger((wrong,)))
+    assert known.done_before(Ledger(tuple(proofs))) == {"side-0": 2, "side-1": 4}
+    assert [known.has_begun(topic, (0, 2)) for topic in ("out", "side-0", "side-1")] == [True, True, False]
+    said = known.section(Ledger(tuple(proofs)))
+    assert said["judged_after_batch"] is None
+    assert [(one["sink"], one["after_batch"]) for one in said["added_sinks"]] == [
+        ("side-0", [0, 1]),
+        ("side-1", [1, 0]),
+    ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from recount.core.aggregates import count
+from recount.core.expressions import col
 from recount.core.fingerprint import Declared
 from recount.core.schema import LONG, RecordSchema
 from recount.core.topics import Topic
@@ -40,3 +43,14 @@ def test_sinks_in_another_order_and_operators_that_pass_records_on_leave_the_sta
         assert Declared.of(other).fingerprint == Declared.of(declared).fingerprint
         assert gap_by_state(other) == gap_by_state(declared)
     assert len(set(gap_by_state(declared).values())) == 2
+
+
+def test_a_sink_that_is_added_leaves_the_state_where_it_is_wherever_the_document_puts_it() -> None:
+    declared = clicks("1 s", "2 s")
+    moved = 0
+    for number in range(8):
+        further = stream(CLICKS).filter(col("n") > number).to(Topic(name=f"above-{number}", key="user"))
+        both = replace(declared, sinks=[further, *declared.sinks])
+        moved += Graph(both).states.keys() != Graph(declared).states.keys()
+        assert list(Graph(both, added=frozenset({further.topic.name})).states) == list(Graph(declared).states)
+    assert moved, "the names would have changed without being told"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -33,7 +34,7 @@ from recount.audit.topologies.totals import totals_by_topic
 from recount.core.finding_register import Register
 from recount.core.settings import Settings
 from recount.core.tables import Tables
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.core.verdict import Difference, PartitionAccount
 from recount.kafka.connection import Connection
 from recount.recompute.digests import DigestedLog
@@ -52,11 +53,13 @@ class TopologyAuditor:
         self._session = session
         self._settings = settings
         self._topology = topology
-        self._identities = [identity_of(node) for node in topology.written]
         self._tables = Tables(settings.data)
         self._connection = Connection.of(settings)
         self.store = AuditStore(session, self._tables, topology.name)
         self._in_force = InForce.of(topology, settings.data)
+        self._identities = [
+            replace(identity_of(node), was_added=node.topic.name in self._in_force.added) for node in topology.written
+        ]
 
     def audit(
         self,
@@ -87,6 +90,8 @@ class TopologyAuditor:
         log = DigestedLog(log_of(self._settings, self._topology, source))
         for topic, ranges in ledger.ranges.items():
             require_kept(self._connection, topic, ranges, source)
+        identities = [one for one in self._identities if self._in_force.has_begun(one.written.topic.name, cut.order)]
+        published = {one.written.topic.name: published[one.written.topic.name] for one in identities}
         truth = self._recomputed(ledger, log, lateness=True)
         complete = self._recomputed(ledger, log.of, lateness=False)
         judge = Judge(
@@ -96,7 +101,7 @@ class TopologyAuditor:
             cut=cut.order,
             published=published,
         )
-        judged = judge.judged(self._identities, truth, complete).persist()
+        judged = judge.judged(identities, truth, complete).persist()
         try:
             counts = verdict_counts_by_spark(judged)
             late = self._up_to(self._tables.late(self._topology.name), cut.order)
@@ -133,7 +138,7 @@ class TopologyAuditor:
                 differences=tuple(differences),
                 misses=tuple(misses),
                 in_force=self._in_force,
-                evidence=self._evidence(log, cut.order, all_accounts, published),
+                evidence=self._evidence(log, cut.order, all_accounts, [one.written for one in identities], published),
             )
         finally:
             judged.unpersist()
@@ -141,12 +146,17 @@ class TopologyAuditor:
             complete.release()
 
     def _evidence(
-        self, log: DigestedLog, cut: Order, accounts: Sequence[PartitionAccount], published: Mapping[str, Ranges]
+        self,
+        log: DigestedLog,
+        cut: Order,
+        accounts: Sequence[PartitionAccount],
+        written: Sequence[Written],
+        published: Mapping[str, Ranges],
     ) -> Evidence:
         witness = Witness(
             session=self._session, connection=self._connection, tables=self._tables, log=log, seed=None, cut=cut
         )
-        return witness.evidence(accounts, self._topology.written, published)
+        return witness.evidence(accounts, written, published)
 
     def _recomputed(self, ledger: Ledger, log: Log, *, lateness: bool) -> Recomputed:
         ranges = ledger.ranges
@@ -158,6 +168,7 @@ class TopologyAuditor:
             lateness=lateness,
             table_ends=table_ends(ledger, self._topology),
             batches=batch_ends(ledger),
+            done_before=self._in_force.done_before(ledger),
         )
 
     def _published(self) -> dict[str, Ranges]:

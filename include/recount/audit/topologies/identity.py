@@ -24,8 +24,9 @@ class Identity:
 
     ``is_latest``: of the rows with one key (and window) the highest revision replaces the others. Otherwise every row
     counts: those of records are told apart by ``has_origin``, others by key and window or, without bounds, by key and
-    time. ``is_dense``: revisions are 0, 1, 2, … without a gap. ``is_timed``: the log determines a row's timestamp.
-    ``suppression`` is the one whose updates are written.
+    time. ``is_dense``: revisions are 0, 1, 2, … without a gap, and where the sink ``was_added`` to the stream at work,
+    go on from any. ``is_timed``: the log determines a row's timestamp. ``suppression`` is the one whose updates are
+    written.
     """
 
     written: Written
@@ -35,6 +36,7 @@ class Identity:
     is_dense: bool
     is_timed: bool
     suppression: Suppress | None
+    was_added: bool = False
 
     @property
     def fields(self) -> Mapping[str, FieldType]:

@@ -106,7 +106,8 @@ def _verdict(place: str, identity: Identity, held: Column, *, is_dense: bool) ->
     verdict = verdict.when(~held & expected.isNotNull() & ~is_there, LOST)
     verdict = verdict.when(~held & ~same_entry_or_none(last, expected, identity), ALTERED)
     verdict = verdict.when(at("copies") > 1, DUPLICATED)
-    has_gap = at("revisions") != at("highest") + 1
+    first = at("lowest") if identity.was_added else F.lit(0)
+    has_gap = at("revisions") != at("highest") + 1 - first
     return (verdict.when(has_gap, LOST) if is_dense else verdict).otherwise(MATCH)
 
 

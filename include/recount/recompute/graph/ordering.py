@@ -58,6 +58,25 @@ def leaves_at_once(node: Node) -> bool:
     return False
 
 
+def waits(node: Node) -> list[tuple[Node, int]] | None:
+    """All that a record waits for until it leaves ``node``: whose frontier, and how far ahead of its own time.
+
+    None where place and time of a record do not say when it leaves.
+    """
+    if leaves_at_once(node):
+        return []
+    match node:
+        case StreamTableJoin(left=left, right=right, grace_ms=grace_ms):
+            above = waits(left)
+            return above if above is None or grace_ms is None else [*above, (right, grace_ms)]
+        case Deduplicate(input=left, horizon_ms=horizon_ms):
+            above = waits(left)
+            return None if above is None else [*above, (node, horizon_ms + 1)]
+        case Filter() | WithFields() | SelectKey() | Select() | FlatMap() | Peek() | Repartition() | Through():
+            return waits(node.input)
+    return None
+
+
 def _partitioning(node: Node) -> frozenset[str]:
     """The fields that hold the very key by which what leaves ``node`` is ordered."""
     match node:

@@ -21,6 +21,7 @@ from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, Limits
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph import sources, tables
+from recount.recompute.graph.beginnings import Beginning
 from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.joins import table_joined
 from recount.recompute.graph.journal import Journal
@@ -33,6 +34,7 @@ from recount.recompute.rules.keys_needed import topics_that_need_keys
 
 Readers = Mapping[Node, Sequence[tuple[Node, int]]]
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
+_NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
 _ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
 """Operators to which every update means something, so that they cannot read a table's last ones only."""
 
@@ -82,6 +84,7 @@ def recomputed(
     table_ends: Sequence[TableEnds] | None = None,
     frontier_ms: int | None = None,
     batches: Sequence[BatchEnds] | None = None,
+    done_before: Mapping[str, int] = _NOTHING_DONE,
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
 
@@ -90,7 +93,8 @@ def recomputed(
     a record looked a row up in it; without them it was read whole. ``frontier_ms`` is up to where the timers of
     processors go off in the end; without it, the smallest stream time of the source partitions. ``batches`` are those
     in which a stream read the logs: with them ``results`` hold what each operator had let go after the last one, by its
-    own frontier, and no more.
+    own frontier, and no more. ``done_before`` has the topics of sinks that were added to the stream at work, and how
+    many of the batches were done by then: of these sinks ``results`` hold what left after them.
 
     Raises ``NotRecomputable`` for what is no function of the log: an operator that needs the order of one key's records
     where these come from several partitions, or each update of a result of which only the last one is determined.
@@ -122,10 +126,16 @@ def recomputed(
     for node in topology.nodes():
         inputs = [_forked(rows[above], forks.get((node, port))) for port, above in enumerate(node.inputs)]
         rows[node] = _rows_of(node, inputs, decoded, operators, readers)
+        written, reaching = rows[node], rows[node].current
+        if batches is not None and isinstance(node, Sink | Through) and node.topic.name in done_before:
+            begins = Beginning(operators=operators, rows=rows, batches=batches, done=done_before[node.topic.name])
+            above = begins.since(node.input)
+            written = above.with_frame(node, above.frame)
+            reaching = written.current.where(begins.read_later())
         if isinstance(node, Sink | Through | Foreach):
-            journal.note(rows[node].current, F.lit("counted"))
+            journal.note(reaching, F.lit("counted"))
         if isinstance(node, Sink | Through):
-            results[node] = _result(rows[node])
+            results[node] = _result(written)
     log = _log(list(decoded.values()))
     return Recomputed(
         results=results,

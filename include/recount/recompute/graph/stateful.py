@@ -10,9 +10,8 @@ from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
-from recount.core.nodes import Filter, Node, SelectKey, WindowedAggregate, WithFields
+from recount.core.nodes import Node, WindowedAggregate
 from recount.core.processing import Deduplicate, Process
-from recount.core.stateless import FlatMap, Peek, Repartition, Select, Through
 from recount.core.windows import GlobalWindow, LastN
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
@@ -20,7 +19,7 @@ from recount.recompute.graph import joins, lookups, remembering, windows
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, Wait, reached_ms
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, held_back, judged, refused, stream_times
-from recount.recompute.graph.ordering import leaves_at_once, lies_in_the_log, require_ordered
+from recount.recompute.graph.ordering import lies_in_the_log, require_ordered, waits
 from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.deduplicating import goes_by_offset
@@ -39,8 +38,8 @@ class Stateful:
     """The operators that judge time, over the ``entries`` of each topic: all that could advance stream time.
 
     Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. ``passed_over`` has the
-    places of records that did not advance an operator's stream time. Frames that are read more than once are computed
-    once, and held until nobody refers to them.
+    places of records that did not advance an operator's stream time, ``on_time`` the records that an aggregation has
+    placed in windows. Frames that are read more than once are computed once, and held until nobody refers to them.
     """
 
     session: SparkSession
@@ -53,6 +52,7 @@ class Stateful:
     kept: list[DataFrame] = field(default_factory=list)
     passed_over: dict[Node, DataFrame] = field(default_factory=dict)
     frontiers: dict[Node, list[int]] = field(default_factory=dict)
+    on_time: dict[Node, DataFrame] = field(default_factory=dict)
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
         """Records placed in windows, the late ones noted for each, the others aggregated."""
@@ -71,7 +71,7 @@ class Stateful:
         start, end = F.col(windows.START), F.col(windows.END)
         margin = overdue_ms(node.windows, end, F.col(STREAM_TIME))
         self.journal.late_for(placed.where(late), named(node.key), margin, start, end)
-        on_time = placed.where(~late)
+        on_time = self.on_time[node] = placed.where(~late)
         if node.emission.kind == "final":
             on_time = on_time.where(overdue_ms(node.windows, end, F.lit(self._frontier_ms(node))) >= 0)
         return windows.aggregated(node, on_time)
@@ -128,25 +128,11 @@ class Stateful:
                 return keyed
             lookups.require_offsets(node, table)
             return lookups.with_read(keyed, self.table_ends, self.session)
-        waits = None if self.batches is None else self._waits(node, self.batches)
-        if self.batches is None or waits is None or not lies_in_the_log(node.right):
+        awaited = waits(node)
+        if self.batches is None or awaited is None or not lies_in_the_log(node.right):
             return keyed
-        return lookups.with_read_when_due(keyed, self.batches, waits, self.session)
-
-    def _waits(self, node: Node, batches: Sequence[BatchEnds]) -> list[Wait] | None:
-        """All that a record waits for until it leaves ``node``; None where its place and time do not say how long."""
-        if leaves_at_once(node):
-            return []
-        if isinstance(node, StreamTableJoin):
-            above = self._waits(node.left, batches)
-            wait = Wait(self._frontiers_ms(node.right, batches), node.grace_ms or 0)
-            return above if above is None or node.grace_ms is None else [*above, wait]
-        if isinstance(node, Deduplicate):
-            above = self._waits(node.input, batches)
-            return above if above is None else [*above, Wait(self._frontiers_ms(node, batches), node.horizon_ms + 1)]
-        if isinstance(node, Filter | WithFields | SelectKey | Select | FlatMap | Peek | Repartition | Through):
-            return self._waits(node.input, batches)
-        return None
+        until = [Wait(self.frontiers_ms(one, self.batches), ahead_ms) for one, ahead_ms in awaited]
+        return lookups.with_read_when_due(keyed, self.batches, until, self.session)
 
     def deduplicated(self, node: Deduplicate, above: Rows) -> Rows:
         """The first of each id; a record is late when its id's horizon has passed."""
@@ -220,15 +206,15 @@ class Stateful:
 
     def _frontier_ms(self, node: Node) -> int:
         """How far the frontier of ``node`` had come, less what the operators above delay; never ahead of theirs."""
-        return ALL_DUE if self.batches is None else _last(self._frontiers_ms(node, self.batches))
+        return ALL_DUE if self.batches is None else _last(self.frontiers_ms(node, self.batches))
 
-    def _frontiers_ms(self, node: Node, batches: Sequence[BatchEnds]) -> list[int]:
-        """The same after each batch."""
+    def frontiers_ms(self, node: Node, batches: Sequence[BatchEnds]) -> list[int]:
+        """How far the frontier of ``node`` had come after each batch, less what the operators above delay."""
         if node not in self.frontiers:
             without = self.passed_over[node] if node in self.passed_over else self._nowhere(node)
             own = reached_ms(batches, self._entries(node), without, topics_awaited(node))
             ways = [(own, waited_above_ms(node))]
-            ways += [(self._frontiers_ms(judge, batches), delay_ms) for judge, delay_ms in judges_above(node)]
+            ways += [(self.frontiers_ms(judge, batches), delay_ms) for judge, delay_ms in judges_above(node)]
             behind = [[reached - delay_ms for reached in frontiers] for frontiers, delay_ms in ways]
             self.frontiers[node] = [max(NONE_DUE, min(each)) for each in zip(*behind, strict=True)]
         return self.frontiers[node]

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END
 from recount.core.topology import Topology
+from recount.declarations import DeclarationLog
 from recount.proofs import earlier
 from recount.spark.aggregation import AggregationComputation
 from recount.spark.batch import TopologyWork
@@ -100,14 +101,16 @@ def measured(topology: Topology, root: str) -> Measured | None:
     if last is None:
         return None
     begun_s = time.monotonic()
-    held, read = _read_back(topology, tables, last)
+    enacted = DeclarationLog(root, topology.name).last()
+    held, read = _read_back(topology, tables, last, frozenset(enacted.added if enacted else ()))
     read_back_s = time.monotonic() - begun_s
     entries = list(islice(tables.history.entries(), _BATCHES))
     proofs = [entry.proof for entry in entries]
     return Measured(
         held=held,
         table=TableSize.of(tables.state),
-        outputs=_together(TableSize.of(table) for table in tables.outputs.values()),
+        # that of a sink that was added is made when the stream starts again
+        outputs=_together(TableSize.of(one) for one in tables.outputs.values() if DeltaTable.is_deltatable(one.path)),
         batches=len(proofs),
         interval_ms=_median([newer.batch_timestamp_ms - older.batch_timestamp_ms for newer, older in pairwise(proofs)]),
         records=statistics.median(sum(part.records for part in proof.partitions) for proof in proofs),
@@ -120,13 +123,17 @@ def measured(topology: Topology, root: str) -> Measured | None:
     )
 
 
-def _read_back(topology: Topology, tables: StreamTables, last: BatchProof) -> tuple[dict[str, Held], pl.LazyFrame]:
+def _read_back(
+    topology: Topology, tables: StreamTables, last: BatchProof, added: frozenset[str]
+) -> tuple[dict[str, Held], pl.LazyFrame]:
     """What is remembered after the batch ``last``, by state, and the rows of the state table that a restart reads."""
     plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))
     if plan is None:
-        graph, since = Graph(topology), since_snapshot(rows)
+        graph, since = Graph(topology, added=added), since_snapshot(rows)
         GraphState(graph.states).load(since)
-        return {name: Held.of(state.rows) for name, state in graph.states.items()}, since.lazy()
+        # under the names of the estimates, which know of no upgrade
+        held_by = zip(Graph(topology).states, graph.states.values(), strict=True)
+        return {name: Held.of(state.rows) for name, state in held_by}, since.lazy()
     held = AggregationComputation(plan).open_windows(tables, _after(last), last.frontier_ms).rows
     if last.frontier_ms is not None:
         rows = rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)

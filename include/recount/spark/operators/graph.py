@@ -71,17 +71,20 @@ class Graph:
     """The operators of ``topology`` but those that are ``done_before``; ``sinks`` are those that write.
 
     ``states`` is all that they remember, under names that a restart finds again as long as the declaration means
-    the same: an operator that remembers nothing may come or go, and sinks may change their order.
+    the same: an operator that remembers nothing may come or go, and sinks may change their order. The sinks to the
+    topics ``added`` came when the stream was at work: they remember nothing, and names are those of before.
     """
 
-    def __init__(self, topology: Topology, done_before: Set[Node] = frozenset()) -> None:
+    def __init__(
+        self, topology: Topology, done_before: Set[Node] = frozenset(), added: frozenset[str] = frozenset()
+    ) -> None:
         nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
         self._operators = operators_of(nodes)
         self._nodes = [node for node in nodes if node not in done_before]
         self._forks = topology.forks()
         self.sinks = [node for node in topology.written if node not in done_before]
         self.states: dict[str, KeyedRows] = {}
-        numbers = operator_numbers(topology)
+        numbers = operator_numbers(topology.without(added))
         for node in nodes:
             operator, name = self._operators[node], f"operator {numbers.get(node)} {type(node).__name__}"
             self.states |= {f"{name} {state}": rows for state, rows in operator.states.items()}
