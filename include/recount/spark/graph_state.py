@@ -40,7 +40,7 @@ class GraphState:
 
     def changes(self) -> pl.DataFrame:
         """What the batch changed; or all there is, when much has been written since the last snapshot."""
-        held = sum(state.rows.height for state in self._states.values())
+        held = self.size
         if self._written > max(_ROWS_AT_LEAST, _ROWS_PER_STATE_ROW * held):
             self._written = 0
             for state in self._states.values():
@@ -71,7 +71,7 @@ class GraphState:
     @property
     def size(self) -> int:
         """How many rows are remembered."""
-        return sum(state.rows.height for state in self._states.values())
+        return sum(state.height for state in self._states.values())
 
 
 def since_snapshot(written: pl.LazyFrame) -> pl.DataFrame:

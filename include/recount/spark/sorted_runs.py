@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import xor
 
 import polars as pl
+
+from recount.spark.hash_search import hash_of, places_of
 
 _HASH = "__hash"
 _GROWTH = 4
@@ -49,7 +49,7 @@ class SortedRuns:
         missing = self._hashed(wanted.select(self.identity))
         found = [pl.DataFrame(schema=self.schema)]
         for run in reversed(self.runs):
-            same_hash = run[_places(run[_HASH], missing[_HASH])]
+            same_hash = run[places_of(missing[_HASH], run[_HASH])]
             rows = same_hash.join(missing, on=self.identity, how="semi")
             missing = missing.join(rows, on=self.identity, how="anti")
             found.append(rows.drop(_HASH))
@@ -78,12 +78,4 @@ class SortedRuns:
         return visible
 
     def _hashed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        hashes = (pl.col(name).hash(seed) for seed, name in enumerate(self.identity))
-        return rows.with_columns(reduce(xor, hashes).alias(_HASH))
-
-
-def _places(hashes: pl.Series, wanted: pl.Series) -> pl.Series:
-    """Where in the sorted ``hashes`` those of ``wanted`` are; sorted needles find the processor's cache warm."""
-    needles = wanted.unique().sort()
-    first, end = hashes.search_sorted(needles, "left"), hashes.search_sorted(needles, "right")
-    return pl.select(pl.int_ranges(first, end)).to_series().explode().drop_nulls()
+        return rows.with_columns(hash_of(self.identity).alias(_HASH))

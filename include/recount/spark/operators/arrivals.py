@@ -13,9 +13,5 @@ ARRIVED_TYPE = pl.Int64()
 
 def numbered(rows: pl.DataFrame, held: KeyedRows) -> pl.DataFrame:
     """``rows`` with ``ARRIVED``, each number higher than any in ``held``."""
-    first = _integer(held.rows[ARRIVED].max(), -1) + 1
+    first = held.highest(ARRIVED) + 1
     return rows.with_columns(pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias(ARRIVED))
-
-
-def _integer(value: object, otherwise: int) -> int:
-    return value if isinstance(value, int) else otherwise

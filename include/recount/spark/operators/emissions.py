@@ -43,12 +43,12 @@ class Emissions:
 
     def due(self, is_due: pl.Expr) -> pl.DataFrame:
         """The results held whose window ``is_due``, by its end, key and start."""
-        due = self.state.rows.filter(pl.col(HELD) & is_due)
+        due = self.state.where(pl.col(HELD) & is_due)
         return due.sort(WINDOW_END, pl.col(self.key).cast(pl.String), WINDOW_START)
 
     def forget(self, settled: pl.Expr) -> None:
         """Drop the rows of ``settled`` windows that have left."""
-        self.state.remove(self.state.rows.filter(settled & ~pl.col(HELD)))
+        self.state.remove(self.state.where(settled & ~pl.col(HELD)))
 
     def let_go(self, due: pl.DataFrame) -> pl.DataFrame:
         """``due`` results, with no time where there is none any more: those that leave, each with its new revision.
@@ -70,6 +70,6 @@ class Emissions:
         return leaving
 
     def _with_revisions(self, results: pl.DataFrame) -> pl.DataFrame:
-        known = self.state.rows.select(*self._by, REVISION)
+        known = self.state.of(results, self._by).select(*self._by, REVISION)
         joined = results.join(known, on=self._by, how="left", maintain_order="left")
         return joined.with_columns(pl.col(REVISION).fill_null(NOT_EMITTED))

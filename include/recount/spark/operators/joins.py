@@ -59,12 +59,12 @@ class StreamStreamJoinOperator:
         keyed = [rows.filter(pl.col(key).is_not_null()) for rows, key in zip(valued, self._keys, strict=True)]
         self.clock.advance(batch, *(pl.concat([rows.select(ENTRY) for rows in sides]) for sides in (keyless, keyed)))
         parts = [self._keyless(port, keyless[port], output) for port in (0, 1)]
-        old = [side.rows for side in self._sides]
         new = [self._new(port, keyed[port], output) for port in (0, 1)]
-        pairs = pl.concat([self._pairs(new[0], pl.concat([old[1], new[1]])), self._pairs(old[0], new[1])])
+        near = [self._near(port, new[1 - port]) for port in (0, 1)]
+        pairs = pl.concat([self._pairs(new[0], pl.concat([near[1], new[1]])), self._pairs(near[0], new[1])])
         answered = (pairs.select(ARRIVED), pairs.select(pl.col(RIGHT + ARRIVED).alias(ARRIVED)))
         parts.append(self._both(pairs).sort(TIMESTAMP, ORDER))
-        alone = [self._alone(port, self._settle(port, old[port], new[port], answered[port])) for port in (1, 0)]
+        alone = [self._alone(port, self._settle(port, new[port], answered[port])) for port in (1, 0)]
         parts.append(pl.concat(alone).sort(TIMESTAMP, maintain_order=True))
         output.rows = pl.concat(parts)
         return output
@@ -88,22 +88,31 @@ class StreamStreamJoinOperator:
             numbered(taken, side).with_columns(pl.lit(not self._lone[port]).alias(ANSWERED)).select(list(side.schema))
         )
 
+    def _near(self, port: int, others: pl.DataFrame) -> pl.DataFrame:
+        """The rows held of a side that are near enough in time to be partners of one of the ``others``."""
+        node, time = self.node, pl.col(TIMESTAMP)
+        if others.is_empty():
+            return self._sides[port].where(pl.lit(False))
+        back_ms, ahead_ms = ((node.after_ms, node.before_ms), (node.before_ms, node.after_ms))[port]
+        first_ms, last_ms = others.select(time.min() - back_ms, time.max().alias("last_ms") + ahead_ms).row(0)
+        return self._sides[port].where(time.is_between(first_ms, last_ms))
+
     def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
         node = self.node
         rows = rows_within(left, right, keys=self._keys, before_ms=node.before_ms, after_ms=node.after_ms)
         return pl.concat([left[rows[0]], prefixed(right[rows[1]])], how="horizontal")
 
-    def _settle(self, port: int, old: pl.DataFrame, new: pl.DataFrame, answered: pl.DataFrame) -> pl.DataFrame:
+    def _settle(self, port: int, new: pl.DataFrame, answered: pl.DataFrame) -> pl.DataFrame:
         """Remember the side as it is after the batch; returns the rows that leave alone now."""
         side, frontier_ms, forgotten_ms = self._sides[port], self.clock.frontier_ms, self.clock.settled_ms
         bound_ms = pl.col(TIMESTAMP) + self.node.delay_ms
-        waiting = pl.concat([old, new]).filter(~pl.col(ANSWERED)).join(answered, on=ARRIVED, how="anti")
-        alone = waiting.clear() if frontier_ms is None else waiting.filter(bound_ms < frontier_ms)
         side.put(new)
+        is_alone = pl.lit(False) if frontier_ms is None else ~pl.col(ANSWERED) & (bound_ms < frontier_ms)
+        alone = side.where(is_alone).join(answered, on=ARRIVED, how="anti")
         left = pl.concat([answered, alone.select(ARRIVED)])
         side.put(side.of(left, [ARRIVED]).filter(~pl.col(ANSWERED)).with_columns(pl.lit(True).alias(ANSWERED)))
         if forgotten_ms is not None:
-            side.remove(side.rows.filter(bound_ms < forgotten_ms))
+            side.remove(side.where(bound_ms < forgotten_ms))
         return alone.sort(TIMESTAMP, pl.col(self._keys[port]).cast(pl.String), ARRIVED)
 
     def _both(self, pairs: pl.DataFrame) -> pl.DataFrame:

@@ -69,7 +69,7 @@ class KeptRecords:
         windows = self.node.windows
         if isinstance(windows, SlidingWindows):
             closes_ms = pl.col(TIMESTAMP) + windows.closes_ms(1 + windows.difference_ms)
-            self._records.remove(self._records.rows.filter(closes_ms <= settled_ms))
+            self._records.remove(self._records.where(closes_ms <= settled_ms))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Aggregated from the records that are in the windows now."""
@@ -123,8 +123,7 @@ class KeptRecords:
         return placing, records
 
     def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
-        last = self._records.rows[NUMBER].max()
-        first = last + 1 if isinstance(last, int) else 0
+        first = self._records.highest(NUMBER) + 1
         numbers = pl.Series(NUMBER, range(first, first + rows.height), pl.Int64)
         return rows.with_columns(numbers, pl.lit(False).alias(COUNTED))
 

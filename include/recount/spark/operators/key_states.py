@@ -70,7 +70,7 @@ class KeyStates:
 
     def with_timers(self, until_ms: int) -> Iterator[KeptState]:
         """Every state that has a timer up to ``until_ms``."""
-        self._take(self.rows.rows.filter(pl.col(TIMERS).list.min() <= until_ms))
+        self._take(self.rows.where(pl.col(TIMERS).list.min() <= until_ms))
         return (kept for kept in self._loaded.values() if kept.next_timer_ms <= until_ms)
 
     def store(self) -> None:

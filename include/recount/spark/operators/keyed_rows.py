@@ -6,42 +6,75 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from recount.spark.operators.row_runs import Run, RunSizes
+
 DELETED = "deleted"
+_SIZES = RunSizes()
 
 
 class KeyedRows:
     """Rows with the columns of ``schema``, one for each value of the columns ``identity`` (which may be null).
 
-    ``rows`` is the table now. ``put`` and ``remove`` change it; ``changes`` tells, once, what became of every identity
-    that was touched, so that a state table that gets all changes in order holds the same rows.
+    ``put`` and ``remove`` change them; ``changes`` tells, once, what became of every identity that was touched, so that
+    a state table that gets all changes in order holds the same rows.
+
+    What a batch puts, removes and finds costs in proportion to that and not to the rows that there are: they lie in
+    runs (``row_runs``), of which a search finds some. ``rows`` and ``where`` look at all. Everywhere the rows come in
+    the order in which they were put last. ``copied`` counts the rows that were copied to have few runs.
     """
 
-    def __init__(self, schema: Mapping[str, pl.DataType], identity: Sequence[str]) -> None:
+    def __init__(self, schema: Mapping[str, pl.DataType], identity: Sequence[str], sizes: RunSizes = _SIZES) -> None:
+        self._sizes = sizes
         self.schema = dict(schema)
         self.identity = list(identity)
-        self.rows = pl.DataFrame(schema=self.schema)
+        self.copied = 0
+        self._runs: list[Run] = []
         self._touched: list[pl.DataFrame] = []
+
+    @property
+    def height(self) -> int:
+        """How many rows there are."""
+        return sum(run.height for run in self._runs)
+
+    @property
+    def runs(self) -> int:
+        """How many runs a search looks into."""
+        return len(self._runs)
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """All rows."""
+        return self._concatenated([run.rows for run in self._runs])
+
+    def where(self, condition: pl.Expr) -> pl.DataFrame:
+        """The rows for which ``condition``, on the columns of a row by itself, holds; no others are copied."""
+        return self._concatenated([run.where(condition) for run in self._runs])
+
+    def highest(self, column: str) -> int:
+        """A number that none in ``column`` is above, nor was in any row that is not yet copied away; -1 without any."""
+        return max((run.highest(column) for run in self._runs), default=-1)
+
+    def of(self, wanted: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
+        """The rows that agree with one of ``wanted`` in the columns ``on``."""
+        asked = wanted.select(on).unique()
+        if asked.is_empty():
+            return self._concatenated([])
+        return self._concatenated([run.at(run.places(asked)) for run in self._runs])
 
     def put(self, rows: pl.DataFrame) -> None:
         """Add ``rows``, each in place of the one with its identity; of two with one identity the later stays."""
         if rows.is_empty():
             return
         new = rows.select(list(self.schema)).unique(self.identity, keep="last", maintain_order=True)
-        kept = self.rows.join(new, on=self.identity, how="anti", nulls_equal=True)
-        self.rows = pl.concat([kept, new])
-        self._touched.append(new.select(self.identity))
+        self._touch(new.select(self.identity))
+        self._settle([*self._runs, *self._sizes.cut(new)])
 
     def remove(self, rows: pl.DataFrame) -> None:
         """Forget the rows with the identities of ``rows``."""
         if rows.is_empty():
             return
-        gone = rows.select(self.identity)
-        self.rows = self.rows.join(gone, on=self.identity, how="anti", nulls_equal=True)
-        self._touched.append(gone)
-
-    def of(self, wanted: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
-        """The rows that agree with one of ``wanted`` in the columns ``on``."""
-        return self.rows.join(wanted.select(on).unique(), on=list(on), how="semi", nulls_equal=True)
+        self._touch(rows.select(self.identity).unique(maintain_order=True))
+        self._settle(self._runs)
 
     def changes(self) -> pl.DataFrame:
         """Every row touched since the last call as it is now; ``deleted`` where it is gone, with its identity only."""
@@ -50,11 +83,28 @@ class KeyedRows:
         touched = pl.concat(self._touched).unique(maintain_order=True)
         self._touched = []
         found = touched.join(
-            self.rows.with_columns(pl.lit(False).alias(DELETED)), on=self.identity, how="left", nulls_equal=True
+            self.of(touched, self.identity).with_columns(pl.lit(False).alias(DELETED)),
+            on=self.identity,
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
         )
         return found.with_columns(pl.col(DELETED).fill_null(True)).select(*self.schema, DELETED)
 
     def load(self, rows: pl.DataFrame) -> None:
         """Start from ``rows``, as after the batches that made them."""
-        self.rows = rows.select(list(self.schema))
         self._touched = []
+        self._settle(list(self._sizes.cut(rows.select(list(self.schema)))))
+
+    def _touch(self, identities: pl.DataFrame) -> None:
+        """Hide the rows of ``identities``, and remember these for ``changes``."""
+        for run in self._runs:
+            run.hide(run.places(identities))
+        self._touched.append(identities)
+
+    def _settle(self, runs: list[Run]) -> None:
+        self._runs, copied = self._sizes.settled(runs)
+        self.copied += copied
+
+    def _concatenated(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
+        return pl.concat(parts) if parts else pl.DataFrame(schema=self.schema)

@@ -73,9 +73,9 @@ class StreamTableJoinOperator:
         clock.advance(batch)
         reached_ms = None if clock.frontier_ms is None else clock.frontier_ms - (self.node.grace_ms or 0)
         is_due = pl.lit(False) if reached_ms is None else pl.col(TIMESTAMP) <= reached_ms
-        held, arrived = self._waiting.rows, numbered(batch.held_back(new), self._waiting)
-        due = pl.concat([held, arrived]).filter(is_due).sort(TIMESTAMP, ORDER, ARRIVED)
-        self._waiting.remove(held.filter(is_due))
+        held, arrived = self._waiting.where(is_due), numbered(batch.held_back(new), self._waiting)
+        due = pl.concat([held, arrived.filter(is_due)]).sort(TIMESTAMP, ORDER, ARRIVED)
+        self._waiting.remove(held)
         self._waiting.put(arrived.filter(~is_due))
         output.note(arrived.filter(~is_due), "waiting")
         return due.drop(ARRIVED)
@@ -98,12 +98,11 @@ class StreamTableJoinOperator:
         return found.with_columns(values).select(list(rows_schema(self.node.fields)))
 
     def _current(self, asked: pl.DataFrame) -> pl.DataFrame:
-        return asked.join(prefixed(self._table.rows), left_on=_BY, right_on=RIGHT + self._key, how="left")
+        return asked.join(prefixed(self._rows_of(asked)), left_on=_BY, right_on=RIGHT + self._key, how="left")
 
     def _as_of(self, asked: pl.DataFrame) -> pl.DataFrame:
-        wanted = asked.select(pl.col(_BY).alias(self._key))
         return asked.sort(TIMESTAMP).join_asof(
-            prefixed(self._table.of(wanted, [self._key])).sort(RIGHT + TIMESTAMP),
+            prefixed(self._rows_of(asked)).sort(RIGHT + TIMESTAMP),
             left_on=TIMESTAMP,
             right_on=RIGHT + TIMESTAMP,
             by_left=_BY,
@@ -111,3 +110,7 @@ class StreamTableJoinOperator:
             strategy="backward",
             check_sortedness=False,
         )
+
+    def _rows_of(self, asked: pl.DataFrame) -> pl.DataFrame:
+        """The table's rows of the keys that are asked for."""
+        return self._table.of(asked.select(pl.col(_BY).alias(self._key)), [self._key])

@@ -64,7 +64,7 @@ class MergedWindows:
         """The windows that are closed by every partition's stream time."""
         if isinstance(self.node.windows, TimeWindows):
             closes_ms = pl.col(WINDOW_END) + self.node.windows.closes_ms(0)
-            self._windows.remove(self._windows.rows.filter(closes_ms <= settled_ms))
+            self._windows.remove(self._windows.where(closes_ms <= settled_ms))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """As they are now."""

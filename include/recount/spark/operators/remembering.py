@@ -56,8 +56,11 @@ class SuppressOperator:
             )
         )
         key, *bounds = self._about
-        held = self._held.rows.sort(_FIRST, pl.col(key).cast(pl.String), *bounds)
-        leaving = held.filter(self._is_due()) if self.node.max_rows is None else held.filter(self._is_due_or_too_much())
+        most = self.node.max_rows
+        is_too_much = most is not None and self._held.height > most
+        held = self._held.rows if is_too_much else self._held.where(self._is_due())
+        ordered = held.sort(_FIRST, pl.col(key).cast(pl.String), *bounds)
+        leaving = ordered.filter(self._is_due_or_too_much()) if is_too_much else ordered
         self._held.remove(leaving)
         return Output(leaving.drop(_FIRST))
 
@@ -110,9 +113,9 @@ class DeduplicateOperator:
         """The rows before which none can come on time, by (event time, partition, offset); the others wait."""
         frontier_ms = self.clock.frontier_ms
         is_due = pl.lit(False) if frontier_ms is None else pl.col(TIMESTAMP) + self.node.horizon_ms < frontier_ms
-        held, arrived = self._waiting.rows, numbered(new, self._waiting).select(list(self._waiting.schema))
-        due = pl.concat([held, arrived]).filter(is_due).sort(TIMESTAMP, ORDER, ARRIVED)
-        self._waiting.remove(held.filter(is_due))
+        held, arrived = self._waiting.where(is_due), numbered(new, self._waiting).select(list(self._waiting.schema))
+        due = pl.concat([held, arrived.filter(is_due)]).sort(TIMESTAMP, ORDER, ARRIVED)
+        self._waiting.remove(held)
         self._waiting.put(arrived.filter(~is_due))
         output.note(arrived.filter(~is_due), "waiting")
         return due.drop(ARRIVED)
@@ -139,5 +142,5 @@ class DeduplicateOperator:
     def _forget(self) -> None:
         forgotten_ms = self.clock.settled_ms
         if forgotten_ms is not None:
-            held = self._winners.rows
-            self._winners.remove(held.filter(pl.col(TIMESTAMP) + 2 * self.node.horizon_ms < forgotten_ms))
+            is_over = pl.col(TIMESTAMP) + 2 * self.node.horizon_ms < forgotten_ms
+            self._winners.remove(self._winners.where(is_over))

@@ -81,7 +81,7 @@ class TableAggregateOperator:
             .group_by(_GROUP, maintain_order=True)
             .agg(pl.col(TIMESTAMP).max(), pl.col(ORDER, _CHANGE).last(), pl.len().alias("__updates"))
         )
-        known = self._groups.rows.rename({TIMESTAMP: "__known_ms", REVISION: "__known"})
+        known = self._groups.of(counted, [_GROUP]).rename({TIMESTAMP: "__known_ms", REVISION: "__known"})
         return (
             counted.join(known, on=_GROUP, how="left")
             .with_columns(

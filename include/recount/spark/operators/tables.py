@@ -107,7 +107,7 @@ class TableFilterOperator:
     def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:  # noqa: ARG002 - time does not matter
         """A superseded change passes by or not, but changes nothing of what there is now."""
         predicate = compiled(self.node.predicate, self.node.input.fields).cast(pl.Boolean).fill_null(False)
-        passed = self._passed.rows.with_columns(pl.lit(True).alias("__carried"))
+        passed = self._passed.of(inputs[0], [self._key]).with_columns(pl.lit(True).alias("__carried"))
         rows = (
             inputs[0]
             .with_columns((~pl.col(IS_NULL) & predicate).alias("__passes"))
