@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from recount.core.additions import Additions
 from recount.core.declared_changes import changes
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared, Document
@@ -41,7 +42,8 @@ class Enacted:
     the log); ``published`` is where the topics that it writes ended when it began: what is before is not its own.
     An upgrade holds for the batches ``after`` (generation, batch). ``closed_ms`` is the frontier at which, by the
     declaration in force, every window is closed that was closed before the upgrade. ``added`` are the topics of the
-    sinks that upgrades of this version have added, each with the last batch before it.
+    sinks that upgrades of this version have added, each with the last batch before it, ``added_fields`` the fields that
+    they have added by the topic that is read.
     """
 
     sequence: int
@@ -55,6 +57,7 @@ class Enacted:
     after: tuple[int, int] | None = None
     closed_ms: int | None = None
     added: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    added_fields: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
@@ -66,8 +69,15 @@ class Enacted:
         said["begins"] = None if begins is None else _offsets(begins)
         said["published"] = _offsets(said.get("published") or {})
         said["after"] = None if after is None else (int(after[0]), int(after[1]))
-        said["added"] = {topic: (int(last[0]), int(last[1])) for topic, last in said.get("added", {}).items()}
+        said["added"] = _orders(said.get("added", {}))
+        said["added_fields"] = {topic: _orders(names) for topic, names in said.get("added_fields", {}).items()}
         return cls(**said)
+
+    @property
+    def additions(self) -> Additions:
+        """What upgrades of this version have added."""
+        by_topic = {topic: frozenset(names) for topic, names in self.added_fields.items()}
+        return Additions(sinks=frozenset(self.added), fields=by_topic)
 
     @property
     def starts(self) -> dict[tuple[str, int], int] | None:
@@ -169,6 +179,10 @@ def _remedy(stream: str) -> str:
         f"`recount reset {stream}` makes a new version of the stream (--from beginning or --from now); `recount upgrade"
         f" {stream}` goes on with its state, where the change keeps it; or deploy the former declaration again"
     )
+
+
+def _orders(said: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, int]]:
+    return {name: (int(last[0]), int(last[1])) for name, last in said.items()}
 
 
 def _offsets(said: Mapping[str, Mapping[str, int]]) -> dict[str, dict[int, int]]:

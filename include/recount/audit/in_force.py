@@ -46,6 +46,18 @@ class InForce:
         """The topics of the sinks that upgrades have added, each with the last batch before it."""
         return self.enacted.added if self.enacted else {}
 
+    @property
+    def added_fields(self) -> Mapping[str, Mapping[str, Order]]:
+        """By topic the fields that upgrades have added to what is read, each with the last batch before it."""
+        return self.enacted.added_fields if self.enacted else {}
+
+    def read_since(self, ledger: Ledger) -> dict[str, dict[str, Mapping[int, int]]]:
+        """From which offsets on the batches of ``ledger`` have read these fields, by topic, field and partition."""
+        return {
+            topic: {name: _unread_from(ledger, last).get(topic, {}) for name, last in names.items()}
+            for topic, names in self.added_fields.items()
+        }
+
     def done_before(self, ledger: Ledger) -> dict[str, int]:
         """How many batches of ``ledger`` were done when each of these sinks began."""
         return {topic: sum(one.order <= last for one in ledger.proofs) for topic, last in self.added.items()}
@@ -57,7 +69,7 @@ class InForce:
     def require_made_by(self, ledger: Ledger) -> None:
         """Raise ``OtherDeclaration`` unless the batches of ``ledger`` were made by this declaration.
 
-        Where upgrades have added sinks, those before by the declaration that was in force: all else was the same.
+        Where upgrades have added something, those before by the declaration that was in force: all else was the same.
         """
         for proof in ledger.proofs:
             if proof.fingerprint not in (None, self._maker_of(proof.order)):
@@ -70,7 +82,7 @@ class InForce:
 
     def _maker_of(self, batch: Order) -> str:
         """The fingerprint that ``batch`` must have."""
-        rows = [*self.former, *([self.enacted] if self.enacted else [])] if self.added else []
+        rows = [*self.former, *([self.enacted] if self.enacted else [])] if self.added or self.added_fields else []
         made_by = [row.fingerprint for row in rows if row.after is None or row.after < batch]
         return made_by[-1] if made_by else self.declared.fingerprint
 
@@ -97,10 +109,10 @@ class InForce:
     def section(self, ledger: Ledger) -> dict[str, Any]:
         """What a certificate says of it, beside the declaration in words, of an audit of the batches ``ledger``.
 
-        ``added_sinks`` are judged from the offsets on that had not been read when they were added.
+        ``added_sinks`` are judged, and ``added_fields`` read, from the offsets on that had not been read by then.
         """
         enacted = self.enacted
-        after = enacted.after if enacted and not enacted.added else None
+        after = enacted.after if enacted and not (self.added or self.added_fields) else None
         return {
             "fingerprint": self.declared.fingerprint,
             "stream_version": enacted.version if enacted else 1,
@@ -110,6 +122,11 @@ class InForce:
             "added_sinks": [
                 {"sink": topic, "after_batch": list(last), "from_offsets": _unread_from(ledger, last)}
                 for topic, last in sorted(self.added.items())
+            ],
+            "added_fields": [
+                {"topic": topic, "field": name, "after_batch": list(last), "from_offsets": offsets[name]}
+                for topic, offsets in sorted(self.read_since(ledger).items())
+                for name, last in sorted(self.added_fields[topic].items())
             ],
         }
 

@@ -40,14 +40,21 @@ def life_of(one: Mapping[str, Any]) -> str:
 
 def covered_in_words(certificate: Certificate) -> str:
     """From where to where the audit judged, what was judged before by which certificate, which sinks began later."""
-    added = certificate["declaration"].get("added_sinks", ())
-    return "; ".join([_judged(certificate), *map(_since, added)])
+    declared = certificate["declaration"]
+    fields = map(_field_since, declared.get("added_fields", ()))
+    return "; ".join([_judged(certificate), *map(_since, declared.get("added_sinks", ())), *fields])
 
 
 def _since(added: Mapping[str, Any]) -> str:
     generation, batch = added["after_batch"]
     offsets = [f"{t}-{p}@{offset}" for t, parts in added["from_offsets"].items() for p, offset in parts.items()]
     return f"sink {added['sink']} was added, and is judged, after batch {generation}/{batch}: from {', '.join(offsets)}"
+
+
+def _field_since(added: Mapping[str, Any]) -> str:
+    generation, batch = added["after_batch"]
+    offsets = ", ".join(f"{added['topic']}-{p}@{offset}" for p, offset in added["from_offsets"].items())
+    return f"field {added['field']} was added, and is read, after batch {generation}/{batch}: from {offsets}"
 
 
 def _judged(certificate: Certificate) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
 
 from recount.core.nodes import KEY, Source
 from recount.core.schema import RecordSchema
@@ -59,12 +61,14 @@ class DecodePass:
     """One task's pass over its records: their fields, key, event time, and ``reason``, ``detail`` of bad ones.
 
     ``timestamp_ms`` of a bad record is the one that Kafka has: its event time may be what is bad about it. ``prefix``
-    goes before the names of the fields, so that any field can be called ``reason``.
+    goes before the names of the fields, so that any field can be called ``reason``. A field of ``read_since`` was read
+    from these offsets on, by partition (none: from its first): of records before it is null, whatever they have there.
     """
 
     flow: Reading
     limits: Mapping[int, Limits]
     prefix: str = ""
+    read_since: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     @property
     def schema(self) -> T.StructType:
@@ -83,11 +87,27 @@ class DecodePass:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow batches of whole partitions in offset order, in and out."""
-        parser = Parser(self._value, self.flow.columns_read)
         last: dict[int, int] = {}
+        parsers: dict[frozenset[str], Parser] = {}
         for batch in batches:
             for partition, records in runs(batch, last):
-                yield self._decoded(parser, self.limits.get(partition), records)
+                for unread, stretch in self._stretches(partition, records):
+                    parser = parsers.setdefault(unread, self._parser(unread))
+                    yield self._decoded(parser, self.limits.get(partition), stretch)
+
+    def _stretches(self, partition: int, records: pa.RecordBatch) -> Iterator[tuple[frozenset[str], pa.RecordBatch]]:
+        """``records`` cut where another field begins to be read, with the fields that were not read yet."""
+        firsts = {name: since.get(partition, 0) for name, since in self.read_since.items()}
+        offsets = records.column("offset").to_numpy()
+        cuts = sorted({0, records.num_rows, *np.searchsorted(offsets, list(firsts.values())).tolist()})
+        for start, end in pairwise(cuts):
+            unread = frozenset(name for name, first in firsts.items() if offsets[start] < first)
+            yield unread, records.slice(start, end - start)
+
+    def _parser(self, unread: frozenset[str]) -> Parser:
+        fields = {name: kind for name, kind in self._value.fields.items() if name not in unread}
+        wanted = [name for name in self.flow.columns_read if name not in unread]
+        return Parser(replace(self._value, fields=fields), wanted)
 
     @property
     def _value(self) -> RecordSchema:
@@ -129,10 +149,13 @@ class DecodePass:
                 pa.array(reasons, pa.string()),
                 pa.array(details, pa.string()),
                 records.column("value").is_null(),
-                *(parsed.columns[name] for name in self.flow.columns_read),
+                *(parsed.columns.get(name, self._nothing(name, records)) for name in self.flow.columns_read),
             ],
             names=[field.name for field in self.schema],
         )
+
+    def _nothing(self, name: str, records: pa.RecordBatch) -> pa.Array:
+        return pa.nulls(records.num_rows, to_arrow_type(spark_type(self._value.fields[name])))
 
 
 def _texts(keys: pa.Array) -> pa.Array:

@@ -19,6 +19,7 @@ from itertools import pairwise
 import polars as pl
 from pyspark.sql import DataFrame
 
+from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
@@ -40,9 +41,7 @@ from recount.spark.work import Attempt, BatchResult, Step
 _LOG = logging.getLogger(__name__)
 
 
-def computation_of(
-    topology: Topology, closed_ms: int | None = None, added: frozenset[str] = frozenset()
-) -> Computation:
+def computation_of(topology: Topology, closed_ms: int | None = None, added: Additions = NOTHING_ADDED) -> Computation:
     """The short way where the topology has its shape, otherwise the general one; for the rest see ``Attempt``."""
     plan = plan_of(topology)
     return GraphComputation(topology, added) if plan is None else AggregationComputation(plan, closed_ms)

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 import polars as pl
 from pyspark.sql import DataFrame
 
+from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.topology import Topology, Written
 from recount.proofs import earlier
@@ -32,9 +33,9 @@ _PARTITION = ["topic", "partition"]
 
 
 class GraphComputation:
-    """Sends a batch's good records through the operators of ``topology``, to which the sinks ``added`` came later."""
+    """Sends a batch's good records through the operators of ``topology``, to which upgrades ``added`` something."""
 
-    def __init__(self, topology: Topology, added: frozenset[str] = frozenset()) -> None:
+    def __init__(self, topology: Topology, added: Additions = NOTHING_ADDED) -> None:
         self._topology = topology
         self._steps = RecordSteps(topology)
         self._graph = Graph(topology, done_before=self._steps.nodes, added=added)

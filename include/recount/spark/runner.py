@@ -111,7 +111,7 @@ class StreamRunner:
             lease_epoch=lease_epoch,
             fingerprint=enacted.fingerprint,
             closed_ms=enacted.closed_ms,
-            added=frozenset(enacted.added),
+            added=enacted.additions,
             version=enacted.version,
             observer=self._observer,
         )

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from pyspark.sql import DataFrame
 
+from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.reading import Layers
@@ -34,7 +35,7 @@ class Attempt:
 
     ``generation`` is the checkpoint's place in the stream's history, see ``BatchProof``. ``fingerprint`` is that of
     the declaration that is run, ``closed_ms`` the frontier at which all is closed that was before an upgrade, ``added``
-    are the topics of the sinks that upgrades have added; ``version`` counts the stream's resets from 1.
+    what upgrades have added to it; ``version`` counts the stream's resets from 1.
     """
 
     checkpoint: Planned
@@ -43,7 +44,7 @@ class Attempt:
     lease_epoch: int
     fingerprint: str | None = None
     closed_ms: int | None = None
-    added: frozenset[str] = frozenset()
+    added: Additions = NOTHING_ADDED
     version: int = 1
     observer: Observer = unobserved
 

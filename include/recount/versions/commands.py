@@ -48,6 +48,12 @@ def upgrade(stream: Annotated[str, typer.Argument(help=_DECLARED)]) -> None:
         print(f"{stream} goes by this declaration already")
     else:
         print(f"{stream} goes by the new declaration after batch {enacted.after[0]}/{enacted.after[1]}")
+        begun = [f"sink {topic}" for topic, after in enacted.added.items() if after == enacted.after]
+        fields = [
+            (topic, name, after) for topic, names in enacted.added_fields.items() for name, after in names.items()
+        ]
+        begun += [f"field {name} of {topic}" for topic, name, after in fields if after == enacted.after]
+        print(*(f"  from there on: {one}" for one in begun), sep="\n", end="\n" if begun else "")
 
 
 def _declared(stream: str) -> tuple[Settings, Stream]:

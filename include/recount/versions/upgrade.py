@@ -4,7 +4,7 @@ Only what can be proved. Of a single aggregation, whose audit goes from cut to c
 last batch: changes after which its partial aggregates mean what they meant. Records up to that batch stay judged by the
 former declaration, later ones are judged by the new one, in the stream as in the audit. A window that the former
 declaration had closed stays closed: a record that only the new grace lets in revises its result. Of any other topology,
-which is audited from the beginning of the log: sinks that are added (``added_sinks``).
+which is audited from the beginning of the log: sinks and fields that are added (``extension``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
-from recount.versions.added_sinks import AddedSinks
+from recount.versions.columns import add_columns
+from recount.versions.extension import Extension
 from recount.versions.standstill import standstill
 from recount.versions.topic_ends import ends_of
 
@@ -45,10 +46,10 @@ def upgrade(settings: Settings, stream: Stream) -> Enacted:
             return last
         found = changes(last.document, declared.document)
         tables = Tables(settings.data)
-        added = AddedSinks.of(stream, last) if isinstance(stream, Topology) else None
-        if added is not None:
-            _refuse(stream.name, list(added.objections()), found)
-            return _begin(connection, tables, log, last, added)
+        extension = Extension.of(stream, last) if isinstance(stream, Topology) else None
+        if extension is not None and (extension.sinks or flow_of(extension.topology) is None):
+            _refuse(stream.name, list(extension.objections()), found)
+            return _extend(connection, tables, log, last, extension)
         topology = _require_upgradable(stream, found)
         ledger = settled_ledger(tables, topology, published_offsets(connection, topology))
         proof = _require_audited(tables, topology.name, ledger)
@@ -72,7 +73,7 @@ def objection(change: Change) -> str | None:
         case Change(operator="source", path=path, old=None, new=str(new)) if path.startswith("schema."):
             return None if not new.endswith(" required") else "records without the field were taken before"
         case Change(operator="sink" | "through", of="", old=None):
-            return "a sink can be added to a stream that has several operators or sinks, and with no other change"
+            return "a sink can be added with no other change than further sinks and fields"
         case Change(operator="sink" | "through", of=""):
             return "what was written to it can no longer be judged"
         case Change(operator="aggregation", path=path) if path.startswith("aggregates."):
@@ -80,10 +81,10 @@ def objection(change: Change) -> str | None:
     return "the results of open windows would be made of both"
 
 
-def _begin(connection: Connection, tables: Tables, log: DeclarationLog, last: Enacted, added: AddedSinks) -> Enacted:
-    """Let the ``added`` sinks begin after the last batch of the ledger."""
-    name = added.topology.name
-    taken = [node.table for node in added.sinks if DeltaTable.is_deltatable(tables.output(node.table))]
+def _extend(connection: Connection, tables: Tables, log: DeclarationLog, last: Enacted, new: Extension) -> Enacted:
+    """Let the ``new`` sinks begin, and the fields be read, after the last batch of the ledger."""
+    name = new.topology.name
+    taken = [node.table for node in new.sinks if DeltaTable.is_deltatable(tables.output(node.table))]
     if taken:
         raise Terminal(
             f"a sink that is added to stream {name} has a table already",
@@ -91,24 +92,41 @@ def _begin(connection: Connection, tables: Tables, log: DeclarationLog, last: En
             expected="no table: rows of somebody else would be judged as the stream's",
             remedy="give the sink another table=, or move that one away",
         )
-    ledger = settled_ledger(tables, added.topology, published_offsets(connection, added.topology))
+    ledger = settled_ledger(tables, new.topology, published_offsets(connection, new.topology))
     if not ledger.proofs:
         raise Terminal(
             f"stream {name} has no batch yet",
             given="an empty ledger",
-            expected="a batch after which the added sinks begin",
+            expected="a batch after which the new declaration holds",
             remedy=f"recount reset {name} --yes",
         )
-    after, topics = ledger.proofs[-1].order, [node.topic.name for node in added.sinks]
+    after, topics = ledger.proofs[-1].order, [node.topic.name for node in new.sinks]
+    fields = {topic: {**last.added_fields.get(topic, {}), **dict.fromkeys(n, after)} for topic, n in new.fields.items()}
+    add_columns(tables, new.further_columns)
     return log.enact(
         "upgrade",
-        Declared.of(added.topology),
+        Declared.of(new.topology),
         begins=last.begins,
         published={**last.published, **ends_of(connection, topics)},
         after=after,
         closed_ms=last.closed_ms,
         added={**last.added, **dict.fromkeys(topics, after)},
+        added_fields={**last.added_fields, **fields},
     )
+
+
+def objection_of_any_shape(change: Change) -> str:
+    """The same of a stream that is no single aggregation, where more has changed than further sinks and fields."""
+    match change:
+        case Change(operator="aggregation" | "stream stream join", path=path, old=int(old), new=int(new)) if (
+            path.endswith("grace_ms") and new > old
+        ):
+            return (
+                "what every partition has closed is forgotten: records that only the longer grace takes begin it anew"
+            )
+        case Change(operator="sink" | "through", of="", old=None):
+            return "a sink can be added with no other change than further sinks and fields"
+    return "its audit goes back to the beginning of the log, and would judge all by the new declaration"
 
 
 def _in_force(log: DeclarationLog, stream: str) -> Enacted:
@@ -124,9 +142,9 @@ def _in_force(log: DeclarationLog, stream: str) -> Enacted:
 
 
 def _require_upgradable(stream: Stream, found: Sequence[Change]) -> Topology:
-    refused = [f"{change} ({reason})" for change in found if (reason := objection(change))]
-    if not isinstance(stream, Topology) or flow_of(stream) is None:
-        refused = ["its audit goes back to the beginning of the log, and would judge all by the new declaration"]
+    is_single = isinstance(stream, Topology) and flow_of(stream) is not None
+    object_to = objection if is_single else objection_of_any_shape
+    refused = [f"{change} ({reason})" for change in found if (reason := object_to(change))]
     _refuse(stream.name, refused, found)
     assert isinstance(stream, Topology)
     return stream
@@ -138,7 +156,7 @@ def _refuse(stream: str, reasons: Sequence[str], found: Sequence[Change]) -> Non
             f"stream {stream} cannot go on with its state: {'; '.join(reasons)}",
             given="; ".join(map(str, found)),
             expected="of a single aggregation a longer grace, another idle_after or max_future, or a further field of"
-            " the source's schema; of any other topology further sinks and nothing else",
+            " the source's schema; of any other topology further sinks, and further fields of sources",
             remedy=f"recount reset {stream} (--from beginning or --from now)",
         )
 

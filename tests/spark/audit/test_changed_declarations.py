@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -21,7 +23,7 @@ from recount.core.expressions import coalesce, col
 from recount.core.nodes import KEY
 from recount.core.output import VERSION_HEADER
 from recount.core.own_columns import IS_NULL, RESULT_TIME
-from recount.core.schema import LONG, RecordSchema
+from recount.core.schema import BOOLEAN, LONG, FieldType, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import session, tumbling
@@ -185,18 +187,22 @@ def test_an_archive_is_reset_like_every_stream_and_its_former_table_is_kept(scen
     assert [scene.session.read.format("delta").load(path).count() for path in (work.path, move.target)] == [4, 2]
 
 
+FIRST = ("totals", "visits", "copies")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Kiosk(Stage):
-    """Sales in windows and in sessions, to which sinks are added: of sales, of windows, of updates of sessions."""
+    """Sales, windows and sessions of them, to which are added: sinks of all three, and a field."""
 
     def with_sinks(self, *names: str) -> Kiosk:
         """The same operators with the sinks ``names``."""
         found = [node for node in self.topology.sinks if node.table in names]
         return replace(self, topology=replace(self.topology, sinks=found))
 
-    def sell(self, *sales: tuple[str, float, int]) -> None:
+    def sell(self, *sales: tuple[str, float, int], cheap: Any = None) -> None:
         """Who bought when, in minutes, and how much; each customer has a partition."""
-        self.produce([("sales", "ab".index(who[0]), who, minute, {"n": n}) for who, minute, n in sales])
+        values = [(who, minute, {"n": n, "cheap": cheap}) for who, minute, n in sales]
+        self.produce([("sales", "ab".index(who[0]), who, minute, value) for who, minute, value in values])
 
     def told(self, table: str) -> list[tuple[str, int, int]]:
         """Customer, start of the window (or time of the sale) in minutes, and number: what was not withdrawn."""
@@ -206,44 +212,47 @@ class Kiosk(Stage):
         ]
 
 
-def kiosk_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: Path) -> Kiosk:
-    """With all its sinks; the topics of all are created."""
-    name = uuid.uuid4().hex[:8]
-    sales = stream(source_topic(f"sales-{name}", RecordSchema.of(n=LONG), partitions=2))
+def selling(name: str, **fields: FieldType) -> Topology:
+    """With all sinks; ``fields`` are those of a sale beside ``n``."""
+    sales = stream(source_topic(f"sales-{name}", RecordSchema.of(n=LONG, **fields), partitions=2))
     totals = sales.windowed_by(tumbling("5 min", grace="1 min")).aggregate(n=total("n")).emit_final()
     visits = sales.windowed_by(session("3 min", grace="1 min")).aggregate(n=count()).emit_each_batch()
     flows = {
         "totals": totals,
         "visits": visits,
+        "copies": sales.filter(col("n") > 0),
         "large": sales.filter(col("n") > 5).with_fields(twice=col("n") + col("n")),
         "known": totals.filter(col("n") > 1).select("window_start", "window_end", "n"),
         "seen": visits,
     }
     sinks = [flow.to(output_topic(f"{table}-{name}"), table=table) for table, flow in flows.items()]
-    topology = Topology(name=f"kiosk-{name}", sinks=sinks)
-    kiosk = Kiosk(spark=spark, settings=settings_below(root, kafka, project), topology=topology)
-    kiosk.create_topics()
-    return kiosk
+    return Topology(name=f"kiosk-{name}", sinks=sinks)
 
 
-def test_sinks_that_are_added_begin_after_the_last_batch_and_are_judged_from_there(
+def test_what_is_added_begins_after_the_last_batch_and_is_judged_from_there(
     tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     """Two upgrades, the first of which goes on with open windows and sessions; then a row is lost, and all is reset."""
-    all_sinks = kiosk_of(spark, kafka, project, tmp_path)
-    first = all_sinks.with_sinks("totals", "visits")
-    second = all_sinks.with_sinks("totals", "visits", "large", "known")
-    first.sell(("ada", 0, 9), ("bob", 1, 7), ("ada", 2, 1), ("ada", 7, 2), ("bob", 7, 2))
+    name, settings = uuid.uuid4().hex[:8], settings_below(tmp_path, kafka, project)
+    before = Kiosk(spark=spark, settings=settings, topology=selling(name))
+    all_sinks = replace(before, topology=selling(name, cheap=BOOLEAN))
+    all_sinks.create_topics()
+    first, second = before.with_sinks(*FIRST), all_sinks.with_sinks(*FIRST, "large", "known")
+    first.sell(("ada", 0, 9), ("bob", 1, 7), ("ada", 2, 1), ("ada", 7, 2), ("bob", 7, 2), cheap="no boolean")
     first.run()
-    with pytest.raises(OtherDeclaration, match=r"sink large-.*: added"):
+    with pytest.raises(OtherDeclaration, match="schema cheap of the source"):
         second.run()
-    assert upgrade(second.settings, second.topology).added == dict.fromkeys(
-        (second.written(table).topic.name for table in ("large", "known")), (0, 0)
-    )
-    second.sell(("ada", 8, 6), ("ada", 12, 1), ("bob", 12, 1))
+    enacted = upgrade(second.settings, second.topology)
+    assert enacted.added == {second.written(table).topic.name: (0, 0) for table in ("large", "known")}
+    assert enacted.added_fields == {second.topic("sales"): {"cheap": (0, 0)}}
+    second.sell(("ada", 8, 6), ("ada", 12, 1), cheap=True)
+    second.sell(("bob", 12, 1))
+    second.sell(("bob", 12, 100), cheap="no boolean")
     second.run()
     assert second.told("large") == [("ada", 8, 6)]
     assert sorted(second.told("known")) == [("ada", 5, 8), ("bob", 5, 2)]
+    cheap = [row["cheap"] for row in second.rows(second.written("copies"))]
+    assert Counter(cheap) == {None: 6, True: 2}
 
     upgrade(all_sinks.settings, all_sinks.topology)
     all_sinks.sell(("ada", 13, 8), ("bob", 20, 9))
@@ -251,12 +260,15 @@ def test_sinks_that_are_added_begin_after_the_last_batch_and_are_judged_from_the
     assert sorted(all_sinks.told("seen")) == [("ada", 12, 2), ("bob", 20, 1)]
     done = all_sinks.audit()
     assert done.findings.outcome == "match", done.findings.differences
-    begun = {one["sink"]: one for one in load(done.certificate)["declaration"]["added_sinks"]}
-    sales = all_sinks.topic("sales")
+    declared, sales = load(done.certificate)["declaration"], all_sinks.topic("sales")
+    begun = {one["sink"]: one for one in declared["added_sinks"]}
     assert begun[all_sinks.written("known").topic.name]["from_offsets"] == {sales: {"0": 3, "1": 2}}
-    assert begun[all_sinks.written("seen").topic.name]["from_offsets"] == {sales: {"0": 5, "1": 3}}
+    assert begun[all_sinks.written("seen").topic.name]["from_offsets"] == {sales: {"0": 5, "1": 4}}
+    [field] = declared["added_fields"]
+    assert (field["field"], field["after_batch"], field["from_offsets"]) == ("cheap", [0, 0], {"0": 3, "1": 2})
     page = done.certificate.with_suffix(".html").read_text()
     assert f"sink {all_sinks.written('seen').topic.name} was added, and is judged, after batch 0/1" in page
+    assert "field cheap was added, and is read, after batch 0/0" in page
 
     lost = next(row for row in all_sinks.rows(all_sinks.written("known")) if row[KEY] == "bob")
     all_sinks.change(all_sinks.written("known"), lost, None)
@@ -265,7 +277,8 @@ def test_sinks_that_are_added_begin_after_the_last_batch_and_are_judged_from_the
 
     Reset(all_sinks.settings, all_sinks.topology, "beginning").run()
     all_sinks.run()
-    assert all_sinks.told("large") == [("ada", 0, 9), ("bob", 1, 7), ("ada", 8, 6), ("ada", 13, 8), ("bob", 20, 9)]
+    assert all_sinks.told("large") == [("ada", 8, 6), ("ada", 13, 8), ("bob", 20, 9)]
     anew = all_sinks.audit()
     assert anew.findings.outcome == "match", anew.findings.differences
-    assert load(anew.certificate)["declaration"]["added_sinks"] == []
+    declared = load(anew.certificate)["declaration"]
+    assert (declared["added_sinks"], declared["added_fields"]) == ([], [])

@@ -11,7 +11,7 @@ from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
 from recount.core.aggregates import count
 from recount.core.fingerprint import Declared
-from recount.core.ledger import BatchProof
+from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.schema import LONG, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
@@ -102,10 +102,24 @@ def test_batches_before_a_sink_was_added_are_those_of_the_declaration_without_it
         with pytest.raises(OtherDeclaration, match=f"batch {one.generation}/{one.batch}"):
             known.require_made_by(Ledger((wrong,)))
     assert known.done_before(Ledger(tuple(proofs))) == {"side-0": 2, "side-1": 4}
+    assert known.read_since(Ledger(tuple(proofs))) == {}
     assert [known.has_begun(topic, (0, 2)) for topic in ("out", "side-0", "side-1")] == [True, True, False]
     said = known.section(Ledger(tuple(proofs)))
     assert said["judged_after_batch"] is None
     assert [(one["sink"], one["after_batch"]) for one in said["added_sinks"]] == [
         ("side-0", [0, 1]),
         ("side-1", [1, 0]),
+    ]
+
+
+def test_a_field_that_was_added_is_read_from_where_the_batches_before_ended(tmp_path: Path) -> None:
+    log = DeclarationLog(str(tmp_path), "clicks")
+    log.admit(Declared.of(clicks()), None)
+    log.enact("upgrade", Declared.of(clicks()), after=(0, 1), added_fields={"clicks": {"n": (0, 1)}})
+    parts = [PartitionProof(topic="clicks", partition=0, start=3 * batch, end=3 * batch + 3) for batch in range(3)]
+    ledger = Ledger(tuple(replace(proof(batch, clicks()), partitions=(part,)) for batch, part in enumerate(parts)))
+    known = InForce.of(clicks(), str(tmp_path))
+    assert known.read_since(ledger) == {"clicks": {"n": {0: 6}}}
+    assert known.section(ledger)["added_fields"] == [
+        {"topic": "clicks", "field": "n", "after_batch": [0, 1], "from_offsets": {0: 6}}
     ]

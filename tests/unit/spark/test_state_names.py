@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from recount.core.additions import Additions
 from recount.core.aggregates import count
 from recount.core.expressions import col
 from recount.core.fingerprint import Declared
@@ -52,5 +53,7 @@ def test_a_sink_that_is_added_leaves_the_state_where_it_is_wherever_the_document
         further = stream(CLICKS).filter(col("n") > number).to(Topic(name=f"above-{number}", key="user"))
         both = replace(declared, sinks=[further, *declared.sinks])
         moved += Graph(both).states.keys() != Graph(declared).states.keys()
-        assert list(Graph(both, added=frozenset({further.topic.name})).states) == list(Graph(declared).states)
+        assert list(Graph(both, added=Additions(sinks=frozenset({further.topic.name}))).states) == list(
+            Graph(declared).states
+        )
     assert moved, "the names would have changed without being told"

@@ -17,7 +17,7 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.versions.aside import moves, put_aside
-from recount.versions.upgrade import objection
+from recount.versions.upgrade import objection, objection_of_any_shape
 
 
 def clicks(
@@ -68,6 +68,13 @@ def test_a_change_that_keeps_the_meaning_of_the_partials_is_allowed(new: Topolog
 )
 def test_every_other_change_is_refused_with_a_reason(new: Topology) -> None:
     assert objections(clicks(), new)
+
+
+def test_a_longer_grace_where_windows_are_forgotten_is_refused_with_that_reason() -> None:
+    [change] = changes(Declared.of(clicks()).document, Declared.of(clicks(grace="2 min")).document)
+    assert "is forgotten" in objection_of_any_shape(change)
+    [change] = changes(Declared.of(clicks(grace="2 min")).document, Declared.of(clicks()).document)
+    assert "goes back to the beginning of the log" in objection_of_any_shape(change)
 
 
 def test_tables_are_moved_aside_once_and_a_repetition_finds_them_moved(tmp_path: Path) -> None:

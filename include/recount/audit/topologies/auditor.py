@@ -169,6 +169,7 @@ class TopologyAuditor:
             table_ends=table_ends(ledger, self._topology),
             batches=batch_ends(ledger),
             done_before=self._in_force.done_before(ledger),
+            read_since=self._in_force.read_since(ledger),
         )
 
     def _published(self) -> dict[str, Ranges]:

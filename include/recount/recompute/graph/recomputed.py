@@ -35,6 +35,7 @@ from recount.recompute.rules.keys_needed import topics_that_need_keys
 Readers = Mapping[Node, Sequence[tuple[Node, int]]]
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
+_ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({})
 _ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
 """Operators to which every update means something, so that they cannot read a table's last ones only."""
 
@@ -85,6 +86,7 @@ def recomputed(
     frontier_ms: int | None = None,
     batches: Sequence[BatchEnds] | None = None,
     done_before: Mapping[str, int] = _NOTHING_DONE,
+    read_since: Mapping[str, Mapping[str, Mapping[int, int]]] = _ALWAYS_READ,
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
 
@@ -94,7 +96,8 @@ def recomputed(
     processors go off in the end; without it, the smallest stream time of the source partitions. ``batches`` are those
     in which a stream read the logs: with them ``results`` hold what each operator had let go after the last one, by its
     own frontier, and no more. ``done_before`` has the topics of sinks that were added to the stream at work, and how
-    many of the batches were done by then: of these sinks ``results`` hold what left after them.
+    many of the batches were done by then: of these sinks ``results`` hold what left after them. ``read_since`` has by
+    topic the fields that were added to it, and by partition the offset from which on they were read.
 
     Raises ``NotRecomputable`` for what is no function of the log: an operator that needs the order of one key's records
     where these come from several partitions, or each update of a result of which only the last one is determined.
@@ -107,6 +110,7 @@ def recomputed(
             source,
             needs_record_key=source.topic.name in keyed,
             limits=limits.get(source.topic.name, {}),
+            read_since=read_since.get(source.topic.name, {}),
         ).persist()
         for source in topology.sources
     }

@@ -31,10 +31,17 @@ class WholeTopic:
         return list(self.source.topic.value.fields)
 
 
-def decoded(raw: RawLog, source: Source, *, needs_record_key: bool, limits: Mapping[int, Limits]) -> DataFrame:
+def decoded(
+    raw: RawLog,
+    source: Source,
+    *,
+    needs_record_key: bool,
+    limits: Mapping[int, Limits],
+    read_since: Mapping[str, Mapping[int, int]],
+) -> DataFrame:
     """One row per record of the topic's log: place, event time, key, fields, and ``reason`` of a bad one."""
     reading = WholeTopic(source=source, needs_record_key=needs_record_key)
-    decode = DecodePass(flow=reading, limits=limits, prefix=_FIELD)
+    decode = DecodePass(flow=reading, limits=limits, prefix=_FIELD, read_since=read_since)
     rows = raw.through(decode.schema, decode)
     places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME}
     return rows.withColumnsRenamed(places).withColumn(TOPIC, F.lit(source.topic.name))

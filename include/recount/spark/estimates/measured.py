@@ -11,6 +11,7 @@ from itertools import islice, pairwise
 import polars as pl
 from deltalake import DeltaTable
 
+from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END
 from recount.core.topology import Topology
@@ -102,7 +103,7 @@ def measured(topology: Topology, root: str) -> Measured | None:
         return None
     begun_s = time.monotonic()
     enacted = DeclarationLog(root, topology.name).last()
-    held, read = _read_back(topology, tables, last, frozenset(enacted.added if enacted else ()))
+    held, read = _read_back(topology, tables, last, enacted.additions if enacted else NOTHING_ADDED)
     read_back_s = time.monotonic() - begun_s
     entries = list(islice(tables.history.entries(), _BATCHES))
     proofs = [entry.proof for entry in entries]
@@ -124,7 +125,7 @@ def measured(topology: Topology, root: str) -> Measured | None:
 
 
 def _read_back(
-    topology: Topology, tables: StreamTables, last: BatchProof, added: frozenset[str]
+    topology: Topology, tables: StreamTables, last: BatchProof, added: Additions
 ) -> tuple[dict[str, Held], pl.LazyFrame]:
     """What is remembered after the batch ``last``, by state, and the rows of the state table that a restart reads."""
     plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))

@@ -8,6 +8,7 @@ from itertools import chain
 
 import polars as pl
 
+from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.event_time import (
     delay_above_ms,
@@ -71,12 +72,12 @@ class Graph:
     """The operators of ``topology`` but those that are ``done_before``; ``sinks`` are those that write.
 
     ``states`` is all that they remember, under names that a restart finds again as long as the declaration means
-    the same: an operator that remembers nothing may come or go, and sinks may change their order. The sinks to the
-    topics ``added`` came when the stream was at work: they remember nothing, and names are those of before.
+    the same: an operator that remembers nothing may come or go, and sinks may change their order. What upgrades have
+    ``added`` changes no name: they are those that the topology had without it.
     """
 
     def __init__(
-        self, topology: Topology, done_before: Set[Node] = frozenset(), added: frozenset[str] = frozenset()
+        self, topology: Topology, done_before: Set[Node] = frozenset(), added: Additions = NOTHING_ADDED
     ) -> None:
         nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
         self._operators = operators_of(nodes)
@@ -84,9 +85,11 @@ class Graph:
         self._forks = topology.forks()
         self.sinks = [node for node in topology.written if node not in done_before]
         self.states: dict[str, KeyedRows] = {}
-        numbers = operator_numbers(topology.without(added))
+        former = added.taken_from(topology)
+        numbers = operator_numbers(former.topology)
         for node in nodes:
-            operator, name = self._operators[node], f"operator {numbers.get(node)} {type(node).__name__}"
+            operator, place = self._operators[node], former.operators.get(node)
+            name = f"operator {numbers.get(place) if place else None} {type(node).__name__}"
             self.states |= {f"{name} {state}": rows for state, rows in operator.states.items()}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
 

@@ -1,4 +1,4 @@
-"""Item 1.4: which sinks can be added to a stream at work, and the reason for every other."""
+"""Item 1.4: which sinks and fields can be added to a stream at work, and the reason for every other."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from recount.core.aggregates import count, total
 from recount.core.expressions import col
 from recount.core.fingerprint import Declared
 from recount.core.flow import RecordStream, Table
-from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.schema import LONG, STRING, FieldType, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import session, sliding, tumbling
 from recount.declarations import Enacted
-from recount.versions.added_sinks import AddedSinks
+from recount.versions.extension import Extension
 
 CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG))
 OTHERS = Topic(name="others", key="user", value=RecordSchema.of(m=LONG))
@@ -44,12 +44,12 @@ def flows(*, merged: bool = False) -> Flows:
     return {**found, "merged": clicks.merge(clicks.filter(col("n") > 3))} if merged else found
 
 
-def added(made: Flows, further: Mapping[str, RecordStream | Table]) -> AddedSinks | None:
+def added(made: Flows, further: Mapping[str, RecordStream | Table]) -> Extension | None:
     """``further`` flows beside those that there are."""
     declared = Topology(name="clicks", sinks=[flow.to(Topic(name=f"{n}-out", key="user")) for n, flow in made.items()])
     # in front, so that places and orders would change if those that are added counted
     sinks = [*(flow.to(Topic(name=f"{n}-new", key="user")) for n, flow in further.items()), *declared.sinks]
-    return AddedSinks.of(replace(declared, sinks=sinks), enacted(declared))
+    return Extension.of(replace(declared, sinks=sinks), enacted(declared))
 
 
 def enacted(topology: Topology) -> Enacted:
@@ -127,7 +127,64 @@ def test_nothing_is_added_where_more_has_changed() -> None:
     made = flows()
     assert added(made, {}) is None
     changed = Topology(name="clicks", sinks=[made["windows"].to(Topic(name="out", key="user"))])
-    assert AddedSinks.of(changed, enacted(replace(changed, idle_after="1 s"))) is None
+    assert Extension.of(changed, enacted(replace(changed, idle_after="1 s"))) is None
     further = replace(changed, sinks=[*changed.sinks, made["clicks"].to(Topic(name="new", key="user"))])
-    assert AddedSinks.of(further, enacted(changed)) is not None
-    assert AddedSinks.of(further, enacted(replace(changed, idle_after="1 s"))) is None
+    assert Extension.of(further, enacted(changed)) is not None
+    assert Extension.of(further, enacted(replace(changed, idle_after="1 s"))) is None
+
+
+def clicking(*required: str, **fields: FieldType) -> Topology:
+    """Sessions of clicks, and the clicks with a user's tier, which pass the ``fields`` of a click on."""
+    clicks = stream(replace(CLICKS, value=RecordSchema.of(n=LONG, required=required, **fields)))
+    counted = clicks.windowed_by(session("1 h", grace="1 min")).aggregate(n=count()).emit_final()
+    known = clicks.left_join_table(table(USERS, versioned=True), grace="1 s")
+    sinks = [counted.to(Topic(name="counted", key="user")), known.to(Topic(name="known", key="user"), table="known")]
+    return Topology(name="clicks", sinks=sinks)
+
+
+def test_a_field_can_be_added_to_what_is_read_and_comes_to_the_tables_of_sinks_that_pass_it_on() -> None:
+    found = Extension.of(clicking(m=LONG, w=STRING), enacted(clicking(w=STRING)))
+    assert found is not None
+    assert (dict(found.fields), found.sinks) == ({"clicks": {"m"}}, ())
+    assert found.further_columns == {"known": {"m": LONG}}
+    assert list(found.objections()) == []
+
+
+def test_a_field_and_a_sink_that_needs_it_can_be_added_at_once() -> None:
+    topology = clicking(m=LONG)
+    known = topology.sinks[1].input
+    further = RecordStream(known).filter(col("m") > 1).to(Topic(name="further", key="user"))
+    found = Extension.of(replace(topology, sinks=[further, *topology.sinks]), enacted(clicking()))
+    assert found is not None
+    assert list(found.objections()) == []
+
+
+def test_a_field_that_is_required_or_that_a_function_would_see_is_refused() -> None:
+    found = Extension.of(clicking("m", m=LONG), enacted(clicking()))
+    assert found is not None
+    assert any("were taken before" in one for one in found.objections())
+
+    def mapped(**fields: FieldType) -> Topology:
+        clicks = stream(replace(CLICKS, value=RecordSchema.of(n=LONG, **fields)))
+        sinks = [flow.to(Topic(name=name, key="user")) for name, flow in {"raw": clicks, "made": made(clicks)}.items()]
+        return Topology(name="clicks", sinks=sinks)
+
+    def made(clicks: RecordStream) -> RecordStream:
+        return clicks.map(_same, n=LONG)
+
+    found = Extension.of(mapped(m=LONG), enacted(mapped()))
+    assert found is not None
+    assert any("its Python function" in one for one in found.objections())
+
+
+def _same(row: Mapping[str, int]) -> Mapping[str, int]:
+    return {"n": row["n"]}
+
+
+def test_a_field_that_an_operator_that_there_was_reads_is_another_change() -> None:
+    def summed(name: str, **fields: FieldType) -> Topology:
+        clicks = stream(replace(CLICKS, value=RecordSchema.of(n=LONG, **fields)))
+        flow = clicks.windowed_by(session("1 h", grace="1 min")).aggregate(n=total(name)).emit_final()
+        return Topology(name="clicks", sinks=[flow.to(Topic(name="out", key="user"))])
+
+    assert Extension.of(summed("m", m=LONG), enacted(summed("n"))) is None
