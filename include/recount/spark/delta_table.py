@@ -19,6 +19,8 @@ from deltalake import (
     Transaction,
     write_deltalake,
 )
+from deltalake.fs import DeltaStorageHandler
+from pyarrow.fs import PyFileSystem
 
 from recount.core.errors import Terminal
 
@@ -106,6 +108,13 @@ class AppendOnlyTable:
                 post_commithook_properties=_AFTER_COMMIT,
             )
 
+    def last_version(self, writer: str) -> int:
+        """The last version that ``writer`` has committed; -1 where there is none, or no table."""
+        if not DeltaTable.is_deltatable(self.path):
+            return -1
+        version = DeltaTable(self.path).transaction_version(writer)
+        return -1 if version is None else version
+
     def read(self) -> pl.LazyFrame:
         """All rows."""
         return pl.scan_delta(self.path)
@@ -117,9 +126,17 @@ class AppendOnlyTable:
             table.optimize.compact(target_size=self.joined_bytes, post_commithook_properties=_AFTER_COMMIT)
         # The log names a replaced file no longer than it is kept, or every checkpoint would grow by them: so files are
         # found by listing the folder (full). One that no commit names yet looks like one that none names any more, and
-        # is as old when the machine has slept meanwhile.
+        # is as old when the machine has slept meanwhile. A process that sleeps between opening the table and listing
+        # its folder takes for unused what another one has written since: only what is found unused twice is removed.
         with self.busy:
-            DeltaTable(self.path).vacuum(full=True, dry_run=False, post_commithook_properties=_AFTER_COMMIT)
+            unused = self.unused()
+            folder = PyFileSystem(DeltaStorageHandler(self.path))
+            for file in unused & self.unused():
+                folder.delete_file(file)
+
+    def unused(self) -> set[str]:
+        """The files in the folder that no version needs any more, by their path in it."""
+        return set(DeltaTable(self.path).vacuum(full=True, dry_run=True))
 
     def forget_commits(self, *, before: int | None = None) -> None:
         """Remove commits from the log that are older than ``log_kept_ms`` and replaced by a checkpoint.

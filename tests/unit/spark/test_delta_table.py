@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
@@ -11,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS, LEDGER_PROPERTIES, AppendOnlyTable
 
@@ -50,6 +53,78 @@ def age(table: AppendOnlyTable, seconds: float) -> None:
 
 def properties(table: AppendOnlyTable) -> dict[str, str]:
     return dict(DeltaTable(table.path).metadata().configuration)
+
+
+def test_a_driver_that_slept_between_its_look_and_its_write_adds_nothing_to_what_a_newer_one_has_written(
+    tmp_path: Path,
+) -> None:
+    """Two processes are two objects: nothing but the log on disk tells one of the other."""
+    zombie, newer = table_at(tmp_path), table_at(tmp_path)
+    append(newer, 0)
+    for later in ((1,), (2, 3)):
+        with ThreadPoolExecutor(1) as threads:
+            with zombie.busy:  # it has seen that the batch is not there, and is about to write it
+                written = threads.submit(append, zombie, later[0])
+                wait([written], timeout=0.5)
+                append(newer, *later)
+            with pytest.raises(CommitFailedError):
+                written.result()
+    append(zombie, 1, 3)
+    assert zombie.read().collect().height == 4
+    assert [DeltaTable(table.path).transaction_version("stream") for table in (zombie, newer)] == [3, 3]
+
+
+class Slept(AppendOnlyTable):
+    """Opens the table, sleeps for hours while a newer driver writes, and then lists the folder."""
+
+    def unused(self) -> set[str]:
+        found = super().unused()
+        if DeltaTable(self.path).transaction_version("stream") == 2:
+            append(table_at(Path(self.path)), 3)
+            found |= {Path(file).name for file in DeltaTable(self.path).file_uris()}
+        return found
+
+
+def test_an_upkeep_that_slept_removes_nothing_that_was_written_meanwhile(tmp_path: Path) -> None:
+    table_at(tmp_path)
+    zombie = Slept(path=str(tmp_path), schema=dict(ROWS.schema), files_worth_joining=99)
+    append(zombie, 0, 1, 2)
+    zombie.compact()
+    assert zombie.read().collect().height == 4
+
+
+_APPEND_UNDER_LIMIT = """
+import resource, signal, sys
+import polars as pl
+from deltalake.exceptions import DeltaError
+from recount.spark.delta_table import AppendOnlyTable
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+rows = pl.DataFrame({"n": [1]})
+table = AppendOnlyTable(path=sys.argv[1], schema=dict(rows.schema))
+failed = 0
+for version in range(12):
+    for limit in (100, 500, 900, 2_000, -1):  # bytes that a file can have: the write fails here, there, and not at all
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
+        try:
+            table.append(rows, writer="stream", version=version)
+        except (DeltaError, OSError):
+            failed += 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+    assert table.read().collect().height == version + 1, version
+assert failed > 12, failed
+"""
+
+
+def test_an_append_that_the_disk_has_no_room_for_leaves_the_table_as_it_was_and_is_made_once_there_is(
+    tmp_path: Path,
+) -> None:
+    """Twelve batches: a checkpoint of the log is among what cannot be written."""
+    table = table_at(tmp_path)
+    command = [sys.executable, "-c", _APPEND_UNDER_LIMIT, str(tmp_path)]
+    done = subprocess.run(command, check=False, timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert table.read().collect().height == 12
+    assert DeltaTable(table.path).transaction_version("stream") == 11
 
 
 def test_commits_are_forgotten_once_they_are_old_enough_and_a_checkpoint_replaces_them(tmp_path: Path) -> None:
