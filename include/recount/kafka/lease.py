@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Self
@@ -24,7 +25,10 @@ class Lease:
     holder can neither overwrite the board nor overlook that it lost: its next ``publish`` raises ``Fenced``.
 
     Order for a driver: acquire, open the ``OutputTransaction``s, publish, first batch. The publish in between makes
-    sure that a driver which was held up before it opened its outputs does not go on after a newer one began.
+    sure that a driver which was held up before it opened its outputs does not go on after a newer one began. It has
+    fenced the outputs of the newer one, though: that one finds its lease confirmed, and opens them again.
+
+    May be used by several threads.
     """
 
     def __init__(self, producer: Producer, stream: str, epoch: int, status_topic: str, history_topic: str) -> None:
@@ -32,6 +36,8 @@ class Lease:
         self.epoch = epoch
         self._producer = producer
         self._topics = (status_topic, history_topic)
+        self._busy = threading.Lock()
+        self._last: StreamStatus | None = None
 
     @classmethod
     def acquire(
@@ -57,7 +63,14 @@ class Lease:
                 given=(status.stream, status.lease_epoch),
                 expected=f"stream {self.stream}, lease epoch {self.epoch}",
             )
-        _checked(f"publishing the status of {self.stream}", lambda: self._publish(status))
+        with self._busy:
+            self._last = status
+            _checked(f"publishing the status of {self.stream}", lambda: self._publish(status))
+
+    def confirm(self) -> None:
+        """Publish the last status once more; returns when the lease is held, raises ``Fenced`` when it was lost."""
+        assert self._last is not None, "publish comes first"
+        self.publish(self._last)
 
     def release(self) -> None:
         """Close the connection; publish a last status with state stopped or failed before."""

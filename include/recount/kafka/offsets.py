@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -112,6 +112,23 @@ def log_ranges(
     return {key: LogRange(start=starts[key], end=ends[key]) for key in asked}
 
 
+def require_kept(connection: Connection, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> None:
+    """Raise ``Terminal`` unless Kafka still holds the offsets from ``starts`` to ``ends``."""
+    kept = log_ranges(connection, ends)
+    lost = {
+        key: f"{starts[key]} to {end}, kept from {kept[key].start} to {kept[key].end}"
+        for key, end in ends.items()
+        if starts[key] < end and not (kept[key].start <= starts[key] and end <= kept[key].end)
+    }
+    if lost:
+        raise Terminal(
+            "Kafka no longer holds records that a batch has to be repeated from",
+            given=lost,
+            expected="the records of the last batch",
+            remedy="restore tables and checkpoint of the stream from one backup, or `recount reset` the stream",
+        )
+
+
 def committed_offsets(connection: Connection, group: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
     """The group's committed offsets, waiting for pending transactions; partitions without one are left out."""
     asked = [TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
@@ -125,11 +142,16 @@ def committed_offsets(connection: Connection, group: str, partitions: Iterable[P
     return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
 
 
-def lag(connection: Connection, group: str, topics: Iterable[str]) -> dict[Partition, PartitionLag]:
-    """The group's lag per partition; without a committed offset the whole kept log is the lag."""
+def lag(
+    connection: Connection, group: str, topics: Iterable[str], read: Mapping[Partition, int] | None = None
+) -> dict[Partition, PartitionLag]:
+    """The group's lag per partition; where it has no offset (any more) it stands where the caller has ``read`` up to.
+
+    Without either the whole kept log is the lag.
+    """
     partitions = [partition for topic in topics for partition in partitions_of(connection, topic)]
     ranges = log_ranges(connection, partitions)
-    committed = committed_offsets(connection, group, partitions)
+    committed = {**(read or {}), **committed_offsets(connection, group, partitions)}
     return {
         key: PartitionLag(
             committed=committed.get(key),

@@ -31,7 +31,8 @@ class StreamStatus:
     ``stream_time_ms`` (the largest of all partitions) are event times and None before the first record.
     ``last_progress_ms`` is when a batch was last committed; the counts ``batch_…`` are of that batch.
     ``memory_…`` are bytes: of the driver, and what is left to it (``spark.driver_memory``).
-    ``fingerprint`` is that of the declaration that the driver runs.
+    ``fingerprint`` is that of the declaration that the driver runs. ``final`` says of a failure that no relaunch can
+    help: a human must act.
     """
 
     stream: str
@@ -62,6 +63,7 @@ class StreamStatus:
     memory_limit: int | None = None
     error: str | None = None
     fingerprint: str | None = None
+    final: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -100,6 +102,7 @@ _KINDS = {
     "int": (int,),
     "float": (int, float),
     "State": (str,),
+    "bool": (bool,),
     "str | None": (str, NoneType),
     "int | None": (int, NoneType),
 }

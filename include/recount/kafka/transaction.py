@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -28,12 +28,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from recount.core.errors import Terminal, Transient
 from recount.core.output import kafka_time_ms
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, Fenced, failure, patiently
 from recount.kafka.offsets import Partition, require_topics
 from recount.kafka.platform import POSITIONS
 from recount.kafka.positions import Position, last_position, position_key
 
 Offsets = Mapping[Partition, int]
+TRANSACTION_TIMEOUT_MS = 60_000
+
 Batch = int | str
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -66,6 +68,10 @@ class Committed:
     checkpoint_id: str | None = None
 
 
+class Aborted(Transient):
+    """A transaction that the brokers aborted while its producer had the right to write: most often it took too long."""
+
+
 class OffsetsDisagree(Terminal):
     """The committed offsets are neither where this batch starts nor where it ends."""
 
@@ -74,7 +80,11 @@ class OutputTransaction:
     """The transactional producer of one output slot of one stream.
 
     Not safe for use by several threads. ``transaction_timeout_ms`` bounds how long a killed driver's open transaction
-    can hold up readers before the broker aborts it (a restart aborts it at once).
+    can hold up readers before the broker aborts it (a restart aborts it at once), and how long one may take.
+
+    The broker fences the producer whose transaction it has aborted just as it does when a newer one was opened. So
+    ``confirm``, where there is one, is asked after a fencing: it raises ``Fenced`` unless the right to write is still
+    held, and then the transaction is tried again by a new producer, once.
     """
 
     def __init__(
@@ -84,7 +94,8 @@ class OutputTransaction:
         slot: str = "0",
         *,
         group: str | None = None,
-        transaction_timeout_ms: int = 60_000,
+        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
+        confirm: Callable[[], None] | None = None,
     ) -> None:
         self.stream = stream
         self.group = group or connection.group(stream)
@@ -95,6 +106,7 @@ class OutputTransaction:
         self._position: Position | None = None
         self._knows_position = False
         self._timeout_ms = transaction_timeout_ms
+        self._confirm = confirm
         self._delivery_error: KafkaError | None = None
         self._consumer = connection.consumer(self.group)
         self._producer = self._open()
@@ -116,6 +128,8 @@ class OutputTransaction:
                 producer.init_transactions(REQUEST_TIMEOUT_S)
                 return producer
             except KafkaException as error:
+                if error.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                    raise self._too_long() from None
                 problem = failure(f"opening transactional.id {self.transactional_id}", error)
                 if isinstance(problem, Terminal) or time.monotonic() > deadline:
                     raise problem from error
@@ -186,7 +200,9 @@ class OutputTransaction:
             raise Terminal(
                 "an iterator can be read once only", given=type(records), expected="a list", remedy="pass list(records)"
             )
-        deadline = time.monotonic() + retry_for_s
+        patience_s = max(retry_for_s, self._timeout_ms / 1_000)
+        deadline = time.monotonic() + patience_s
+        has_been_aborted = False
         position = Position(
             stream=self.stream,
             batch=batch,
@@ -198,7 +214,9 @@ class OutputTransaction:
             problem = self._attempt(records, position, deadline)
             if problem is None:
                 return "committed"
-            if time.monotonic() > deadline:
+            if isinstance(problem, Aborted) and not has_been_aborted:
+                has_been_aborted, deadline = True, time.monotonic() + patience_s
+            elif isinstance(problem, Aborted) or time.monotonic() > deadline:
                 raise problem
             time.sleep(0.2)
         return "replayed"
@@ -228,10 +246,12 @@ class OutputTransaction:
     def _attempt(self, records: Iterable[KafkaRecord], position: Position, deadline: float) -> Transient | None:
         """One try: None when committed, the reason when it was aborted and may be tried again."""
         self._delivery_error = None
+        begun_s, written = time.monotonic(), 0
         try:
             self._producer.begin_transaction()
             for record in records:
                 self._produce(record, deadline)
+                written += 1
             # last, so that other streams' positions lie behind an open transaction for no longer than a commit takes
             self._produce(
                 KafkaRecord(topic=self._positions, key=self._key.encode(), value=position.to_json()), deadline
@@ -241,14 +261,44 @@ class OutputTransaction:
             return None
         except KafkaException as error:
             problem = failure(f"committing batch {position.batch} of {self.stream}", self._delivery_error or error)
-            if not error.args[0].fatal():
-                self._abort(deadline)
+            try:
+                if not error.args[0].fatal():
+                    self._abort(deadline)
+            except Fenced as fenced:
+                problem = fenced
             if isinstance(problem, Transient):
                 return problem
+            if isinstance(problem, Fenced) and self._confirm is not None:
+                self._reopen(self._confirm)
+                return self._aborted(position.batch, written, time.monotonic() - begun_s, problem)
             raise problem from error
         except BaseException:
             self._abort(deadline)
             raise
+
+    def _reopen(self, confirm: Callable[[], None]) -> None:
+        """Take the outputs back. Who was held up before this asks again: a newer driver may have begun meanwhile."""
+        confirm()
+        self._producer.purge()
+        self._producer = self._open()
+        self._knows_position = False
+        confirm()
+
+    def _aborted(self, batch: Batch, written: int, took_s: float, fenced: Fenced) -> Aborted:
+        return Aborted(
+            f"Kafka aborted the transaction of batch {batch} of {self.stream}, whose lease is still held",
+            given=f"{written} records in {took_s:.1f} s, transaction timeout {self._timeout_ms} ms ({fenced.given})",
+            expected="a transaction that ends within its timeout",
+            remedy="raise `recount stream --transaction-timeout-ms`, or let batches be smaller: --max-offsets",
+        )
+
+    def _too_long(self) -> Terminal:
+        return Terminal(
+            f"the brokers do not allow transactions as long as those of {self.stream}",
+            given=f"--transaction-timeout-ms {self._timeout_ms}",
+            expected="at most the brokers' transaction.max.timeout.ms, 900000 unless it was changed",
+            remedy="lower --transaction-timeout-ms, or raise transaction.max.timeout.ms of the brokers",
+        )
 
     def _produce(self, record: KafkaRecord, deadline: float) -> None:
         while True:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.integration.kafka.conftest import MakeTopic, Read
 
 from recount.core.errors import Terminal
 from recount.kafka.connection import Connection, Fenced
-from recount.kafka.transaction import KafkaRecord, OffsetsDisagree, OutputTransaction
+from recount.kafka.transaction import Aborted, KafkaRecord, OffsetsDisagree, OutputTransaction
 
 KILLED_DRIVER = Path(__file__).with_name("killed_driver.py")
 
@@ -24,8 +26,8 @@ class OneBatch:
     def __init__(self, connection: Connection, source: str, output: str, stream: str) -> None:
         self.connection, self.source, self.output, self.stream = connection, source, output, stream
 
-    def open(self, slot: str = "0") -> OutputTransaction:
-        return OutputTransaction(self.connection, self.stream, slot)
+    def open(self, slot: str = "0", **options: Any) -> OutputTransaction:
+        return OutputTransaction(self.connection, self.stream, slot, **options)
 
     def commit(self, transaction: OutputTransaction, batch: int, values: list[bytes]) -> str:
         records = [KafkaRecord(topic=self.output, key=b"key", value=value) for value in values]
@@ -157,6 +159,72 @@ def test_what_a_killed_driver_left_open_is_aborted_by_its_successor(
     assert successor.committed([(stream.source, 0)]) == {}
     assert stream.commit(successor, 0, [b"a"]) == "committed"
     assert values(read, stream.output) == [b"a"]
+
+
+class Interrupted(list[KafkaRecord]):
+    """``record``; while the first ``times`` tries produce it, ``happens`` does."""
+
+    def __init__(self, record: KafkaRecord, happens: Callable[[], object], times: int = 1) -> None:
+        super().__init__([record])
+        self._happens, self._left = happens, times
+
+    def __iter__(self) -> Iterator[KafkaRecord]:
+        yield from super().__iter__()
+        if self._left:
+            self._left -= 1
+            self._happens()
+
+
+def commit_interrupted(stream: OneBatch, transaction: OutputTransaction, happens: Callable[[], object], n: int) -> str:
+    records = Interrupted(KafkaRecord(topic=stream.output, key=b"k", value=b"%d" % n), happens, n)
+    return transaction.commit_once(records, start_offsets={}, end_offsets={(stream.source, 0): 100}, batch=0)
+
+
+def test_a_driver_that_holds_its_lease_takes_its_outputs_back_from_one_that_was_held_up(
+    stream: OneBatch, read: Read
+) -> None:
+    asked: list[None] = []
+    transaction = stream.open(confirm=lambda: asked.append(None))
+    assert commit_interrupted(stream, transaction, stream.open, 1) == "committed"
+    assert len(asked) == 2, "before it opens anew, and after"
+    assert values(read, stream.output) == [b"1"]
+    assert stream.commit(transaction, 1, [b"next"]) == "committed"
+
+
+def test_a_driver_that_lost_its_lease_stays_fenced(stream: OneBatch, read: Read) -> None:
+    def lost() -> None:
+        raise Fenced("a newer driver has the lease")
+
+    with pytest.raises(Fenced, match="lease"):
+        commit_interrupted(stream, stream.open(confirm=lost), stream.open, 1)
+    assert values(read, stream.output) == []
+
+
+def test_a_transaction_that_is_aborted_again_names_the_setting_and_the_size_of_the_batch(
+    stream: OneBatch, read: Read
+) -> None:
+    transaction = stream.open(confirm=lambda: None)
+    with pytest.raises(Aborted) as aborted:
+        commit_interrupted(stream, transaction, stream.open, 2)
+    assert "--transaction-timeout-ms" in aborted.value.remedy
+    assert "--max-offsets" in aborted.value.remedy
+    assert str(aborted.value.given).startswith("1 records in ")
+    assert values(read, stream.output) == []
+
+
+def test_a_transaction_that_outlives_its_timeout_is_tried_again_and_committed_once(
+    stream: OneBatch, read: Read
+) -> None:
+    transaction = stream.open(transaction_timeout_ms=1_000, confirm=lambda: None)
+    # the broker looks every ten seconds for transactions that have timed out
+    assert commit_interrupted(stream, transaction, lambda: time.sleep(13), 1) == "committed"
+    assert values(read, stream.output) == [b"1"]
+
+
+def test_a_timeout_that_the_brokers_do_not_allow_is_refused_with_its_name(stream: OneBatch) -> None:
+    with pytest.raises(Terminal) as refused:
+        stream.open(transaction_timeout_ms=10_000_000)
+    assert "transaction.max.timeout.ms" in refused.value.remedy
 
 
 def test_one_time_iterators_are_refused(stream: OneBatch) -> None:
