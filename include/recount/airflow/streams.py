@@ -63,7 +63,8 @@ class StreamOperator(BaseOperator):
     A driver at work is adopted, so a restart of Airflow, or of this task, leaves the stream untouched. A driver that
     ended or makes no progress is ended for certain, then launched again after a backoff that doubles from ``backoff_s``
     to 5 minutes. The new driver's lease fences the old one, should it still live somewhere. After ``relaunches`` in a
-    row the task fails, and an order to stop keeps the next run from launching it: a human must look.
+    row the task fails, and an order to stop keeps the next run from launching it: a human must look. It fails at once
+    where the driver says that no relaunch can help, with the remedy that it names.
 
     A driver whose declaration is not the deployed one is stopped after its batch and launched anew. Where the stream's
     state does not go with the deployed declaration the task fails and says what changed; ``recount reset`` or ``recount
@@ -142,6 +143,9 @@ class StreamOperator(BaseOperator):
             self._wait(after_epoch, launched_at_ms, relaunched, degraded=event["outcome"] == "degraded")
         with airflow_failures():
             self._end_driver()
+            if event["outcome"] == "refused":
+                stop(self.stream)
+                raise AirflowFailException(f"{self.stream}: no relaunch can help: {reasons}")
             if relaunched >= self.relaunches:
                 stop(self.stream)
                 raise AirflowFailException(f"{self.stream}: gave up after {relaunched} relaunches; at last: {reasons}")

@@ -14,7 +14,9 @@ from recount.core.limits import Health
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
 
-Outcome = Literal["stopped", "failed", "died", "not started", "unhealthy", "degraded", "recovered", "outdated"]
+Outcome = Literal[
+    "stopped", "failed", "died", "refused", "not started", "unhealthy", "degraded", "recovered", "outdated"
+]
 ALERT_AFTER_MS = 60_000
 """A stream that is degraded, or well again, for so long is worth telling: what comes and goes with a batch is not."""
 
@@ -23,7 +25,8 @@ ALERT_AFTER_MS = 60_000
 class Finding:
     """Why the watch ended. ``healthy_ms`` is how long the stream had been at work before.
 
-    ``degraded`` and ``recovered`` leave the driver alone: they are for somebody to be told, and the watch goes on.
+    ``refused`` is a failure that no relaunch can help. ``degraded`` and ``recovered`` leave the driver alone: they are
+    for somebody to be told, and the watch goes on.
     """
 
     outcome: Outcome
@@ -96,7 +99,8 @@ class StreamWatch:
         if status.state == "stopped":
             return Finding(outcome="stopped", healthy_ms=healthy_ms)
         if status.state == "failed":
-            return Finding(outcome="failed", reasons=[status.error or "no error given"], healthy_ms=healthy_ms)
+            outcome: Outcome = "refused" if status.final else "failed"
+            return Finding(outcome=outcome, reasons=[status.error or "no error given"], healthy_ms=healthy_ms)
         if is_dead:
             return Finding(outcome="died", reasons=["the driver process is gone"], healthy_ms=healthy_ms)
         deployed = self._deployed()

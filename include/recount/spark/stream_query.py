@@ -33,6 +33,7 @@ class StreamQuery:
         self._between_batches = threading.Lock()
         self.processor = processor
         self.limit = limit
+        self._failed: Exception | None = None
         self._query = start(limit, self._process)
 
     @property
@@ -65,11 +66,21 @@ class StreamQuery:
         stopping.join()
 
     def await_end(self) -> None:
-        """Wait for its end; raises what it failed with."""
-        self._query.awaitTermination()
+        """Wait for its end; raises what it failed with: what the processor raised, not Spark's account of it."""
+        try:
+            self._query.awaitTermination()
+        except Exception:
+            if self._failed is None:
+                raise
+        if self._failed is not None:
+            raise self._failed
 
     def _process(self, records: DataFrame, batch: int) -> None:
         with self._between_batches:
             last = self.processor.last
             if last is None or batch > last.proof.batch:
-                self.processor(records, batch)
+                try:
+                    self.processor(records, batch)
+                except Exception as error:
+                    self._failed = error
+                    raise

@@ -154,6 +154,20 @@ def test_an_outdated_driver_whose_state_does_not_go_with_the_deployment_is_held_
     assert orders.is_held("small")
 
 
+def test_a_driver_that_refuses_to_go_on_is_held_with_its_remedy_and_not_relaunched(
+    connection: Connection, run: str, stream: str
+) -> None:
+    lease = Lease.acquire(connection, stream)
+    says(connection, lease, "failed", error="the tables are older; remedy: restore", final=True)
+    found = watch(connection, run, stream).look()
+    assert found is not None
+    assert (found.outcome, found.reasons) == ("refused", ["the tables are older; remedy: restore"])
+    operator = StreamOperator(task_id="run", stream=stream, application=Path("stream.py"), limits=LIMITS)
+    with pytest.raises(AirflowFailException, match=r"no relaunch can help: .*remedy: restore"):
+        operator.found({}, found.to_event(), relaunched=0)  # type: ignore[arg-type]
+    assert orders.is_held(stream)
+
+
 def outcome(watch: StreamWatch) -> str | None:
     found = watch.look()
     return found.outcome if found else None

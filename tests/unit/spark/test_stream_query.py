@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
+import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -114,6 +116,35 @@ def test_a_stop_waits_for_the_batch_at_hand() -> None:
     stopping.join(5)
     assert not query.is_active
     assert processor.processed in ([0], [0, 1]), "the next may have been on its way"
+
+
+class Broken(Exception):
+    """What a processor raises."""
+
+
+class Breaking(Batches):
+    def __call__(self, records: DataFrame, batch: int) -> None:
+        raise Broken(f"batch {batch} of {records}")
+
+
+class Failing(FakeQuery):
+    """Fails with Spark's own account of what the processor raised."""
+
+    def _run(self, process: Process, batches: Sequence[int]) -> None:
+        with contextlib.suppress(Broken):
+            process(NO_RECORDS, batches[0])
+
+    def awaitTermination(self) -> None:  # noqa: N802  (Spark's name)
+        self._thread.join()
+        raise RuntimeError("[STREAM_FAILED] a page of it")
+
+
+def test_what_a_processor_raised_is_what_the_query_failed_with() -> None:
+    query = StreamQuery(
+        lambda _, process: cast(StreamingQuery, Failing(process, [7])), Breaking(), BatchLimit(records=100)
+    )
+    with pytest.raises(Broken, match="batch 7"):
+        query.await_end()
 
 
 class OnItsWay(FakeQuery):
