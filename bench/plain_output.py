@@ -45,7 +45,7 @@ class PlainWork:
         self._connection = connection
         self.name, self.topics, self.with_headers = work.name, work.topics, work.with_headers
         self.outputs, self.history, self.declared = work.outputs, work.history, work.declared
-        self.layers = work.layers
+        self.layers, self.delta_first, self.lacks = work.layers, work.delta_first, work.lacks
 
     def create(self) -> None:
         """As the work itself."""

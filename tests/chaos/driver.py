@@ -76,7 +76,7 @@ class DyingWork:
         self._batch = batch
         self.name, self.topics, self.with_headers = work.name, work.topics, work.with_headers
         self.outputs, self.history, self.declared = work.outputs, work.history, work.declared
-        self.layers = work.layers
+        self.layers, self.delta_first, self.lacks = work.layers, work.delta_first, work.lacks
 
     def create(self) -> None:
         self._work.create()

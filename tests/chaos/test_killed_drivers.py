@@ -91,6 +91,7 @@ def left_behind(deployment: Deployment, stream: str) -> dict[str, Any]:
                 batch_timestamp_ms=0,
                 partitions=tuple(replace(partition, last_read_ms=None) for partition in proof.partitions),
                 emitted=dict(enumerate(proof.emitted.values())),
+                appended={},
             )
             for proof in proofs(tables.state(stream))
         ],

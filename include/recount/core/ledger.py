@@ -59,7 +59,8 @@ class BatchProof:
     ``frontier_ms`` is the smallest stream time over the partitions that are not idle, None while one of them has none.
     ``batch_timestamp_ms`` is the time that Spark recorded for the batch, the same in every replay of it.
     ``fingerprint`` is that of the declaration by which the batch was made (``core.fingerprint``), None in proofs of
-    earlier releases.
+    earlier releases. ``appended`` says of each table beside the state which batch added the last rows to it, this one
+    or an earlier one, by checkpoint id and number: a table that lacks it is older than the ledger.
     """
 
     stream: str
@@ -72,6 +73,7 @@ class BatchProof:
     frontier_ms: int | None
     emitted: Mapping[str, int] = field(default_factory=dict)
     fingerprint: str | None = None
+    appended: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     version: int = VERSION
 
     def to_json(self) -> str:
@@ -94,6 +96,7 @@ class BatchProof:
                 remedy="read the ledger with the release of Recount that wrote it",
             )
         document["partitions"] = tuple(PartitionProof(**partition) for partition in document["partitions"])
+        document["appended"] = {table: (found[0], found[1]) for table, found in document.get("appended", {}).items()}
         return cls(**document)
 
     @property

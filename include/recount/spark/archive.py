@@ -38,6 +38,7 @@ class ArchiveWork:
     """Appends every batch to ``archive/<topic>``; the commit carries the offset ranges as its proof."""
 
     with_headers = True
+    delta_first = True
 
     def __init__(self, session: SparkSession, archive: Archive, root: str) -> None:
         self._session = session
@@ -58,6 +59,10 @@ class ArchiveWork:
         for name, value in {**LEDGER_PROPERTIES, **_STATISTICS}.items():
             builder = builder.property(name, value)
         builder.partitionedBy("event_date").execute()
+
+    def lacks(self, last: BatchProof, *, in_flight: bool) -> bool:  # noqa: ARG002 - its one table is its ledger
+        """Nothing: its one table is its ledger."""
+        return False
 
     def processor(self, attempt: Attempt) -> ArchiveProcessor:
         """The processor of one run."""
@@ -100,7 +105,12 @@ class ArchiveProcessor:
         self._attempt.observer("delta committed", batch)
         appended = time.monotonic()
         self._attempt.transaction.commit_once(
-            [], start_offsets=self._committed(span), end_offsets=span.end, batch=f"{proof.generation}/{batch}"
+            [],
+            start_offsets=self._committed(span),
+            end_offsets=span.end,
+            batch=f"{proof.generation}/{batch}",
+            timestamp_ms=span.timestamp_ms,
+            checkpoint_id=proof.checkpoint_id,
         )
         self._attempt.observer("kafka committed", batch)
         delta_ms, kafka_ms = round((appended - started) * 1_000), round((time.monotonic() - appended) * 1_000)

@@ -51,6 +51,7 @@ class TopologyWork:
     """The work of one topology below ``root``; earlier versions of its tables stay for ``delta_log_kept_ms``."""
 
     with_headers = False
+    delta_first = False
 
     def __init__(self, topology: Topology, root: str, *, delta_log_kept_ms: int = DELTA_LOG_KEPT_MS) -> None:
         self._topology = topology
@@ -75,6 +76,10 @@ class TopologyWork:
         """Create the tables that do not exist."""
         self.tables.create()
 
+    def lacks(self, last: BatchProof, *, in_flight: bool) -> bool:
+        """Whether a table lacks the rows of ``last``."""
+        return self.tables.lack(last, self.history.last_before(last.order), in_flight=in_flight)
+
     def processor(self, attempt: Attempt) -> BatchProcessor:
         """The processor of one run."""
         return BatchProcessor(self._topology, self.tables, attempt)
@@ -88,6 +93,7 @@ class BatchProcessor:
         self._tables = tables
         self._attempt = attempt
         self._clock: PartitionClock | None = None
+        self._appended: Mapping[str, tuple[str, int]] = {}
         self._computation = computation_of(topology, attempt.closed_ms, attempt.added)
         self._dead_letters = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
         self.last: BatchResult | None = None
@@ -95,8 +101,8 @@ class BatchProcessor:
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch``; an error leaves nothing half-done that a replay would not complete."""
         order = (self._attempt.generation, batch)
-        clock = self._clock or self._recovered(order)
         span = self._attempt.checkpoint.range_of(batch)
+        clock = self._clock or self._recovered(order, span)
         marks = [time.monotonic()]
 
         def mark(step: Step) -> None:
@@ -105,26 +111,14 @@ class BatchProcessor:
 
         computed = self._computation.compute(records, span, clock, order)
         self._refuse_bad_records(computed.rejected)
-        proof = self._proof(span, computed)
-        mark("mapped")
-        written = self._attempt.transaction.commit_once(
-            BatchRecords(
-                sinks=self._computation.sinks,
-                computed=computed,
-                dead_letters=self._dead_letters,
-                group=self._attempt.transaction.group,
-                version=self._attempt.version,
-            ),
-            start_offsets=span.start,
-            end_offsets=span.end,
-            batch=f"{self._attempt.generation}/{batch}",
-            timestamp_ms=span.timestamp_ms,
-        )
-        mark("kafka committed")
         rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)
+        proof = self._proof(span, computed, rows)
+        mark("mapped")
+        written = "published before" if self._attempt.published else self._publish(span, computed, proof)
+        mark("kafka committed")
         self._tables.append(rows, proof)
         mark("delta committed")
-        self._clock = computed.after
+        self._clock, self._appended = computed.after, proof.appended
         map_ms, kafka_ms, delta_ms = (round((b - a) * 1_000) for a, b in pairwise(marks))
         result = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms)
         self.last = result.after(self.last)
@@ -141,9 +135,36 @@ class BatchProcessor:
             delta_ms,
         )
 
-    def _recovered(self, order: tuple[int, int]) -> PartitionClock:
+    def _publish(self, span: BatchRange, computed: Computed, proof: BatchProof) -> str:
+        transaction = self._attempt.transaction
+        return transaction.commit_once(
+            BatchRecords(
+                sinks=self._computation.sinks,
+                computed=computed,
+                dead_letters=self._dead_letters,
+                group=transaction.group,
+                version=self._attempt.version,
+            ),
+            start_offsets=span.start,
+            end_offsets=span.end,
+            batch=f"{proof.generation}/{proof.batch}",
+            timestamp_ms=span.timestamp_ms,
+            checkpoint_id=proof.checkpoint_id,
+        )
+
+    def _recovered(self, order: tuple[int, int], span: BatchRange) -> PartitionClock:
         """The clock as it stood before the batch, from the ledger; the state from the state table."""
-        clock = PartitionClock.after(self._tables.history.last_before(order))
+        last = self._tables.history.last_before(order)
+        clock = PartitionClock.after(last)
+        astray = {key: part.end for key, part in clock.partitions.items() if span.start.get(key, part.end) != part.end}
+        if astray:
+            raise Terminal(
+                f"batch {order[0]}/{order[1]} of {self._topology.name} does not begin where the ledger ends",
+                given={key: span.start[key] for key in astray},
+                expected=str(astray),
+                remedy="remove the checkpoint folder: the stream goes on from the ledger",
+            )
+        self._appended = last.appended if last else {}
         self._computation.recover(self._tables, order, clock)
         return clock
 
@@ -159,18 +180,20 @@ class BatchProcessor:
             remedy='mend the producer and skip the record, or declare on_bad_record="dead-letter"',
         )
 
-    def _proof(self, span: BatchRange, computed: Computed) -> BatchProof:
+    def _proof(self, span: BatchRange, computed: Computed, rows: BatchRows) -> BatchProof:
+        checkpoint_id = self._attempt.checkpoint.identity
         return BatchProof(
             stream=self._topology.name,
             generation=self._attempt.generation,
             batch=span.batch,
-            checkpoint_id=self._attempt.checkpoint.identity,
+            checkpoint_id=checkpoint_id,
             lease_epoch=self._attempt.lease_epoch,
             batch_timestamp_ms=span.timestamp_ms,
             partitions=tuple(computed.after.partitions.values()),
             frontier_ms=computed.after.frontier_ms,
             emitted={table: rows.height for table, rows in computed.emitted.items()},
             fingerprint=self._attempt.fingerprint,
+            appended={**self._appended, **dict.fromkeys(rows.filled, (checkpoint_id, span.batch))},
         )
 
 

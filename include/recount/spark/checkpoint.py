@@ -71,16 +71,15 @@ class Checkpoint:
             raise Terminal("no checkpoint", given=self._location, expected="a started query's checkpoint")
         return str(json.loads(text)["id"])
 
-    def exists(self) -> bool:
-        """Whether a query has ever planned a batch here; Spark keeps the offsets of the last 100 only."""
-        return len(self._files.globStatus(self._path(f"{self._location}/offsets/[0-9]*")) or ()) > 0
+    def last_planned(self) -> BatchRange | None:
+        """The newest batch that a query has planned here, done or not; None before the first.
 
-    def require_sources(self) -> None:
-        """Refuse, before Spark does in other words, a checkpoint of a query with more or fewer sources."""
+        Refuses, before Spark does in other words, a checkpoint of a query with more or fewer sources.
+        """
         planned = self._files.globStatus(self._path(f"{self._location}/offsets/[0-9]*")) or ()
         names = [str(file.getPath().getName()) for file in planned]
-        if batches := [int(name) for name in names if name.isdigit()]:
-            self._planned(max(batches))
+        batches = [int(name) for name in names if name.isdigit()]
+        return self.range_of(max(batches)) if batches else None
 
     def range_of(self, batch: int) -> BatchRange:
         """The offsets and the recorded time of ``batch``, which must be running or among the last 100."""

@@ -31,6 +31,10 @@ def stream(
         typer.Option(min=0, help="Milliseconds that a batch may take unless the stream is far behind (0: any time)."),
     ] = RunOptions.target_batch_ms,
     trigger_interval_ms: Annotated[int, typer.Option(min=0, help="Start a batch every so many milliseconds.")] = 0,
+    transaction_timeout_ms: Annotated[
+        int,
+        typer.Option(min=1_000, help="Milliseconds after which the brokers abort the transaction of a batch."),
+    ] = RunOptions.transaction_timeout_ms,
     delta_log_kept_ms: Annotated[
         int,
         typer.Option(min=60_000, help="Milliseconds for which earlier versions of the Delta tables can be read."),
@@ -46,6 +50,7 @@ def stream(
         target_batch_ms=target_batch_ms,
         trigger_interval_ms=trigger_interval_ms,
         available_now=available_now,
+        transaction_timeout_ms=transaction_timeout_ms,
     )
     work = work_of(session, declaration, settings.data, delta_log_kept_ms=delta_log_kept_ms)
     try:

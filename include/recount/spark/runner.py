@@ -7,26 +7,30 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
+from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.core.errors import Terminal, Transient
+from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel
 from recount.kafka.lease import Lease
-from recount.kafka.offsets import lag, log_ranges, partitions_of, require_topics
-from recount.kafka.status import StreamStatus
-from recount.kafka.transaction import OutputTransaction
+from recount.kafka.offsets import lag, partitions_of, require_kept, require_topics
+from recount.kafka.status import MOST_CHARACTERS, StreamStatus
+from recount.kafka.transaction import TRANSACTION_TIMEOUT_MS, OutputTransaction
 from recount.spark.batch_size import BatchSize
 from recount.spark.catching_up import BatchLimit, backlog, layer_to_read
-from recount.spark.checkpoint import BatchRange, Checkpoint, OneBatch, Partition
+from recount.spark.checkpoint import Checkpoint, OneBatch
 from recount.spark.driver_memory import DriverMemory
 from recount.spark.progress import BatchProgress, ProgressListener
+from recount.spark.resuming import Known, Planned, Resumption, Standing, Unfinished
 from recount.spark.source import kafka_range, kafka_source
 from recount.spark.stream_query import StreamQuery
 from recount.spark.work import Attempt, Observer, Processor, Work, unobserved
@@ -42,13 +46,15 @@ class RunOptions:
 
     ``available_now`` ends once everything that was there at the start is processed; otherwise a batch starts every
     ``trigger_interval_ms`` (0: as soon as the last one is done) until a stop is asked for. A batch has at most
-    ``max_offsets`` records, and with a ``target_batch_ms`` (0: none) as many as take that time, see ``BatchSize``.
+    ``max_offsets`` records, and with a ``target_batch_ms`` (0: none) as many as take that time, see ``BatchSize``. The
+    brokers abort the transaction of a batch after ``transaction_timeout_ms``.
     """
 
     max_offsets: int = 1_000_000
     target_batch_ms: int = 0
     trigger_interval_ms: int = 0
     available_now: bool = False
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
 
 class StreamRunner:
@@ -69,45 +75,59 @@ class StreamRunner:
         self._observer = observer
         self._connection = Connection.of(settings)
         self._declarations = DeclarationLog(settings.data, work.name)
+        self._last: BatchProof | None = None
 
     def run(self) -> None:
         """Acquire the lease and run; the last status says ``stopped`` or ``failed``."""
         # asked before the lease is taken: a start that is refused must not fence the driver that is at work
         self._declarations.require(self._work.declared, self._work.history.last_before())
-        lease = Lease.acquire(self._connection, self._work.name)
-        status = self._first_status(lease.epoch)
-        lease.publish(status)
-        _LOG.info("stream %s, lease epoch %d", self._work.name, lease.epoch)
-        transaction = OutputTransaction(self._connection, self._work.name)
-        control = ControlChannel(self._connection, self._work.name, lease.epoch)
-        listener = ProgressListener(self._work.name)
-        self._session.streams.addListener(listener)
-        try:
-            query = self._start(transaction, lease.epoch)
-            status = self._watch(query, lease, control, listener, replace(status, state="running"))
-            lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
-        except BaseException as error:
-            _LOG.exception("stream %s failed", self._work.name)
-            lease.publish(replace(status, state="failed", heartbeat_ms=_now_ms(), error=str(error)[:2_000]))
-            raise
-        finally:
-            self._session.streams.removeListener(listener)
-            control.close()
-            transaction.close()
-            lease.release()
+        with ExitStack() as held:
+            lease = Lease.acquire(self._connection, self._work.name)
+            held.callback(lease.release)
+            status = self._first_status(lease.epoch)
+            _LOG.info("stream %s, lease epoch %d", self._work.name, lease.epoch)
+            listener = ProgressListener(self._work.name)
+            try:
+                transaction = held.enter_context(closing(self._outputs(lease)))
+                lease.publish(status)
+                control = held.enter_context(closing(ControlChannel(self._connection, self._work.name, lease.epoch)))
+                self._session.streams.addListener(listener)
+                held.callback(lambda: self._session.streams.removeListener(listener))
+                query = self._start(transaction, lease.epoch)
+                status = self._watch(query, lease, control, listener, replace(status, state="running"))
+                lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
+            except BaseException as error:
+                _LOG.exception("stream %s failed", self._work.name)
+                failed = replace(status, state="failed", error=str(error)[:MOST_CHARACTERS], final=_is_final(error))
+                lease.publish(replace(failed, heartbeat_ms=_now_ms()))
+                raise
+
+    def _outputs(self, lease: Lease) -> OutputTransaction:
+        """Opened before the first status is published, which a driver cannot do that has lost its lease meanwhile."""
+        return OutputTransaction(
+            self._connection,
+            self._work.name,
+            transaction_timeout_ms=self._options.transaction_timeout_ms,
+            confirm=lease.confirm,
+        )
 
     def _start(self, transaction: OutputTransaction, lease_epoch: int) -> StreamQuery:
-        enacted = self._declarations.admit(self._work.declared, self._work.history.last_before())
+        """Recover and start; a start that is refused has written nothing."""
         require_topics(self._connection, self._work.topics, self._work.outputs)
-        self._work.create()
-        location = checkpoint_location(self._settings, self._work.name, enacted.version)
+        last = self._work.history.last_before()
+        self._declarations.require(self._work.declared, last)
+        known = self._declarations.last()
+        location = checkpoint_location(self._settings, self._work.name, known.version if known else 1)
         checkpoint = Checkpoint(self._session, location, sources=len(self._work.layers))
-        checkpoint.require_sources()
-        generation, start = self._generation(checkpoint, enacted)
+        resumption = self._resumption(transaction, checkpoint, last, known)
+        repeated = self._repeated(resumption, last, known)
+
+        enacted = self._declarations.admit(self._work.declared, last)
+        self._work.create()
         attempt = Attempt(
             checkpoint=checkpoint,
             transaction=transaction,
-            generation=generation,
+            generation=resumption.generation,
             lease_epoch=lease_epoch,
             fingerprint=enacted.fingerprint,
             closed_ms=enacted.closed_ms,
@@ -115,9 +135,11 @@ class StreamRunner:
             version=enacted.version,
             observer=self._observer,
         )
-        if not checkpoint.exists() and self._completed(attempt, start):
-            generation, start = self._generation(checkpoint, enacted)
-        processor = self._work.processor(replace(attempt, generation=generation))
+        for unfinished in repeated:
+            self._repeat(unfinished, attempt)
+        self._last = self._work.history.last_before()
+        processor = self._work.processor(attempt)
+        start = resumption.start
 
         def started(limit: BatchLimit, process: Callable[[DataFrame, int], None]) -> StreamingQuery:
             source = kafka_source(
@@ -146,71 +168,62 @@ class StreamRunner:
             layer = layer_to_read(backlog(self._connection, self._work.layers, read), records)
         return BatchLimit(records=records, layer=layer)
 
-    def _completed(self, attempt: Attempt, start: Mapping[Partition, int] | None) -> bool:
-        """Complete the batch that Kafka has and the ledger has not, whose plan is lost; False if there is none.
-
-        What Kafka has committed says which offsets the batch read and when, so that it is computed as it was then.
-        """
+    def _resumption(
+        self, transaction: OutputTransaction, checkpoint: Checkpoint, last: BatchProof | None, enacted: Enacted | None
+    ) -> Resumption:
+        """Where the stream goes on, by its ledger, by Kafka and by its checkpoint."""
         partitions = [found for topic in self._work.topics for found in partitions_of(self._connection, topic)]
-        committed = attempt.transaction.committed(partitions)
-        end = {key: found.offset for key, found in committed.items()}
-        known = start or {key: found.start for key, found in log_ranges(self._connection, partitions).items()}
-        begun = {key: known.get(key, 0) for key in end}
-        said = {(found.batch, found.timestamp_ms) for found in committed.values()}
-        batch, timestamp_ms = said.pop() if len(said) == 1 else (None, None)
-        is_next = batch in self._names_of_next() and end != begun and all(end[key] >= begun[key] for key in end)
-        if timestamp_ms is None or not is_next:
-            return False
-        _LOG.info("completing batch %s, which Kafka has and the ledger has not: %s to %s", batch, begun, end)
-        plan = OneBatch(
-            identity=f"completed {batch}",
-            span=BatchRange(batch=0, timestamp_ms=timestamp_ms, start=begun, end=end),
+        starts = enacted.starts if enacted else None
+        planned = checkpoint.last_planned()
+        known = Known(
+            stream=self._work.name,
+            last=last,
+            kafka=Standing.of(transaction.committed(partitions)),
+            checkpoint=Planned(identity=checkpoint.identity, span=planned) if planned else None,
+            # a partition that was added since the version began is read from its first record
+            beginning={} if starts is None else {partition: starts.get(partition, 0) for partition in partitions},
+            was_planned_by=lambda identity: any(
+                proof.checkpoint_id == identity for proof in self._work.history.newest_first()
+            ),
+            delta_first=self._work.delta_first,
         )
+        return known.resumption()
+
+    def _repeated(
+        self, resumption: Resumption, last: BatchProof | None, enacted: Enacted | None
+    ) -> tuple[Unfinished, ...]:
+        """What is repeated under its own name before anything new begins; raises where that is not possible."""
+        repeated = []
+        if last is not None and self._work.lacks(last, in_flight=resumption.in_flight is not None):
+            if enacted is not None and enacted.after is not None and last.order <= enacted.after:
+                raise Terminal(
+                    f"a table of {self._work.name} lacks its last batch, which was made by the declaration before",
+                    given=f"batch {last.generation}/{last.batch}, upgraded after it",
+                    expected="tables of one time",
+                    remedy=f"restore all tables of the stream from one backup, or `recount reset {self._work.name}`",
+                )
+            repeated.append(Unfinished.of_proof(last))
+        if resumption.unfinished is not None:
+            repeated.append(resumption.unfinished)
+        for unfinished in repeated:
+            require_kept(self._connection, unfinished.span.start, unfinished.span.end)
+        return tuple(repeated)
+
+    def _repeat(self, unfinished: Unfinished, attempt: Attempt) -> None:
+        """Append a batch that Kafka has to the tables that lack it; all else is as if its driver had gone on."""
+        span, name = unfinished.span, f"{unfinished.generation}/{unfinished.span.batch}"
+        _LOG.info("completing batch %s, which Kafka has and not all tables: %s to %s", name, span.start, span.end)
+        plan = OneBatch(identity=unfinished.checkpoint_id, span=span)
         records = kafka_range(
             self._session,
             self._settings.bootstrap_servers,
             self._work.topics,
-            start=begun,
-            end=end,
+            start=span.start,
+            end=span.end,
             headers=self._work.with_headers,
         )
-        self._work.processor(replace(attempt, checkpoint=plan))(records, 0)
-        return True
-
-    def _names_of_next(self) -> tuple[str, ...]:
-        """What the batch after the last one in the ledger can be called: of its checkpoint, or the first of another."""
-        last = self._work.history.last_before()
-        if last is None:
-            return ("0/0",)
-        return f"{last.generation}/{last.batch + 1}", f"{last.generation + 1}/0"
-
-    def _generation(self, checkpoint: Checkpoint, enacted: Enacted) -> tuple[int, dict[Partition, int] | None]:
-        """The checkpoint's place in the stream's history, and where a new one starts.
-
-        That is the end of the ledger, or where this version of the stream begins.
-        """
-        last = self._work.history.last_before()
-        if last is None:
-            return 0, self._beginning(enacted)
-        if not checkpoint.exists():
-            return last.generation + 1, {(part.topic, part.partition): part.end for part in last.partitions}
-        if checkpoint.identity == last.checkpoint_id:
-            return last.generation, None
-        if any(proof.checkpoint_id == checkpoint.identity for proof in self._work.history.newest_first()):
-            raise Terminal(
-                "the checkpoint is older than the batch ledger",
-                given=checkpoint.identity,
-                expected=f"the checkpoint {last.checkpoint_id} of the last batch, or an empty folder",
-                remedy="remove the checkpoint folder: the stream goes on from the ledger",
-            )
-        return last.generation + 1, None
-
-    def _beginning(self, enacted: Enacted) -> dict[Partition, int] | None:
-        """Where a version of the stream begins; a partition that was added since, at its first record."""
-        if enacted.starts is None:
-            return None
-        partitions = [found for topic in self._work.topics for found in partitions_of(self._connection, topic)]
-        return {partition: enacted.starts.get(partition, 0) for partition in partitions}
+        again = replace(attempt, checkpoint=plan, generation=unfinished.generation, published=True)
+        self._work.processor(again)(records, span.batch)
 
     def _watch(
         self,
@@ -246,7 +259,9 @@ class StreamRunner:
             if limit != query.limit:
                 query.go_on(limit)
             if time.monotonic() >= heartbeat_due:
-                status = replace(_with_memory(status), heartbeat_ms=_now_ms(), lag=self._lag_between_batches(status))
+                status = replace(
+                    _with_memory(status), heartbeat_ms=_now_ms(), lag=self._lag_between_batches(status, query.processor)
+                )
                 lease.publish(status)
                 heartbeat_due = time.monotonic() + _HEARTBEAT_S
         query.await_end()
@@ -254,12 +269,14 @@ class StreamRunner:
             status = _progressed(status, progress, query.processor)
         return status
 
-    def _lag_between_batches(self, status: StreamStatus) -> int | None:
+    def _lag_between_batches(self, status: StreamStatus, processor: Processor) -> int | None:
         """The lag as Kafka knows it, when no batch has said it lately: Spark is silent with nothing to read."""
         if status.lag is not None and _now_ms() - (status.last_progress_ms or 0) < _SILENCE_MS:
             return status.lag
         try:
-            parts = lag(self._connection, self._connection.group(self._work.name), self._work.topics)
+            last = processor.last.proof if processor.last else self._last
+            read = {(part.topic, part.partition): part.end for part in last.partitions} if last else {}
+            parts = lag(self._connection, self._connection.group(self._work.name), self._work.topics, read)
         except Transient:
             return status.lag
         return sum(part.lag for part in parts.values())
@@ -283,6 +300,11 @@ class StreamRunner:
 def checkpoint_location(settings: Settings, stream: str, version: int) -> str:
     """Where a version of a stream has its checkpoint: one of its own, for it begins with other offsets."""
     return f"{settings.checkpoints}/{stream}" + ("" if version == 1 else f"/version-{version}")
+
+
+def _is_final(error: BaseException) -> bool:
+    """Whether a human must act; what Kafka's client calls fatal is over with a new client."""
+    return isinstance(error, Terminal) and not isinstance(error.__cause__, KafkaException)
 
 
 def _with_memory(status: StreamStatus) -> StreamStatus:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import BATCH, GENERATION
 from recount.core.tables import Tables
@@ -34,6 +35,13 @@ class BatchRows:
     late: pl.DataFrame
     rejected: pl.DataFrame
     emitted: Mapping[str, pl.DataFrame]
+
+    @property
+    def filled(self) -> dict[str, pl.DataFrame]:
+        """The tables beside the state that get rows, by the names in ``BatchProof.appended``."""
+        outputs = {f"outputs/{name}": frame for name, frame in self.emitted.items()}
+        every = {"late": self.late, "rejected": self.rejected, **outputs}
+        return {name: frame for name, frame in every.items() if not frame.is_empty()}
 
 
 class StreamTables:
@@ -64,7 +72,9 @@ class StreamTables:
         self.outputs = {output: table(places.output(output), schema) for output, schema in outputs.items()}
         self.ledger = LedgerTable(places.ledger(name), self.state)
         self.history = History(places.state(name), moved_to=places.ledger(name))
-        others = [self.late, self.rejected, *self.outputs.values()]
+        self._named = {"late": self.late, "rejected": self.rejected}
+        self._named |= {f"outputs/{output}": table for output, table in self.outputs.items()}
+        others = list(self._named.values())
         self.compaction = Compaction(others, self.state, self.ledger)
         self._all = [*others, self.state, self.ledger.table]
 
@@ -79,7 +89,7 @@ class StreamTables:
         The state comes last, for its commit carries the proof: a batch that is in the ledger is in every table. It is
         made even when the batch adds no state.
         """
-        writer = f"recount/{proof.stream}/{proof.checkpoint_id}"
+        writer = _writer(proof.stream, proof.checkpoint_id)
 
         def append(table: AppendOnlyTable, frame: pl.DataFrame, metadata: str | None = None) -> None:
             numbered = frame.with_columns(
@@ -87,11 +97,46 @@ class StreamTables:
             )
             table.append(numbered, writer=writer, version=proof.batch, metadata=metadata)
 
-        others = [(self.late, rows.late), (self.rejected, rows.rejected)]
-        others += [(self.outputs[name], frame) for name, frame in rows.emitted.items()]
-        with ThreadPoolExecutor(max_workers=len(others)) as pool:
-            done = [pool.submit(append, table, frame) for table, frame in others if not frame.is_empty()]
+        with ThreadPoolExecutor(max_workers=len(self._named)) as pool:
+            done = [pool.submit(append, self._named[name], frame) for name, frame in rows.filled.items()]
         for future in done:
             future.result()
         append(self.state, rows.state, proof.to_json())
         self.compaction.batch_appended(proof.batch)
+
+    def lack(self, last: BatchProof, former: BatchProof | None, *, in_flight: bool) -> bool:
+        """Whether a table lacks the rows of ``last``, the last batch of the ledger, before which came ``former``.
+
+        Raises ``Terminal`` for a table that lacks rows of an earlier batch, or has some of a later one, except of the
+        batch that is ``in_flight``: it was restored alone.
+        """
+        lacking = False
+        for name, table in self._named.items():
+            known = last.appended.get(name)
+            before = former.appended.get(name) if former else None
+            if known and not _has(table, last.stream, known):
+                if known != (last.checkpoint_id, last.batch) or (before and not _has(table, last.stream, before)):
+                    raise _restored(table, last, f"it lacks rows up to batch {known[1]} of checkpoint {known[0]}")
+                lacking = True
+            newest = table.last_version(_writer(last.stream, last.checkpoint_id))
+            if newest > last.batch + in_flight:
+                raise _restored(table, last, f"it has rows of batch {newest}")
+        return lacking
+
+
+def _writer(stream: str, checkpoint_id: str) -> str:
+    return f"recount/{stream}/{checkpoint_id}"
+
+
+def _has(table: AppendOnlyTable, stream: str, batch: tuple[str, int]) -> bool:
+    checkpoint_id, number = batch
+    return table.last_version(_writer(stream, checkpoint_id)) >= number
+
+
+def _restored(table: AppendOnlyTable, last: BatchProof, found: str) -> Terminal:
+    return Terminal(
+        f"a table of {last.stream} is not from the time of the others: was it restored from a backup alone?",
+        given=f"{table.path}: {found}",
+        expected=f"the rows up to batch {last.generation}/{last.batch}, the last one in the ledger",
+        remedy=f"restore all tables of the stream from one backup, or `recount reset {last.stream}`",
+    )

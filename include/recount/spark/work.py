@@ -35,7 +35,8 @@ class Attempt:
 
     ``generation`` is the checkpoint's place in the stream's history, see ``BatchProof``. ``fingerprint`` is that of
     the declaration that is run, ``closed_ms`` the frontier at which all is closed that was before an upgrade, ``added``
-    what upgrades have added to it; ``version`` counts the stream's resets from 1.
+    what upgrades have added to it; ``version`` counts the stream's resets from 1. ``published``
+    says that Kafka has the batches of this run already.
     """
 
     checkpoint: Planned
@@ -46,6 +47,7 @@ class Attempt:
     closed_ms: int | None = None
     added: Additions = NOTHING_ADDED
     version: int = 1
+    published: bool = False
     observer: Observer = unobserved
 
 
@@ -85,7 +87,8 @@ class Processor(Protocol):
 class Work(Protocol):
     """The work of one stream: reads ``topics``, writes to the topics ``outputs``, its dead-letter topics included.
 
-    ``layers`` are the topics in the order in which a batch reads them.
+    ``layers`` are the topics in the order in which a batch reads them. ``delta_first`` says that a batch is committed
+    to its table before its offsets are to Kafka.
     """
 
     name: str
@@ -95,9 +98,13 @@ class Work(Protocol):
     with_headers: bool
     history: History
     declared: Declared
+    delta_first: bool
 
     def create(self) -> None:
         """Create the tables that do not exist."""
+
+    def lacks(self, last: BatchProof, *, in_flight: bool) -> bool:
+        """Whether a table lacks the rows of ``last``, the last batch of the ledger; see ``StreamTables.lack``."""
 
     def processor(self, attempt: Attempt) -> Processor:
         """The processor of one run; it recovers its state at its first batch."""

@@ -29,17 +29,20 @@ def location(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_checkpoint_without_offsets_does_not_exist(spark: SparkSession, location: Path) -> None:
-    assert not Checkpoint(spark, str(location / "nowhere")).exists()
+def test_a_checkpoint_without_offsets_has_planned_nothing(spark: SparkSession, location: Path) -> None:
+    assert Checkpoint(spark, str(location / "nowhere")).last_planned() is None
     write(location, "offsets/.0.tmp", "half")
-    assert not Checkpoint(spark, str(location)).exists()
+    assert Checkpoint(spark, str(location)).last_planned() is None
 
 
-def test_a_checkpoint_still_exists_when_spark_has_removed_its_first_offsets(
+def test_the_last_planned_batch_is_known_when_spark_has_removed_its_first_offsets(
     spark: SparkSession, location: Path
 ) -> None:
-    planned(location, 150, 1, '{"orders":{"0":7}}')
-    assert Checkpoint(spark, str(location)).exists()
+    for batch, offset in ((99, 5), (150, 7), (149, 6)):
+        planned(location, batch, 1, f'{{"orders":{{"0":{offset}}}}}')
+    last = Checkpoint(spark, str(location)).last_planned()
+    assert last is not None
+    assert (last.batch, last.start, last.end) == (150, {("orders", 0): 6}, {("orders", 0): 7})
 
 
 def test_a_batch_reads_from_the_end_of_the_one_before_and_a_new_partition_from_its_first_record(
@@ -86,9 +89,10 @@ def test_item_1_7_a_batch_of_several_layers_reads_what_all_sources_planned(spark
 def test_item_1_7_a_checkpoint_that_knows_no_layers_is_refused_with_what_to_do(
     spark: SparkSession, location: Path
 ) -> None:
-    Checkpoint(spark, str(location), sources=2).require_sources()
-    planned(location, 3, 1_000, '{"orders":{"0":110},"customers":{"0":9}}')
-    Checkpoint(spark, str(location)).require_sources()
+    assert Checkpoint(spark, str(location), sources=2).last_planned() is None
+    for batch in (2, 3):
+        planned(location, batch, 1_000, '{"orders":{"0":110},"customers":{"0":9}}')
+    assert Checkpoint(spark, str(location)).last_planned() is not None
     with pytest.raises(Terminal) as refused:
-        Checkpoint(spark, str(location), sources=2).require_sources()
+        Checkpoint(spark, str(location), sources=2).last_planned()
     assert "ledger" in str(refused.value.remedy)

@@ -1,0 +1,273 @@
+"""Where a stream goes on: its ledger, Kafka and its checkpoint are held against each other before anything is done.
+
+A batch is committed to Kafka first and to the tables then (an archive's the other way round), so the two are in step,
+or one batch apart. Whatever else is found comes from a backup that was restored, and is refused (docs/decisions/0022).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from recount.core.errors import Terminal
+from recount.core.ledger import BatchProof
+from recount.kafka.offsets import Partition
+from recount.kafka.transaction import Committed
+from recount.spark.checkpoint import BatchRange
+
+Order = tuple[int, int]
+Offsets = Mapping[Partition, int]
+
+
+class OutOfStep(Terminal):
+    """Ledger, Kafka and checkpoint of a stream are not from one time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """The last batch that Kafka has: ``order`` is None where it does not say which.
+
+    ``starts`` lacks partitions of which it is not known; ``checkpoint_id`` is that of the batch's plan.
+    """
+
+    order: Order | None
+    starts: Offsets
+    ends: Offsets
+    timestamp_ms: int | None
+    checkpoint_id: str | None
+
+    @classmethod
+    def of(cls, committed: Mapping[Partition, Committed]) -> Standing | None:
+        """What ``OutputTransaction.committed`` says; None where nothing was ever committed."""
+        if not committed:
+            return None
+        newest = max(committed.values(), key=lambda one: _order(one.batch) or (-1, -1))
+        starts = {key: one.start if one.batch == newest.batch else one.offset for key, one in committed.items()}
+        return cls(
+            order=_order(newest.batch),
+            starts={key: start for key, start in starts.items() if start is not None},
+            ends={key: one.offset for key, one in committed.items()},
+            timestamp_ms=newest.timestamp_ms,
+            checkpoint_id=newest.checkpoint_id,
+        )
+
+    def __str__(self) -> str:
+        return f"{_named(self.order)} up to {_places(self.ends)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """The last batch that the checkpoint ``identity`` has planned."""
+
+    identity: str
+    span: BatchRange
+
+    def __str__(self) -> str:
+        return f"batch {self.span.batch} of checkpoint {self.identity} up to {_places(self.span.end)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """A batch that has to be repeated under its own name, so that whatever has it already passes it over."""
+
+    generation: int
+    checkpoint_id: str
+    span: BatchRange
+
+    @classmethod
+    def of_proof(cls, proof: BatchProof) -> Unfinished:
+        """The batch of the ledger."""
+        span = BatchRange(
+            batch=proof.batch,
+            timestamp_ms=proof.batch_timestamp_ms,
+            start={(part.topic, part.partition): part.start for part in proof.partitions},
+            end=_ends(proof),
+        )
+        return cls(generation=proof.generation, checkpoint_id=proof.checkpoint_id, span=span)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumption:
+    """``generation`` is that of the batches to come, and ``start`` where they begin; None: the checkpoint knows.
+
+    ``unfinished`` is in Kafka, and its plan is lost: it is completed first. ``in_flight`` is the batch that Kafka has
+    and the ledger has not, whoever completes it.
+    """
+
+    generation: int
+    start: Offsets | None
+    unfinished: Unfinished | None = None
+    in_flight: Order | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """All that is known of a stream before it goes on.
+
+    ``last`` is the end of its ledger, ``beginning`` where its version begins by partition. ``was_planned_by`` says
+    whether any batch of the ledger was planned by a checkpoint. ``delta_first`` holds for an archive.
+    """
+
+    stream: str
+    last: BatchProof | None
+    kafka: Standing | None
+    checkpoint: Planned | None
+    beginning: Offsets
+    was_planned_by: Callable[[str], bool]
+    delta_first: bool = False
+
+    def resumption(self) -> Resumption:
+        """Where the stream goes on; raises ``OutOfStep`` where that cannot be right."""
+        in_flight = self._in_flight()
+        if self.checkpoint is not None:
+            return self._with_checkpoint(self.checkpoint, in_flight)
+        if in_flight is None:
+            return self._in_new_generation()
+        unfinished = self._unfinished(in_flight)
+        after = replace(self._in_new_generation(), generation=unfinished.generation + 1, start=unfinished.span.end)
+        return replace(after, unfinished=unfinished, in_flight=in_flight.order)
+
+    def _in_new_generation(self) -> Resumption:
+        if self.last is None:
+            return Resumption(generation=0, start=self.beginning or None)
+        return Resumption(generation=self.last.generation + 1, start=_ends(self.last))
+
+    def _in_flight(self) -> Standing | None:
+        """The batch that Kafka has and the ledger has not; raises when Kafka and the ledger are further apart."""
+        if self.kafka is None:
+            self._require_nothing_unknown()
+            return None
+        ends = _ends(self.last) if self.last else {}
+        if not self.delta_first and self._is_next(self.kafka, ends):
+            return self.kafka  # it may have read nothing: then only its name tells
+        if self.last is not None and all(ends.get(key) == end for key, end in self.kafka.ends.items()):
+            return None
+        if self.delta_first:
+            if self.last is None or any(end > ends.get(key, 0) for key, end in self.kafka.ends.items()):
+                raise self._older_than_kafka()
+            return None
+        behind = all(end <= ends.get(key, -1) for key, end in self.kafka.ends.items())
+        if behind and (self.kafka.order is None or (self.last and self.kafka.order <= self.last.order)):
+            raise self._behind()
+        raise self._older_than_kafka()
+
+    def _is_next(self, kafka: Standing, ends: Offsets) -> bool:
+        if kafka.order is None or kafka.timestamp_ms is None or kafka.order not in self._next_orders():
+            return False
+        begins = all(kafka.starts.get(key, end) == end for key, end in ends.items())
+        return begins and all(end <= kafka.ends.get(key, -1) for key, end in ends.items())
+
+    def _next_orders(self) -> tuple[Order, ...]:
+        """What the batch after the last one in the ledger can be: of its checkpoint, or the first of another."""
+        if self.last is None:
+            return ((0, 0),)
+        return (self.last.generation, self.last.batch + 1), (self.last.generation + 1, 0)
+
+    def _unfinished(self, kafka: Standing) -> Unfinished:
+        assert kafka.order is not None
+        assert kafka.timestamp_ms is not None
+        generation, batch = kafka.order
+        known = _ends(self.last) if self.last else self.beginning
+        checkpoint_id = kafka.checkpoint_id
+        if checkpoint_id is None:  # a batch of an earlier release
+            same = self.last is not None and self.last.generation == generation
+            checkpoint_id = self.last.checkpoint_id if self.last and same else f"completed {generation}/{batch}"
+        span = BatchRange(
+            batch=batch,
+            timestamp_ms=kafka.timestamp_ms,
+            start={key: kafka.starts.get(key, known.get(key, 0)) for key in kafka.ends},
+            end=kafka.ends,
+        )
+        return Unfinished(generation=generation, checkpoint_id=checkpoint_id, span=span)
+
+    def _with_checkpoint(self, checkpoint: Planned, in_flight: Standing | None) -> Resumption:
+        """Spark goes on from its checkpoint, and repeats the last batch that it has planned if it is not done."""
+        planned = checkpoint.span
+        if self.last is None:
+            order, follows = (0, planned.batch), planned.batch == 0
+        elif checkpoint.identity == self.last.checkpoint_id:
+            order, follows = (self.last.generation, planned.batch), planned.batch == self.last.batch + 1
+            if planned.batch == self.last.batch and in_flight is None:
+                if dict(planned.end) != _ends(self.last):
+                    raise self._other_checkpoint(checkpoint)
+                return Resumption(generation=self.last.generation, start=None)
+            if planned.batch <= self.last.batch:
+                raise self._other_checkpoint(checkpoint)
+        elif self.was_planned_by(checkpoint.identity):
+            raise self._other_checkpoint(checkpoint)
+        else:
+            order, follows = (self.last.generation + 1, planned.batch), planned.batch == 0
+        if not follows:
+            raise self._older_than_checkpoint(checkpoint)
+        known = _ends(self.last) if self.last else {}
+        if any(planned.start.get(key, end) != end for key, end in known.items()):
+            raise self._other_checkpoint(checkpoint)
+        if in_flight is not None and (in_flight.order != order or dict(in_flight.ends) != dict(planned.end)):
+            raise self._other_checkpoint(checkpoint)
+        return Resumption(generation=order[0], start=None, in_flight=in_flight.order if in_flight else None)
+
+    def _require_nothing_unknown(self) -> None:
+        """Kafka says nothing: right at the beginning, and for an archive, whose table says all."""
+        if self.last is None or self.delta_first:
+            return
+        planned = self.checkpoint
+        if planned and planned.identity == self.last.checkpoint_id and planned.span.batch <= self.last.batch:
+            return  # nothing was begun after the last batch of the ledger
+        raise OutOfStep(
+            f"whether Kafka has a batch of {self.stream} that its ledger has not cannot be known",
+            given=f"neither offsets of its group nor a position; the ledger ends with {self._ledger()}",
+            expected="a position on the topic recount.positions, which every batch writes",
+            remedy=f"is it the cluster that the stream wrote to? else `recount reset {self.stream}`",
+        )
+
+    def _older_than_kafka(self) -> OutOfStep:
+        return OutOfStep(
+            f"the tables of {self.stream} are older than what Kafka has of it: were they restored from a backup?",
+            given=f"Kafka has {self.kafka}, the ledger ends with {self._ledger()}",
+            expected="a ledger that ends with the batch that Kafka has, or with the one before",
+            remedy=f"restore a newer backup of all tables of the stream, or `recount reset {self.stream}`",
+        )
+
+    def _behind(self) -> OutOfStep:
+        return OutOfStep(
+            f"Kafka is behind the tables of {self.stream}: were its group's offsets reset, or the cluster restored?",
+            given=f"Kafka has {self.kafka}, the ledger ends with {self._ledger()}",
+            expected="the batch with which the ledger ends, or the one after",
+            remedy=f"restore the tables of the same time, or `recount reset {self.stream}`",
+        )
+
+    def _older_than_checkpoint(self, checkpoint: Planned) -> OutOfStep:
+        return OutOfStep(
+            f"the tables of {self.stream} are older than its checkpoint: were they restored from a backup?",
+            given=f"{checkpoint}, the ledger ends with {self._ledger()}",
+            expected="a checkpoint that has planned no more than the batch after the last one of the ledger",
+            remedy=f"restore a newer backup of all tables of the stream, or `recount reset {self.stream}`",
+        )
+
+    def _other_checkpoint(self, checkpoint: Planned) -> OutOfStep:
+        return OutOfStep(
+            f"the checkpoint of {self.stream} does not go with its ledger: was it restored from a backup?",
+            given=f"{checkpoint}, the ledger ends with {self._ledger()}, Kafka has {self.kafka}",
+            expected="the checkpoint of the last batch, or an empty folder",
+            remedy="remove the checkpoint folder: the stream goes on from the ledger",
+        )
+
+    def _ledger(self) -> str:
+        return "no batch" if self.last is None else f"{_named(self.last.order)} up to {_places(_ends(self.last))}"
+
+
+def _ends(proof: BatchProof) -> dict[Partition, int]:
+    return {(part.topic, part.partition): part.end for part in proof.partitions}
+
+
+def _order(batch: int | str | None) -> Order | None:
+    generation, slash, number = str(batch).partition("/")
+    return (int(generation), int(number)) if slash and generation.isdigit() and number.isdigit() else None
+
+
+def _named(order: Order | None) -> str:
+    return "an unnamed batch" if order is None else f"batch {order[0]}/{order[1]}"
+
+
+def _places(offsets: Offsets) -> str:
+    return ", ".join(f"{topic}-{partition}@{offset}" for (topic, partition), offset in sorted(offsets.items()))

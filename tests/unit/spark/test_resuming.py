@@ -1,0 +1,229 @@
+"""Where a stream goes on, and when it refuses to: by hand, without a broker and without Spark (issue 12, 2)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from recount.core.ledger import BatchProof, PartitionProof
+from recount.kafka.transaction import Committed
+from recount.spark.checkpoint import BatchRange
+from recount.spark.resuming import Known, OutOfStep, Planned, Resumption, Standing
+
+A, B = ("orders", 0), ("orders", 1)
+ID = "first"
+
+
+def proof(generation: int, batch: int, end: int, checkpoint_id: str = ID) -> BatchProof:
+    return BatchProof(
+        stream="revenue",
+        generation=generation,
+        batch=batch,
+        checkpoint_id=checkpoint_id,
+        lease_epoch=1,
+        batch_timestamp_ms=1_000,
+        partitions=tuple(PartitionProof(topic=t, partition=p, start=end - 10, end=end) for t, p in (A, B)),
+        frontier_ms=None,
+    )
+
+
+def kafka(batch: str | None, end: int, *, start: int | None = None, checkpoint_id: str | None = ID) -> Standing | None:
+    begin = end - 10 if start is None else start
+    one = Committed(offset=end, batch=batch, timestamp_ms=2_000, start=begin, checkpoint_id=checkpoint_id)
+    return Standing.of({A: one, B: one})
+
+
+def planned(batch: int, end: int, checkpoint_id: str = ID, start: int | None = None) -> Planned:
+    begin = end - 10 if start is None else start
+    span = BatchRange(batch=batch, timestamp_ms=2_000, start={A: begin, B: begin}, end={A: end, B: end})
+    return Planned(identity=checkpoint_id, span=span)
+
+
+def resumed(
+    last: BatchProof | None,
+    standing: Standing | None,
+    checkpoint: Planned | None,
+    *,
+    delta_first: bool = False,
+    former: tuple[str, ...] = (ID,),
+) -> Resumption:
+    return Known(
+        stream="revenue",
+        last=last,
+        kafka=standing,
+        checkpoint=checkpoint,
+        beginning={},
+        was_planned_by=lambda identity: identity in former,
+        delta_first=delta_first,
+    ).resumption()
+
+
+def test_a_stream_that_never_ran_begins_at_its_beginning() -> None:
+    assert resumed(None, None, None) == Resumption(generation=0, start=None)
+
+
+def test_a_first_batch_that_was_planned_and_not_published_is_spark_to_repeat() -> None:
+    assert resumed(None, None, planned(0, 10)) == Resumption(generation=0, start=None)
+
+
+def test_in_step_the_checkpoint_goes_on_whether_or_not_it_has_planned_the_next_batch() -> None:
+    for checkpoint in (planned(4, 50), planned(5, 60)):
+        assert resumed(proof(0, 4, 50), kafka("0/4", 50), checkpoint) == Resumption(generation=0, start=None)
+
+
+def test_without_a_checkpoint_a_new_generation_begins_at_the_end_of_the_ledger() -> None:
+    assert resumed(proof(0, 4, 50), kafka("0/4", 50), None) == Resumption(generation=1, start={A: 50, B: 50})
+
+
+def test_the_batch_in_flight_is_left_to_its_checkpoint() -> None:
+    found = resumed(proof(0, 4, 50), kafka("0/5", 60), planned(5, 60))
+    assert found == Resumption(generation=0, start=None, in_flight=(0, 5))
+
+
+@pytest.mark.parametrize(
+    ("last", "standing", "name", "checkpoint_id"),
+    [
+        (proof(0, 4, 50), kafka("0/5", 60), (0, 5), ID),
+        (proof(0, 4, 50), kafka("1/0", 60, checkpoint_id="second"), (1, 0), "second"),
+        (None, kafka("0/0", 10), (0, 0), ID),
+        (proof(2, 4, 50), kafka("2/5", 60, checkpoint_id=None), (2, 5), ID),
+    ],
+    ids=["of the last checkpoint", "the first of another", "the very first", "of an earlier release"],
+)
+def test_a_batch_in_flight_whose_plan_is_lost_is_completed_under_its_own_name(
+    last: BatchProof | None, standing: Standing, name: tuple[int, int], checkpoint_id: str
+) -> None:
+    found = resumed(last, standing, None)
+    assert found.unfinished is not None
+    assert (found.unfinished.generation, found.unfinished.span.batch) == name == found.in_flight
+    assert found.unfinished.checkpoint_id == checkpoint_id
+    assert found.unfinished.span.start == {key: end - 10 for key, end in standing.ends.items()}
+    assert (found.generation, found.start) == (name[0] + 1, standing.ends)
+
+
+def test_a_partition_that_the_batch_in_flight_read_first_begins_where_it_was_read() -> None:
+    one = Committed(offset=60, batch="0/5", timestamp_ms=2_000, start=50, checkpoint_id=ID)
+    added = Committed(offset=7, batch="0/5", timestamp_ms=2_000, start=3, checkpoint_id=ID)
+    found = resumed(proof(0, 4, 50), Standing.of({A: one, B: one, ("orders", 2): added}), None)
+    assert found.unfinished is not None
+    assert found.unfinished.span.start[("orders", 2)] == 3
+
+
+def test_a_batch_in_flight_that_read_nothing_is_told_by_its_name() -> None:
+    """Time had passed: partitions fell idle, and results became due."""
+    for name, checkpoint_id in (("0/5", ID), ("1/0", "second")):
+        standing = kafka(name, 50, start=50, checkpoint_id=checkpoint_id)
+        found = resumed(proof(0, 4, 50), standing, None)
+        assert found.unfinished is not None
+        assert found.unfinished.span.start == found.unfinished.span.end == {A: 50, B: 50}
+    assert resumed(proof(0, 4, 50), kafka("0/5", 50, start=50), planned(5, 50, start=50)).in_flight == (0, 5)
+
+
+def test_a_partition_that_the_newest_batch_did_not_read_stands_where_an_earlier_one_left_it() -> None:
+    newest = Committed(offset=60, batch="0/5", timestamp_ms=2_000, start=50, checkpoint_id=ID)
+    earlier = Committed(offset=50, batch="0/4", timestamp_ms=1_000, start=40, checkpoint_id=ID)
+    found = resumed(proof(0, 4, 50), Standing.of({A: newest, B: earlier}), None)
+    assert found.unfinished is not None
+    assert (found.unfinished.span.batch, found.unfinished.span.start) == (5, {A: 50, B: 50})
+
+
+@pytest.mark.parametrize(
+    ("last", "standing", "checkpoint"),
+    [
+        (proof(0, 2, 30), kafka("0/4", 50), None),
+        (proof(0, 2, 30), kafka("0/4", 50), planned(4, 50)),
+        (proof(0, 2, 30), kafka("1/1", 50), None),
+        (None, kafka("0/4", 50), None),
+        (proof(0, 2, 30), None, planned(4, 50)),
+        (None, None, planned(4, 50)),
+    ],
+    ids=[
+        "two batches behind Kafka",
+        "and its checkpoint is newer too",
+        "another generation",
+        "no tables at all",
+        "Kafka unknown, checkpoint newer",
+        "no tables, Kafka unknown",
+    ],
+)
+def test_tables_that_are_older_than_kafka_or_checkpoint_are_refused(
+    last: BatchProof | None, standing: Standing | None, checkpoint: Planned | None
+) -> None:
+    with pytest.raises(OutOfStep) as refused:
+        resumed(last, standing, checkpoint)
+    assert refused.value.given
+    assert "recount reset revenue" in refused.value.remedy
+
+
+@pytest.mark.parametrize("batch", ["0/3", None])
+def test_a_kafka_that_is_behind_the_ledger_is_refused(batch: str | None) -> None:
+    with pytest.raises(OutOfStep, match="behind"):
+        resumed(proof(0, 4, 50), kafka(batch, 40), None)
+
+
+@pytest.mark.parametrize(
+    ("standing", "checkpoint"),
+    [
+        (kafka("0/4", 50), planned(3, 40)),
+        (kafka("0/4", 50), planned(4, 49)),
+        (kafka("0/4", 50), planned(5, 60, start=45)),
+        (kafka("0/5", 60), planned(4, 50)),
+        (kafka("0/5", 60), planned(5, 61, start=50)),
+        (kafka("0/4", 50), planned(1, 20, "of long ago")),
+        (kafka("0/4", 50), planned(0, 60, "new", start=40)),
+        (kafka("0/5", 60), planned(0, 60, "new", start=50)),
+    ],
+    ids=[
+        "older",
+        "another last batch",
+        "a batch that does not begin at the end of the ledger",
+        "without the batch in flight",
+        "with another batch of that name",
+        "of an earlier generation",
+        "a new one that begins elsewhere",
+        "a new one beside a batch in flight of the former one",
+    ],
+)
+def test_a_checkpoint_that_does_not_go_with_the_ledger_is_refused_and_can_be_removed(
+    standing: Standing, checkpoint: Planned
+) -> None:
+    with pytest.raises(OutOfStep, match="does not go with") as refused:
+        resumed(proof(0, 4, 50), standing, checkpoint, former=(ID, "of long ago"))
+    assert "remove the checkpoint" in refused.value.remedy
+    assert resumed(proof(0, 4, 50), standing, None).generation == 1
+
+
+def test_a_new_checkpoint_that_has_planned_its_first_batch_goes_on() -> None:
+    found = resumed(proof(0, 4, 50), kafka("0/4", 50), planned(0, 60, "new"))
+    assert found == Resumption(generation=1, start=None)
+
+
+def test_without_any_word_of_kafka_only_a_checkpoint_that_has_begun_nothing_more_lets_the_stream_go_on() -> None:
+    """A stream of an earlier release that stood for more than seven days."""
+    assert resumed(proof(0, 4, 50), None, planned(4, 50)) == Resumption(generation=0, start=None)
+    for checkpoint in (planned(5, 60), None):
+        with pytest.raises(OutOfStep, match="cannot be known"):
+            resumed(proof(0, 4, 50), None, checkpoint)
+
+
+def test_a_batch_that_an_earlier_release_completed_as_a_generation_of_its_own_is_in_step() -> None:
+    found = resumed(proof(1, 0, 50, "completed 0/4"), kafka("0/4", 50, checkpoint_id=None), None)
+    assert found == Resumption(generation=2, start={A: 50, B: 50})
+
+
+def test_an_archive_goes_on_when_kafka_is_behind_or_silent_and_is_refused_when_kafka_is_ahead() -> None:
+    for standing in (kafka("0/4", 50), kafka("0/3", 40), kafka("0/1", 20), None):
+        found = resumed(proof(0, 4, 50), standing, None, delta_first=True)
+        assert found == Resumption(generation=1, start={A: 50, B: 50})
+    for last in (proof(0, 4, 50), None):
+        with pytest.raises(OutOfStep, match="older than what Kafka has"):
+            resumed(last, kafka("0/5", 60), None, delta_first=True)
+
+
+def test_the_tables_that_a_proof_names_survive_its_text() -> None:
+    said = json.dumps(json.loads(proof(0, 4, 50).to_json()) | {"appended": {"late": [ID, 3]}})
+    found = BatchProof.from_json(said)
+    assert found is not None
+    assert found.appended == {"late": (ID, 3)}
+    assert BatchProof.from_json(found.to_json()) == found
