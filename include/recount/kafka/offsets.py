@@ -58,6 +58,10 @@ class Gap:
     expired: int
 
 
+class MissingTopics(Terminal):
+    """Topics of a stream are not there, or not yet: whoever creates them may be about to."""
+
+
 def partitions_of(connection: Connection, topic: str) -> list[Partition]:
     """All partitions of an existing topic; ``Terminal`` when there is no such topic."""
     try:
@@ -72,7 +76,7 @@ def partitions_of(connection: Connection, topic: str) -> list[Partition]:
 
 
 def require_topics(connection: Connection, read: Iterable[str], written: Iterable[str]) -> None:
-    """Raise ``Terminal`` that names every topic of a stream that is not there, and who is to create it.
+    """Raise ``MissingTopics`` that names every topic of a stream that is not there, and who is to create it.
 
     A topic that was created a moment ago is waited for: not every broker knows of it at once.
     """
@@ -85,7 +89,7 @@ def require_topics(connection: Connection, read: Iterable[str], written: Iterabl
         if time.monotonic() < deadline:
             time.sleep(0.5)
             continue
-        raise Terminal(
+        raise MissingTopics(
             "topics of the stream do not exist, or this user may not see them",
             given=sorted(missing),
             expected="every topic that the stream reads or writes",

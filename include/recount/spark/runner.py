@@ -22,7 +22,7 @@ from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel
 from recount.kafka.lease import Lease
-from recount.kafka.offsets import lag, partitions_of, require_kept, require_topics
+from recount.kafka.offsets import MissingTopics, lag, partitions_of, require_kept, require_topics
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus
 from recount.kafka.transaction import TRANSACTION_TIMEOUT_MS, OutputTransaction
 from recount.spark.batch_size import BatchSize
@@ -98,7 +98,7 @@ class StreamRunner:
                 lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
             except BaseException as error:
                 _LOG.exception("stream %s failed", self._work.name)
-                failed = replace(status, state="failed", error=str(error)[:MOST_CHARACTERS], final=_is_final(error))
+                failed = replace(status, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 lease.publish(replace(failed, heartbeat_ms=_now_ms()))
                 raise
 
@@ -302,9 +302,10 @@ def checkpoint_location(settings: Settings, stream: str, version: int) -> str:
     return f"{settings.checkpoints}/{stream}" + ("" if version == 1 else f"/version-{version}")
 
 
-def _is_final(error: BaseException) -> bool:
-    """Whether a human must act; what Kafka's client calls fatal is over with a new client."""
-    return isinstance(error, Terminal) and not isinstance(error.__cause__, KafkaException)
+def is_final(error: BaseException) -> bool:
+    """Whether a human must act: what Kafka's client calls fatal is over with a new one, and topics may be created."""
+    passes = isinstance(error, MissingTopics) or isinstance(error.__cause__, KafkaException)
+    return isinstance(error, Terminal) and not passes
 
 
 def _with_memory(status: StreamStatus) -> StreamStatus:
