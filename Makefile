@@ -18,6 +18,7 @@ MVN := mvn --batch-mode --quiet --strict-checksums --file pom.xml
 UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
 EXAMPLES ?= 5000
 SEED ?= 2
+MINUTES ?= 30
 LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py
 PARTS := unit spark integration airflow chaos browser
 # pytest refuses a folder that does not exist, hence wildcard
@@ -25,7 +26,7 @@ FOLDERS := $(wildcard $(PARTS:%=tests/%))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants nights lint format bench bench-scale bench-soak bench-long clean
+.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants nights chaos lint format bench bench-scale bench-soak bench-long clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -103,6 +104,9 @@ mutants: setup ## every rule of the stream made wrong in turn: the audit must se
 
 nights: setup ## fifty nights of a healthy project: no audit may raise an alarm (ARGS: --nights 50 --publish)
 	@python -m tests.nights $(ARGS)
+
+chaos: setup ## three streams under a hundred mixed faults, audited meanwhile (MINUTES=30 SEED=2; ARGS: --rate 100, --publish)
+	@python -m tests.chaos.long_run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 browser:
 	@command -v chromium >/dev/null || { \
