@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import polars as pl
@@ -37,6 +38,11 @@ class AggregationComputation:
         self._tables: StreamTables | None = None
         self.sinks = (plan.sink,)
         self.state_schema: Schema = self._partials.schema
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """The open windows."""
+        return {"open windows": sum(run.height for run in self._windows.held.runs)}
 
     def output_schema(self, sink: Written) -> Schema:  # noqa: ARG002 - it has one
         """A result with its revision."""

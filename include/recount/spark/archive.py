@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 
 import polars as pl
 from delta.tables import DeltaTable
@@ -77,6 +78,7 @@ class ArchiveProcessor:
         self._work = work
         self._attempt = attempt
         self.last: BatchResult | None = None
+        self.held: Mapping[str, int] = {}
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Append ``batch`` unless the table has it."""

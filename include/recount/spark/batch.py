@@ -98,6 +98,11 @@ class BatchProcessor:
         self._dead_letters = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
         self.last: BatchResult | None = None
 
+    @property
+    def held(self) -> Mapping[str, int]:
+        """How many rows each operator keeps."""
+        return self._computation.held
+
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch``; an error leaves nothing half-done that a replay would not complete."""
         order = (self._attempt.generation, batch)

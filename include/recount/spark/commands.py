@@ -35,6 +35,9 @@ def stream(
         int,
         typer.Option(min=1_000, help="Milliseconds after which the brokers abort the transaction of a batch."),
     ] = RunOptions.transaction_timeout_ms,
+    memory_limit_mib: Annotated[
+        int, typer.Option(min=0, help="MiB that Python, JVM and local workers may hold (0: what the machine has).")
+    ] = 0,
     delta_log_kept_ms: Annotated[
         int,
         typer.Option(min=60_000, help="Milliseconds for which earlier versions of the Delta tables can be read."),
@@ -51,6 +54,7 @@ def stream(
         trigger_interval_ms=trigger_interval_ms,
         available_now=available_now,
         transaction_timeout_ms=transaction_timeout_ms,
+        memory_limit=memory_limit_mib * 2**20,
     )
     work = work_of(session, declaration, settings.data, delta_log_kept_ms=delta_log_kept_ms)
     try:

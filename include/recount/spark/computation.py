@@ -64,6 +64,10 @@ class Computation(Protocol):
     def state_schema(self) -> Schema:
         """The columns of the state table."""
 
+    @property
+    def held(self) -> Mapping[str, int]:
+        """How many rows are kept between batches, by what keeps them."""
+
     def output_schema(self, sink: Written) -> Schema:
         """The columns of the output table of ``sink``."""
 

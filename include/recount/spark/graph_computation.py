@@ -46,6 +46,11 @@ class GraphComputation:
         self.sinks = topology.written
         self.state_schema: Schema = STATE_SCHEMA
 
+    @property
+    def held(self) -> Mapping[str, int]:
+        """What each operator remembers, by the name of the state."""
+        return {name: state.height for name, state in self._graph.states.items()}
+
     def output_schema(self, sink: Written) -> Schema:
         """The fields, the largest event time behind the row, its revision, whether it deletes, where it came from."""
         return written_schema(sink.fields)

@@ -29,6 +29,7 @@ from recount.spark.batch_size import BatchSize
 from recount.spark.catching_up import BatchLimit, backlog, layer_to_read
 from recount.spark.checkpoint import Checkpoint, OneBatch
 from recount.spark.driver_memory import DriverMemory
+from recount.spark.headroom import Headroom
 from recount.spark.progress import BatchProgress, ProgressListener
 from recount.spark.resuming import Known, Planned, Resumption, Standing, Unfinished
 from recount.spark.source import kafka_range, kafka_source
@@ -47,7 +48,8 @@ class RunOptions:
     ``available_now`` ends once everything that was there at the start is processed; otherwise a batch starts every
     ``trigger_interval_ms`` (0: as soon as the last one is done) until a stop is asked for. A batch has at most
     ``max_offsets`` records, and with a ``target_batch_ms`` (0: none) as many as take that time, see ``BatchSize``. The
-    brokers abort the transaction of a batch after ``transaction_timeout_ms``.
+    brokers abort the transaction of a batch after ``transaction_timeout_ms``. The driver's processes may hold
+    ``memory_limit`` bytes (0: what its container or machine has).
     """
 
     max_offsets: int = 1_000_000
@@ -55,6 +57,7 @@ class RunOptions:
     trigger_interval_ms: int = 0
     available_now: bool = False
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    memory_limit: int = 0
 
 
 class StreamRunner:
@@ -98,7 +101,8 @@ class StreamRunner:
                 lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
             except BaseException as error:
                 _LOG.exception("stream %s failed", self._work.name)
-                failed = replace(status, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
+                last = self._with_memory(status)
+                failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 lease.publish(replace(failed, heartbeat_ms=_now_ms()))
                 raise
 
@@ -157,7 +161,11 @@ class StreamRunner:
                 writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
             return writer.foreachBatch(process).start()
 
-        return StreamQuery(started, processor, self._first_limit())
+        return StreamQuery(started, processor, self._first_limit(), Headroom(self._memory))
+
+    def _memory(self) -> DriverMemory:
+        memory, limit = DriverMemory.now(), self._options.memory_limit
+        return memory.within(limit) if limit else memory
 
     def _first_limit(self) -> BatchLimit:
         """Where tables have more to be read than a batch takes, batches read those first."""
@@ -260,7 +268,9 @@ class StreamRunner:
                 query.go_on(limit)
             if time.monotonic() >= heartbeat_due:
                 status = replace(
-                    _with_memory(status), heartbeat_ms=_now_ms(), lag=self._lag_between_batches(status, query.processor)
+                    self._with_memory(status),
+                    heartbeat_ms=_now_ms(),
+                    lag=self._lag_between_batches(status, query.processor),
                 )
                 lease.publish(status)
                 heartbeat_due = time.monotonic() + _HEARTBEAT_S
@@ -268,6 +278,10 @@ class StreamRunner:
         for progress in listener.take(timeout_s=2.0):
             status = _progressed(status, progress, query.processor)
         return status
+
+    def _with_memory(self, status: StreamStatus) -> StreamStatus:
+        memory = self._memory()
+        return replace(status, memory_used=memory.used, memory_left=memory.left, memory_limit=memory.limit)
 
     def _lag_between_batches(self, status: StreamStatus, processor: Processor) -> int | None:
         """The lag as Kafka knows it, when no batch has said it lately: Spark is silent with nothing to read."""
@@ -306,11 +320,6 @@ def is_final(error: BaseException) -> bool:
     """Whether a human must act: what Kafka's client calls fatal is over with a new one, and topics may be created."""
     passes = isinstance(error, MissingTopics) or isinstance(error.__cause__, KafkaException)
     return isinstance(error, Terminal) and not passes
-
-
-def _with_memory(status: StreamStatus) -> StreamStatus:
-    memory = DriverMemory.now()
-    return replace(status, memory_used=memory.used, memory_left=memory.left, memory_limit=memory.limit)
 
 
 def _progressed(status: StreamStatus, progress: BatchProgress, processor: Processor) -> StreamStatus:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.spark.catching_up import BatchLimit
+from recount.spark.headroom import Headroom
 from recount.spark.work import Processor
 
 _LOG = logging.getLogger(__name__)
@@ -25,11 +26,14 @@ class StreamQuery:
 
     Spark reads the limit when a query starts. A query that is started again goes on from its checkpoint, with
     the same processor and its state: a batch that Spark had planned keeps its range, one that it had not yet noted as
-    done is not processed twice.
+    done is not processed twice. A batch for which ``headroom`` sees no memory is not begun.
     """
 
-    def __init__(self, start: StartQuery, processor: Processor, limit: BatchLimit) -> None:
+    def __init__(
+        self, start: StartQuery, processor: Processor, limit: BatchLimit, headroom: Headroom | None = None
+    ) -> None:
         self._start = start
+        self._headroom = headroom or Headroom()
         self._between_batches = threading.Lock()
         self.processor = processor
         self.limit = limit
@@ -80,7 +84,9 @@ class StreamQuery:
             last = self.processor.last
             if last is None or batch > last.proof.batch:
                 try:
-                    self.processor(records, batch)
+                    self._headroom.require(lambda: self.processor.held)
+                    with self._headroom.measured():
+                        self.processor(records, batch)
                 except Exception as error:
                     self._failed = error
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -79,6 +80,10 @@ class Processor(Protocol):
     """What ``foreachBatch`` calls; ``last`` is the last batch that it committed."""
 
     last: BatchResult | None
+
+    @property
+    def held(self) -> Mapping[str, int]:
+        """How many rows are kept between batches, by what keeps them."""
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch`` exactly once, however often it is called for it."""

@@ -1,4 +1,4 @@
-"""The life of a driver: it reports, a second one fences it, it stops when asked, and it outlives its checkpoint."""
+"""The life of a driver: it reports, is fenced, stops when asked or short of memory, and outlives its checkpoint."""
 
 from __future__ import annotations
 
@@ -103,6 +103,16 @@ def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(dep
 
     shutil.rmtree(Path(deployment.settings.checkpoints) / "live")
     produce(connection, purchases(live_purchases.name, HALF, HALF))
+    before = len(proofs(deployment.tables.state("live")))
+    cramped = deployment.start_stream("live", "--available-now", "--memory-limit-mib", "50")
+    assert cramped.finish() != 0
+    failed = status_when(deployment, lambda status: status.is_over and status.lease_epoch == 3)
+    assert (failed.state, failed.memory_limit, failed.memory_left) == ("failed", 50 * 2**20, 0)
+    assert failed.error is not None
+    assert failed.error.startswith("no memory is left for another batch; given: '0 MiB left of 50 MiB; ")
+    assert "rows kept: " in failed.error
+    assert len(proofs(deployment.tables.state("live"))) == before
+
     third = deployment.start_stream("live", "--available-now")
     assert third.finish() == 0, third.said()
     ledger = proofs(deployment.tables.state("live"))

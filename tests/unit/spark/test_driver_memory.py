@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recount.spark.driver_memory import DriverMemory
+from recount.spark.driver_memory import DriverMemory, resident, taken
 
 GIB = 2**30
 
@@ -32,6 +32,31 @@ def test_a_container_with_less_than_the_machine_is_the_limit(machine: tuple[Path
     (machine[1] / "memory.max").write_text(f"{4 * GIB}\n")
     (machine[1] / "memory.stat").write_text(f"anon {3 * GIB}\nfile {GIB}\n")
     assert DriverMemory.now(*machine) == DriverMemory(used=2 * GIB, left=GIB, limit=4 * GIB)
+
+
+def test_a_container_of_the_older_kind_of_control_groups_is_the_limit(machine: tuple[Path, Path]) -> None:
+    older = machine[1] / "memory"
+    older.mkdir()
+    (older / "memory.limit_in_bytes").write_text(f"{4 * GIB}\n")
+    (older / "memory.stat").write_text(f"cache {GIB}\ntotal_rss {3 * GIB}\n")
+    assert DriverMemory.now(*machine) == DriverMemory(used=2 * GIB, left=GIB, limit=4 * GIB)
+    (older / "memory.limit_in_bytes").write_text(f"{2**63 - 4096}\n")
+    assert DriverMemory.now(*machine).limit == 16 * GIB
+
+
+def test_a_limit_of_its_own_counts_what_the_driver_has_taken(machine: tuple[Path, Path]) -> None:
+    held = taken()
+    assert held >= resident() > 10 * 2**20
+    memory = DriverMemory.now(*machine).within(held + GIB)
+    assert memory.is_own and memory.limit == held + GIB
+    assert memory.left is not None and abs(memory.left - GIB) < 2**26
+    assert DriverMemory.now(*machine).within(2**20).left == 0
+
+
+def test_where_the_machine_has_less_left_than_the_driver_s_own_limit_the_machine_counts(
+    machine: tuple[Path, Path],
+) -> None:
+    assert DriverMemory.now(*machine).within(taken() + 11 * GIB) == DriverMemory.now(*machine)
 
 
 def test_a_system_that_does_not_tell_is_no_error(tmp_path: Path) -> None:

@@ -11,8 +11,11 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.spark.catching_up import BatchLimit
+from recount.spark.driver_memory import DriverMemory
+from recount.spark.headroom import Headroom
 from recount.spark.stream_query import StreamQuery
 from recount.spark.work import BatchResult
 
@@ -25,6 +28,7 @@ class Batches:
 
     def __init__(self) -> None:
         self.last: BatchResult | None = None
+        self.held: dict[str, int] = {}
         self.processed: list[int] = []
         self.begun = threading.Event()
         self.gate = threading.Event()
@@ -131,8 +135,9 @@ class Failing(FakeQuery):
     """Fails with Spark's own account of what the processor raised."""
 
     def _run(self, process: Process, batches: Sequence[int]) -> None:
-        with contextlib.suppress(Broken):
-            process(NO_RECORDS, batches[0])
+        with contextlib.suppress(Broken, Terminal):
+            for batch in batches:
+                process(NO_RECORDS, batch)
 
     def awaitTermination(self) -> None:  # noqa: N802  (Spark's name)
         self._thread.join()
@@ -163,3 +168,20 @@ def test_a_batch_on_its_way_when_the_stop_comes_is_processed_and_the_stop_ends()
     query = StreamQuery(lambda _, process: cast(StreamingQuery, OnItsWay(process)), processor, BatchLimit(records=100))
     query.stop()
     assert processor.processed == [0]
+
+
+@pytest.mark.parametrize(("left", "begun"), [(0, []), (1, [0])])
+def test_a_batch_without_memory_is_not_begun_and_the_query_fails_with_what_a_human_must_do(
+    left: int, begun: list[int]
+) -> None:
+    processor = Batches()
+    limited = Headroom(lambda: DriverMemory(used=1, left=left - len(processor.processed), limit=9, is_own=True))
+    query = StreamQuery(
+        lambda _, process: cast(StreamingQuery, Failing(process, [0, 1])),
+        processor,
+        BatchLimit(records=100),
+        limited,
+    )
+    with pytest.raises(Terminal, match="no memory is left for another batch"):
+        query.await_end()
+    assert processor.processed == begun

@@ -12,7 +12,8 @@ from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, last_of
 from recount.recompute.rules.versions import has_versions
 
 LEFT, RIGHT = "__left", "__right"
-_HOW = {"inner": "inner", "left": "left", "outer": "full"}
+_LONGEST_MS = 2**45
+"""1,115 years."""
 
 
 def of(side: str, name: str) -> Column:
@@ -64,22 +65,59 @@ def paired(node: StreamStreamJoin, left: DataFrame, right: DataFrame, *, alone_b
     """All pairs of records on time, and those that found no partner: a null key finds none.
 
     A record with a key leaves alone only if its time is before ``alone_before_ms``: later ones can still find one.
+
+    Records meet by key and stretch of time (``_meeting``), so that what is compared, and held, follows the records that
+    are near each other in time, however many a key has.
     """
-    apart = of(RIGHT, TIME) - of(LEFT, TIME)
-    fits = (
-        (of(LEFT, node.left.key) == of(RIGHT, node.right.key))
-        & (apart >= F.lit(-node.before_ms))
-        & (apart <= F.lit(node.after_ms))
-    )
-    pairs = whole(left, LEFT).join(whole(right, RIGHT), fits, _HOW[node.kind])
+    met = _meeting(node, left, right, "inner" if node.kind == "inner" else "left")
+    if node.kind == "outer":
+        lone = _meeting(node, left, right, "left_anti").select(
+            F.lit(None).cast(met.schema[LEFT].dataType).alias(LEFT), RIGHT
+        )
+        met = met.union(lone)
     key = _either_key(node)
-    met = of(LEFT, TIME).isNotNull() & of(RIGHT, TIME).isNotNull()
+    both = of(LEFT, TIME).isNotNull() & of(RIGHT, TIME).isNotNull()
     later = F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
-    pairs = pairs.where(met | key.isNull() | (later < F.lit(alone_before_ms)))
+    pairs = met.where(both | key.isNull() | (later < F.lit(alone_before_ms)))
     nothing = F.array().cast(left.schema[ORDER].dataType)
     order = F.concat(*(F.coalesce(of(side, ORDER), nothing) for side in (LEFT, RIGHT)))
     made = pairs.select(*joined_fields(node), later.alias("__later_ms"), order.alias("__both"))
     return Rows(node=node, frame=derived(made, F.col("__later_ms"), F.col("__both")).drop("__later_ms", "__both"))
+
+
+def _meeting(node: StreamStreamJoin, left: DataFrame, right: DataFrame, how: str) -> DataFrame:
+    """Both sides joined by key and time: ``inner``, ``left``, or as ``left_anti`` the right records that meet nothing.
+
+    Time is cut into stretches as long as the interval ``[-before, after]``. The side that is kept whole lies in the
+    stretch of its time; a record of the other is there once for each of the one or two stretches in which it can be
+    met. So each pair meets in one stretch, once. With ``before`` 2, ``after`` 3, stretches of 6::
+
+        stretch   0           6           12
+        l at 4    ····4·
+        r at 7    ····▪▪      ▪▪····        met by an l from 4 to 9: there in stretch 0 and in stretch 6
+    """
+    length_ms = node.before_ms + node.after_ms + 1
+    kept, other, back_ms, ahead_ms = (LEFT, RIGHT, node.after_ms, node.before_ms)
+    if how == "left_anti":
+        kept, other, back_ms, ahead_ms = (RIGHT, LEFT, node.before_ms, node.after_ms)
+    sides = {LEFT: whole(left, LEFT), RIGHT: whole(right, RIGHT)}
+    first, last = (_stretch(of(other, TIME) + F.lit(ms), length_ms) for ms in (-back_ms, ahead_ms))
+    in_either = F.explode(F.array_distinct(F.array(first, last)))
+    near = sides[other].select(other, in_either.alias("__near"))
+    placed = sides[kept].withColumn("__stretch", _stretch(of(kept, TIME), length_ms))
+    apart = of(RIGHT, TIME) - of(LEFT, TIME)
+    fits = (
+        (of(LEFT, node.left.key) == of(RIGHT, node.right.key))
+        & (F.col("__stretch") == F.col("__near"))
+        & (apart >= F.lit(-node.before_ms))
+        & (apart <= F.lit(node.after_ms))
+    )
+    return placed.join(near, fits, how).drop("__stretch", "__near")
+
+
+def _stretch(time: Column, length_ms: int) -> Column:
+    """Where the stretch of ``time`` begins; all time is one where an interval is longer than time is known to go on."""
+    return F.lit(0).cast("long") if length_ms > _LONGEST_MS else time - F.pmod(time, F.lit(length_ms))
 
 
 def table_joined(node: TableTableJoin, left: Rows, right: Rows) -> Rows:
