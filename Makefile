@@ -20,13 +20,13 @@ EXAMPLES ?= 5000
 SEED ?= 2
 MINUTES ?= 30
 LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py
-PARTS := unit spark integration airflow chaos browser
+PARTS := unit spark integration airflow chaos faults browser
 # pytest refuses a folder that does not exist, hence wildcard
 FOLDERS := $(wildcard $(PARTS:%=tests/%))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants nights chaos lint format bench bench-scale bench-soak bench-long clean
+.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants nights chaos faults lint format bench bench-scale bench-soak bench-long clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -92,6 +92,7 @@ test-spark: setup ## tests on a local Spark
 test-integration: setup ## tests on a real broker
 test-airflow: setup ## tests in a real Airflow
 test-chaos: setup ## tests that kill
+test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
 $(PARTS:%=test-%): test-%:
 	@pytest $(wildcard tests/$*) $(ARGS)
@@ -107,6 +108,9 @@ nights: setup ## fifty nights of a healthy project: no audit may raise an alarm 
 
 chaos: setup ## three streams under a hundred mixed faults, audited meanwhile (MINUTES=30 SEED=2; ARGS: --rate 100, --publish)
 	@python -m tests.chaos.long_run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+faults: setup ## a fault after every external effect (as root, for a disk that fills; ARGS: --page, --part, --fault, --sample 3)
+	@python -m tests.faults $(ARGS)
 
 browser:
 	@command -v chromium >/dev/null || { \

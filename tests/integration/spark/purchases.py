@@ -31,7 +31,7 @@ def purchases_topic(name: str) -> Topic:
     return Topic(name=name, key="id", value=schema, partitions=PARTITIONS, retention_ms=-1)
 
 
-def revenue(name: str, source: Topic) -> Topology:
+def revenue(name: str, source: Topic, *, grace: str = "2 s") -> Topology:
     """Revenue by region in windows of 10 s, written to the topic ``<name>-revenue``."""
     results = Topic(name=f"{name}-revenue", key="region", partitions=2, retention_ms=-1)
     return Topology(
@@ -39,7 +39,7 @@ def revenue(name: str, source: Topic) -> Topology:
         sinks=[
             stream(source)
             .select_key(region=col("region"))
-            .windowed_by(tumbling("10 s", grace="2 s"))
+            .windowed_by(tumbling("10 s", grace=grace))
             .aggregate(purchases=count(), revenue=total("amount"))
             .emit_final()
             .to(results)
@@ -79,12 +79,14 @@ def create_topics(connection: Connection, topologies: Iterable[Topology]) -> Non
     apply(admin, plan(admin, topics.values(), "embedded"))
 
 
-def purchases(topic: str, start: int, length: int, seed: int = 7) -> Iterator[KafkaRecord]:
+def purchases(
+    topic: str, start: int, length: int, seed: int = 7, *, step_ms: int = STEP_MS
+) -> Iterator[KafkaRecord]:
     """Records ``start`` to ``start + length`` of the flow; partition 2 is 15 s behind the others."""
     for number in range(start, start + length):
         chance = random.Random(f"{seed}/{number}")
         partition = number % PARTITIONS
-        time_ms = START_MS + number // PARTITIONS * STEP_MS - (15_000 if partition == 2 else 0)
+        time_ms = START_MS + number // PARTITIONS * step_ms - (15_000 if partition == 2 else 0)
         time_ms -= 15_000 if chance.random() < 0.02 else chance.randrange(2_000)
         value = {
             "id": str(number),

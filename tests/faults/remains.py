@@ -1,0 +1,126 @@
+"""What a stream has left behind, without what names the stream, the driver or the hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import polars as pl
+from confluent_kafka import KafkaError, Message, TopicPartition
+from deltalake import DeltaTable
+from tests.integration.spark.drivers import by_key
+
+from recount.core.archive import Archive
+from recount.core.ledger import BatchProof
+from recount.core.own_columns import BACKFILL, BATCH, GENERATION, PUBLISHED_AT
+from recount.core.registry import Stream
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import partitions_of
+from recount.proofs import Proofs
+
+Remains = dict[str, list[str]]
+
+
+def remains(connection: Connection, name: str, declared: Stream, root: str) -> Remains:
+    """The committed records of every topic that it writes, the rows of every table, and the ledger."""
+    tables = Tables(f"{root}/data")
+    found = dict(_of_archive(tables, declared) if isinstance(declared, Archive) else _of(connection, tables, declared))
+    return {what.replace(name, "*"): sorted(row.replace(name, "*") for row in rows) for what, rows in found.items()}
+
+
+def differences(expected: Remains, found: Remains) -> list[str]:
+    """In what the two differ, with an example of each."""
+    told = []
+    for what, rows in expected.items():
+        if rows != found.get(what, []):
+            missing, extra = _without(rows, found.get(what, [])), _without(found.get(what, []), rows)
+            example = (f"missing {missing[0]}" if missing else f"too many: {extra[0]}")[:300]
+            told.append(f"{what}: {len(missing)} missing, {len(extra)} too many; {example}")
+    return told
+
+
+def _without(rows: list[str], others: list[str]) -> list[str]:
+    left = list(rows)
+    for other in others:
+        if other in left:
+            left.remove(other)
+    return left
+
+
+def _of(connection: Connection, tables: Tables, declared: Topology) -> Iterator[tuple[str, list[str]]]:
+    letters = [source.topic.dead_letter_name for source in declared.sources]
+    topics = [*(written.topic.name for written in declared.written), *letters]
+    yield from _committed(connection, topics).items()
+    for written in declared.written:
+        yield f"table {written.table}", _rows(tables.output(written.table))
+        yield f"corrections {written.table}", _rows(tables.corrections(written.table))
+    yield "late", _rows(tables.late(declared.name))
+    yield "rejected", _rows(tables.rejected(declared.name))
+    yield "state", _rows(tables.state(declared.name))
+    yield "proofs", _proofs(Proofs(state=tables.state(declared.name), moved_to=tables.ledger(declared.name)))
+
+
+def _of_archive(tables: Tables, declared: Archive) -> Iterator[tuple[str, list[str]]]:
+    path = tables.archive(declared.topic.name)
+    yield "archive", _rows(path)
+    yield "proofs", _proofs(Proofs(state=path))
+
+
+def _committed(connection: Connection, topics: list[str]) -> dict[str, list[str]]:
+    """The committed records of each topic, in the order of each key; of dead letters without the time of writing."""
+    consumer = connection.consumer(
+        "reader", {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 10}
+    )
+    partitions = [found for topic in topics for found in partitions_of(connection, topic)]
+    consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in partitions])
+    records: dict[str, list[Message]] = {topic: [] for topic in topics}
+    left = set(partitions)
+    while left:
+        message = consumer.poll(30)
+        assert message is not None, f"no answer for {left}"
+        if (error := message.error()) is None:
+            records[message.topic()].append(message)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            left.discard((message.topic(), message.partition()))
+        else:
+            raise AssertionError(str(error))
+    consumer.close()
+    return {
+        f"topic {topic}": [
+            f"{key!r}: {number}: {told[:2] if topic.endswith('.dlq') else told}"
+            for key, all_ in by_key(said).items()
+            for number, told in enumerate(all_)
+        ]
+        for topic, said in records.items()
+    }
+
+
+def _rows(path: str) -> list[str]:
+    if not DeltaTable.is_deltatable(path):
+        return []
+    rows = pl.scan_delta(path).drop(GENERATION, BATCH, BACKFILL, PUBLISHED_AT, strict=False).collect()
+    return [str(row) for row in rows.iter_rows()]
+
+
+def _proofs(proofs: Proofs) -> list[str]:
+    return [
+        f"{number}: {_anonymous(entry.proof)}" for number, entry in enumerate(reversed(list(proofs.newest_first())))
+    ]
+
+
+def _anonymous(proof: BatchProof) -> BatchProof:
+    return replace(
+        proof,
+        generation=0,
+        batch=0,
+        stream="",
+        checkpoint_id="",
+        lease_epoch=0,
+        fingerprint="",
+        batch_timestamp_ms=0,
+        partitions=tuple(replace(partition, last_read_ms=None) for partition in proof.partitions),
+        emitted=dict(enumerate(proof.emitted.values())),
+        appended=dict.fromkeys(proof.appended, ("", 0)),
+    )

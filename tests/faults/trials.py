@@ -1,0 +1,58 @@
+"""The cases of one part: on a broker, with two processes that streams die in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.faults.chains import ROUNDS, Case, Chain, kill_points
+from tests.faults.hosts import Host
+from tests.faults.parts import PARTS
+from tests.faults.scene import Calm, Scene
+from tests.faults.strikes import World
+
+from recount.core.settings import Settings
+from recount.kafka.connection import Connection
+from recount.local.home import Home
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+
+
+@contextmanager
+def world(folder: Path, kafka: EmbeddedKafka, project: Project) -> Iterator[World]:
+    """Two hosts, of which the second begins when it is needed."""
+    places = {name: str(folder / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
+    settings = Settings(
+        profile="embedded", bootstrap_servers=kafka.bootstrap_servers, jars=str(project.spark_jars), **places
+    )
+    first, second = (Host(settings, project, folder / f"{name}.log") for name in ("first", "second"))
+    try:
+        yield World(first=first, second=second, kafka=kafka, connection=Connection.of(settings))
+    finally:
+        first.stop()
+        second.stop()
+
+
+def tried(world: World, folder: Path, part: str, faults: Sequence[str], seed: int, sample: int = 0) -> list[Case]:
+    """The cases of ``part`` under ``faults``, or (``sample``) so many points of each."""
+    calm = Calm.of(Scene(part, f"{part}calm", folder / f"{part}calm", world.connection), world.first, ROUNDS)
+    found: list[Case] = []
+    for fault in [name for name in faults if name in PARTS[part].faults]:
+        chance = random.Random(f"{seed}/{part}/{fault}")
+        chain = Chain(world, folder, part, calm, fault, chance)
+        chosen = [point for point in kill_points(calm, PARTS[part], chance) if chain.is_possible(point)]
+        found += chain.run(chance.sample(chosen, min(sample or len(chosen), len(chosen))))
+    return found
+
+
+def alone(part: str, faults: Sequence[str], seed: int, sample: int) -> list[Case]:
+    """The cases of ``part``, on a broker of its own."""
+    project = Project.containing(Path(__file__).parent)
+    with TemporaryDirectory(prefix="recount-faults-", ignore_cleanup_errors=True) as scratch:
+        folder = Path(scratch)
+        kafka = EmbeddedKafka(home=Home(path=folder / "kafka"), project=project)
+        with kafka, world(folder, kafka, project) as struck:
+            return tried(struck, folder, part, faults, seed, sample)
