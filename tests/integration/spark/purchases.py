@@ -79,9 +79,7 @@ def create_topics(connection: Connection, topologies: Iterable[Topology]) -> Non
     apply(admin, plan(admin, topics.values(), "embedded"))
 
 
-def purchases(
-    topic: str, start: int, length: int, seed: int = 7, *, step_ms: int = STEP_MS
-) -> Iterator[KafkaRecord]:
+def purchases(topic: str, start: int, length: int, seed: int = 7, *, step_ms: int = STEP_MS) -> Iterator[KafkaRecord]:
     """Records ``start`` to ``start + length`` of the flow; partition 2 is 15 s behind the others."""
     for number in range(start, start + length):
         chance = random.Random(f"{seed}/{number}")
