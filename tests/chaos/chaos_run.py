@@ -202,13 +202,13 @@ class ChaosRun:
 
     def _worker_returns(self, fault: Fault) -> None:
         if not self._over.wait(fault.lasts_s):
-            self._spark.start()
+            _patiently(self._spark.start)
 
     def _broker_goes(self, fault: Fault) -> None:
         self._kafka.stop_broker(int(fault.target), patience_s=0 if fault.kind == "broker killed" else 20)
         if self._over.wait(fault.lasts_s):
             return
-        self._kafka.start()
+        _patiently(self._kafka.start)
         admin = self.connection.admin()
         deadline = time.monotonic() + _IN_SYNC_S
         while time.monotonic() < deadline and not self._over.wait(0.5):
@@ -264,7 +264,7 @@ class ChaosRun:
 
     def _come_to_rest(self) -> None:
         """Heal everything, let the streams read to the end, stop them by order, audit each from the beginning."""
-        self._until(lambda: not self._away, 2 * _IN_SYNC_S, "the machines")
+        self._until(lambda: not self._away and not self._orders, 3 * _IN_SYNC_S, "the machines, and drivers to stop")
         self._desk.close_the_books()
         self.found.sent = len(self._desk.sent)
         self._say(f"all machines are back; the producer has written {self.found.sent:,} records; reading to the end")
@@ -353,3 +353,13 @@ class ChaosRun:
 
     def _clock_s(self) -> float:
         return time.monotonic() - self._begun_s
+
+
+def _patiently(start: Callable[[], None]) -> None:
+    """``start`` what has a minute to come up; on a busy machine that can take more."""
+    for _ in range(2):
+        try:
+            return start()
+        except Transient:
+            continue
+    return start()

@@ -92,16 +92,21 @@ class Supervised:
         return False
 
     def finish(self, limit_s: float) -> None:
-        """Order the driver to stop, and wait until it has: what it had begun is committed."""
-        driver = self._driver
+        """Order the driver to stop, and wait until it has: what it had begun is committed.
+
+        One that ends in another way has a successor, which is ordered to stop as well.
+        """
         deadline = time.monotonic() + limit_s
-        if driver is None or not self.order_stop():
-            self.faults.append(f"{self.stream}: the last driver ended before it was told to")
-            return
-        while driver.code is None and time.monotonic() < deadline:
-            time.sleep(0.5)
-        if driver.code != 0:
-            self.faults.append(f"{self.stream}: the last driver ended with {driver.code}: {driver.last_words()}")
+        while time.monotonic() < deadline:
+            self.tend()
+            driver = self._driver
+            if driver is None or not self.order_stop():
+                continue
+            while driver.code is None and time.monotonic() < deadline:
+                time.sleep(0.5)
+            if driver.code == 0:
+                return
+        self.faults.append(f"{self.stream}: no driver stopped as it was told to within {limit_s:.0f} s")
 
     def kill_all(self) -> None:
         """kill -9 to every driver, also to those that are held up."""
