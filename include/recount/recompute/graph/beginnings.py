@@ -29,8 +29,6 @@ from recount.recompute.graph.windows import END, START
 from recount.recompute.rules.closing import overdue_ms
 
 ROW_BY_ROW = Filter | WithFields | SelectKey | Select | FlatMap | Peek | Repartition | Through
-_ONE_BY_ONE = Filter | SelectKey | FlatMap
-"""To these every update means something; of updates the log gives the last ones only."""
 
 
 def untold(node: Node) -> Node | None:
@@ -56,6 +54,7 @@ def _made_of_records(node: Node) -> bool:
 
 
 def _leaves_updates(node: Node) -> bool:
+    """Whether rows replace each other: of updates the log gives the last ones only, and not what a filter took out."""
     while isinstance(node, ROW_BY_ROW):
         node = node.input
     return isinstance(node, ToTable | TableFilter) or (
