@@ -30,8 +30,8 @@ process that is stopped with SIGSTOP, and a lost broker one that is killed with 
 
 ## Not covered
 
-- A part is not struck by the faults that its row above names: they do not concern it. The effects of a stream's start and
-  of its lease are struck in the part *windowed*, which the other streams share. A transaction times out only after
+- A part is not struck by the faults that its row above names: they do not concern it. What a stream does at its start
+  and with its lease is struck in the part *windowed*, which the other streams share. A transaction times out only after
   effects within one; tables are restored only from the third round of a stream on, when there is an older copy.
 - A death *within* a call: in the middle of a file, between a Delta commit and the checkpoint of its log.
   `tests/chaos` kills at random times for that.
