@@ -222,7 +222,7 @@ class Auditor:
     ) -> list[Difference]:
         is_first = scope.stretch.seed.run is None
         return [
-            *ledger_faults(scope.before, scope.ledger.proofs, self._topology.idle_after_ms),
+            *ledger_faults(scope.before, scope.ledger.proofs, self._topology),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.batch_proofs import a_proof
+
 from recount.audit.ledger_rules import ledger_faults
 from recount.core.ledger import BatchProof, PartitionProof
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream, table
 
 IDLE_AFTER_MS = 300_000
+ORDERS, CUSTOMERS = (
+    Topic(name=name, key="id", value=RecordSchema.of(**{f"{name}_text": STRING})) for name in ("orders", "customers")
+)
+PLAIN = Topology(name="s", sinks=[stream(ORDERS).to(Topic(name="out", key="id"))], idle_after="5 min")
+LOOKING_UP = Topology(
+    name="s",
+    sinks=[stream(ORDERS).left_join_table(table(CUSTOMERS)).to(Topic(name="out", key="id"))],
+    idle_after="5 min",
+)
 
 
 def part(partition: int = 0, **told: object) -> PartitionProof:
@@ -17,21 +31,20 @@ def part(partition: int = 0, **told: object) -> PartitionProof:
 
 
 def batch(number: int, *parts: PartitionProof, **told: object) -> BatchProof:
-    claims = {"generation": 0, "checkpoint_id": "c", "batch_timestamp_ms": 10_000, "frontier_ms": 1_000}
-    return BatchProof(stream="s", batch=number, lease_epoch=1, partitions=parts, **{**claims, **told})  # type: ignore[arg-type]
+    return a_proof(number, *parts, **{"batch_timestamp_ms": 10_000, "frontier_ms": 1_000, **told})
 
 
 FIRST = batch(0, part(0), part(1))
 SECOND = batch(1, part(0, start=10, end=20), part(1, start=10, end=20))
 
 
-def verdicts(*proofs: BatchProof) -> list[str]:
-    return [fault.verdict for fault in ledger_faults(None, proofs, IDLE_AFTER_MS)]
+def verdicts(*proofs: BatchProof, topology: Topology = PLAIN) -> list[str]:
+    return [fault.verdict for fault in ledger_faults(None, proofs, topology)]
 
 
 def test_batches_that_follow_each_other_have_no_fault() -> None:
     assert verdicts(FIRST, SECOND) == []
-    assert ledger_faults(FIRST, (SECOND,), IDLE_AFTER_MS) == []
+    assert ledger_faults(FIRST, (SECOND,), PLAIN) == []
 
 
 def test_a_missing_batch_and_a_gap_between_ranges_are_not_contiguous() -> None:
@@ -74,3 +87,27 @@ def test_a_partition_is_idle_only_after_idle_after_without_a_record() -> None:
     assert verdicts(FIRST, later(IDLE_AFTER_MS - 1)) == ["idle claim"]
     assert verdicts(FIRST, later(IDLE_AFTER_MS)) == []
     assert verdicts(FIRST, later(IDLE_AFTER_MS, last_read_ms=9_999)) == ["idle clock"]
+
+
+def test_a_partition_that_was_silent_long_enough_must_be_idle() -> None:
+    quiet = part(1, start=10, end=10, records=0, counted=0)
+    read = part(0, start=10, end=20, last_read_ms=10_000 + IDLE_AFTER_MS)
+    at_the_bound = batch(1, read, quiet, batch_timestamp_ms=10_000 + IDLE_AFTER_MS)
+    assert verdicts(FIRST, at_the_bound) == ["idle claim"]
+    assert verdicts(FIRST, at_the_bound, topology=LOOKING_UP) == ["idle claim"]
+    before = replace(at_the_bound, batch_timestamp_ms=10_000 + IDLE_AFTER_MS - 1)
+    read_then = replace(read, last_read_ms=before.batch_timestamp_ms)
+    assert verdicts(FIRST, replace(before, partitions=(read_then, quiet))) == []
+
+
+def test_a_topic_that_a_batch_may_not_have_asked_need_not_be_idle() -> None:
+    later_ms = 10_000 + IDLE_AFTER_MS
+    customers = replace(part(0), topic="customers")
+    silent = part(0, start=10, end=10, records=0, counted=0)
+    read = replace(customers, start=10, end=20, last_read_ms=later_ms)
+    proofs = batch(0, customers, part(0)), batch(1, read, silent, batch_timestamp_ms=later_ms)
+    assert verdicts(*proofs, topology=LOOKING_UP) == []
+    assert verdicts(*proofs) == ["idle claim"]
+    nothing = replace(read, end=10, records=0, counted=0, last_read_ms=10_000, idle=True)
+    none_read = replace(proofs[1], partitions=(nothing, silent))
+    assert verdicts(proofs[0], none_read, topology=LOOKING_UP) == ["idle claim"]

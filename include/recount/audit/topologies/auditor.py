@@ -113,7 +113,7 @@ class TopologyAuditor:
                 for topic, parts in totals.items()
             }
             differences = [
-                *ledger_faults(None, ledger.proofs, self._topology.idle_after_ms),
+                *ledger_faults(None, ledger.proofs, self._topology),
                 *(one for topic, ranges in ledger.ranges.items() for one in self._unread(topic, ranges)),
                 *(one for t in totals for one in conservation_differences(found[t], totals[t], ledger)),
                 *self._side_ledgers(truth, ledger, late, posted),
