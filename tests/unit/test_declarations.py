@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.batch_proofs import a_proof
 
 from recount.core.aggregates import count
 from recount.core.archive import Archive
@@ -28,17 +29,7 @@ HOURLY, TWO_HOURLY = clicks("1 h"), clicks("2 h")
 
 
 def proof(batch: int, fingerprint: str | None) -> BatchProof:
-    return BatchProof(
-        stream="clicks",
-        generation=0,
-        batch=batch,
-        checkpoint_id="c",
-        lease_epoch=1,
-        batch_timestamp_ms=batch,
-        partitions=(),
-        frontier_ms=None,
-        fingerprint=fingerprint,
-    )
+    return a_proof(batch, fingerprint=fingerprint)
 
 
 @pytest.fixture

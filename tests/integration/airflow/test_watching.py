@@ -15,6 +15,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Consumer
 from tests.eventually import eventually
+from tests.statuses import a_status
 
 from recount.airflow import orders
 from recount.airflow.drivers import DriverProcess, record_of
@@ -27,7 +28,7 @@ from recount.declarations import DeclarationLog
 from recount.kafka.connection import Connection
 from recount.kafka.lease import Lease
 from recount.kafka.platform import platform_topics
-from recount.kafka.status import State, StatusBoard, StreamStatus
+from recount.kafka.status import State, StatusBoard
 from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
 
@@ -82,12 +83,9 @@ def says(
     **more: Any,
 ) -> None:
     """Publish, and wait until everybody can read it."""
-    status = StreamStatus(
+    status = a_status(
         stream=lease.stream,
-        driver_id="driver",
         lease_epoch=lease.epoch,
-        host="host",
-        pid=1,
         state=state,
         started_at_ms=now_ms(),
         heartbeat_ms=heartbeat_ms or now_ms(),

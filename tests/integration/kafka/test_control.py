@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from tests.eventually import eventually
 from tests.integration.kafka.conftest import MakeTopic
+from tests.statuses import a_status
 
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel, request_stop
 from recount.kafka.lease import Lease
 from recount.kafka.platform import platform_topics
-from recount.kafka.status import StatusBoard, StreamStatus
+from recount.kafka.status import StatusBoard
 from recount.kafka.topics import apply, plan
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
@@ -65,16 +66,7 @@ def test_what_is_no_status_is_passed_over_and_the_status_before_it_stands(
 ) -> None:
     topics = [make_topic(name, cleanup_policy="compact", retention_ms=-1) for name in ("status", "history")]
     lease = Lease.acquire(connection, "orders", status_topic=topics[0], history_topic=topics[1])
-    said = StreamStatus(
-        stream="orders",
-        driver_id="one",
-        lease_epoch=1,
-        host="here",
-        pid=1,
-        state="running",
-        started_at_ms=1,
-        heartbeat_ms=2,
-    )
+    said = a_status(stream="orders")
     lease.publish(said)
     put_garbage(connection, topics[0])
     board = StatusBoard(connection, topics[0])

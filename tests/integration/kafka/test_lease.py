@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.eventually import eventually
 from tests.integration.kafka.conftest import Read
+from tests.statuses import a_status
 
 from recount.core.errors import Terminal
 from recount.kafka.connection import Connection, Fenced
@@ -17,17 +18,9 @@ from recount.kafka.status import StatusBoard, StreamStatus
 
 
 def status(lease: Lease, **said: object) -> StreamStatus:
-    always = {
-        "stream": lease.stream,
-        "driver_id": f"driver-{lease.epoch}",
-        "lease_epoch": lease.epoch,
-        "host": "localhost",
-        "pid": 1,
-        "state": "running",
-        "started_at_ms": 1_000,
-        "heartbeat_ms": 2_000,
-    }
-    return StreamStatus(**{**always, **said})  # type: ignore[arg-type]
+    return a_status(
+        **{"stream": lease.stream, "driver_id": f"driver-{lease.epoch}", "lease_epoch": lease.epoch, **said}
+    )
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.statuses import a_status
 
 from recount.airflow.health import alerts, health_of, standstill
 from recount.core.errors import InvalidDeclaration
@@ -13,13 +14,8 @@ from recount.kafka.status import StreamStatus
 
 NOW_MS = 1_700_000_000_000
 LIMITS = Health(heartbeat_age_ms=30_000, progress_age_ms=60_000, lag=1_000, frontier_age_ms=300_000)
-WELL = StreamStatus(
+WELL = a_status(
     stream="revenue",
-    driver_id="d",
-    lease_epoch=1,
-    host="h",
-    pid=1,
-    state="running",
     started_at_ms=NOW_MS - 600_000,
     heartbeat_ms=NOW_MS,
     last_progress_ms=NOW_MS,

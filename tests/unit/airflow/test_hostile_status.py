@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+from tests.statuses import a_status
 
 from recount.airflow.pages import overview_row
 from recount.core.registry import declared
@@ -13,17 +14,7 @@ from recount.kafka.status import MOST_CHARACTERS, StreamStatus, UnreadableStatus
 
 STREAM = "revenue-by-region"
 SCRIPT = "<script>alert(1)</script>"
-STATUS = StreamStatus(
-    stream=STREAM,
-    driver_id="d1",
-    lease_epoch=4,
-    host="localhost",
-    pid=17,
-    state="failed",
-    started_at_ms=1_000,
-    heartbeat_ms=2_000,
-    error="disk full",
-)
+STATUS = a_status(stream=STREAM, state="failed", error="disk full")
 
 
 def shown(status: StreamStatus) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from tests.batch_proofs import a_proof
 
 from recount.audit.conservation import GapPass, conservation_differences
 from recount.audit.ledger import Ledger
@@ -21,16 +22,7 @@ CLAIM = PartitionProof(topic="orders", partition=0, start=0, end=12, records=10,
 
 def ledger(*claims: PartitionProof) -> Ledger:
     def proof(number: int, claim: PartitionProof) -> BatchProof:
-        return BatchProof(
-            stream="s",
-            generation=0,
-            batch=number,
-            checkpoint_id="c",
-            lease_epoch=1,
-            batch_timestamp_ms=number,
-            partitions=(claim,),
-            frontier_ms=5,
-        )
+        return a_proof(number, claim, frontier_ms=5)
 
     return Ledger(tuple(proof(number, claim) for number, claim in enumerate(claims)))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.batch_proofs import a_proof
 
 from recount.audit.acceptances import accept, accept_all
 from recount.audit.evidence import Evidence
@@ -20,7 +21,6 @@ from recount.cli import app
 from recount.core.errors import Terminal
 from recount.core.finding import finding_id
 from recount.core.finding_register import Standing
-from recount.core.ledger import BatchProof
 from recount.core.own_columns import AUDIT
 from recount.core.registry import declared
 from recount.core.settings import Settings
@@ -81,16 +81,7 @@ class Nights:
         self.store.complete(self.last)
 
     def findings(self, audit: str, differences: Sequence[Difference], *, whole: bool, batch: int) -> Findings:
-        proof = BatchProof(
-            stream=STREAM,
-            generation=0,
-            batch=batch,
-            checkpoint_id="c",
-            lease_epoch=1,
-            batch_timestamp_ms=0,
-            partitions=(),
-            frontier_ms=None,
-        )
+        proof = a_proof(batch, stream=STREAM)
         return Findings(
             audit=audit,
             topology=TOPOLOGY,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.batch_proofs import a_proof
 
 from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
@@ -34,17 +35,7 @@ def with_side(many: int) -> Topology:
 
 
 def proof(batch: int, topology: Topology | None) -> BatchProof:
-    return BatchProof(
-        stream="clicks",
-        generation=0,
-        batch=batch,
-        checkpoint_id="c",
-        lease_epoch=1,
-        batch_timestamp_ms=batch,
-        partitions=(),
-        frontier_ms=None,
-        fingerprint=Declared.of(topology).fingerprint if topology else None,
-    )
+    return a_proof(batch, fingerprint=Declared.of(topology).fingerprint if topology else None)
 
 
 def test_an_audit_with_another_declaration_than_the_one_in_force_is_refused(tmp_path: Path) -> None:

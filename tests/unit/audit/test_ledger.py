@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.batch_proofs import a_proof
 from tests.unit.spark.ledger_scene import STREAM, LedgerScene, proof_of
 
 from recount.audit.ledger import Ledger
@@ -19,16 +20,7 @@ def batch(number: int, *ends: int) -> BatchProof:
         PartitionProof(topic="orders", partition=partition, start=0, end=end, records=end, counted=end)
         for partition, end in enumerate(ends)
     ]
-    return BatchProof(
-        stream="s",
-        generation=0,
-        batch=number,
-        checkpoint_id="c",
-        lease_epoch=1,
-        batch_timestamp_ms=1_000 * number,
-        partitions=tuple(parts),
-        frontier_ms=None,
-    )
+    return a_proof(number, *parts, batch_timestamp_ms=1_000 * number)
 
 
 LEDGER = Ledger((batch(0, 10, 10), batch(1, 20, 10), batch(2, 20, 20)))

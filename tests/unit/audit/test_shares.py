@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.batch_proofs import a_proof
 
 from recount.audit.page import page
 from recount.audit.shares import warnings_of
@@ -49,17 +50,7 @@ def account(records: int, **fates: int) -> PartitionAccount:
 
 def batch(number: int, records: int, **fates: int) -> BatchProof:
     part = PartitionProof(topic="orders", partition=0, start=0, end=records, records=records, **fates)
-    return BatchProof(
-        stream="revenue",
-        generation=0,
-        batch=number,
-        checkpoint_id="c",
-        lease_epoch=1,
-        batch_timestamp_ms=0,
-        partitions=(part,),
-        frontier_ms=None,
-        emitted={},
-    )
+    return a_proof(number, part)
 
 
 @pytest.mark.parametrize(("fate", "at_the_limit"), [("dead_lettered", 10), ("late", 50)])

@@ -5,22 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from tests.statuses import a_status
 
 from recount.kafka.status import StreamStatus, UnreadableStatus
 
-STATUS = StreamStatus(
-    stream="revenue-by-region",
-    driver_id="d1",
-    lease_epoch=4,
-    host="localhost",
-    pid=17,
-    state="running",
-    started_at_ms=1_000,
-    heartbeat_ms=2_000,
-    batch=3,
-    frontier_ms=1_690_000_020_000,
-    error="é",
-)
+STATUS = a_status(batch=3, frontier_ms=1_690_000_020_000, error="é")
 
 
 def test_a_status_survives_the_topic() -> None:

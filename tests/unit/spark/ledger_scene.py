@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
+from tests.batch_proofs import a_proof
 
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.own_columns import BATCH
@@ -24,15 +25,10 @@ STREAM = "counts"
 def proof_of(batch: int, generation: int = 0) -> BatchProof:
     """A batch of ten records."""
     part = PartitionProof(topic="clicks", partition=0, start=10 * batch, end=10 * batch + 10, records=10, counted=10)
-    return BatchProof(
-        stream=STREAM,
-        generation=generation,
-        batch=batch,
-        checkpoint_id=f"checkpoint {generation}",
-        lease_epoch=1,
-        batch_timestamp_ms=1_000 * batch,
-        partitions=(part,),
-        frontier_ms=None,
+    checkpoint = f"checkpoint {generation}"
+    at_ms = 1_000 * batch
+    return a_proof(
+        batch, part, stream=STREAM, generation=generation, checkpoint_id=checkpoint, batch_timestamp_ms=at_ms
     )
 
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from recount.core.ledger import BatchProof, PartitionProof
+from tests.batch_proofs import a_proof
+
+from recount.core.ledger import PartitionProof
 from recount.spark.work import BatchResult
 
 
 def result(batch: int, late: int, dead_lettered: int) -> BatchResult:
     part = PartitionProof(topic="orders", partition=0, start=0, end=9, late=late, dead_lettered=dead_lettered)
-    proof = BatchProof(
-        stream="revenue",
-        generation=0,
-        batch=batch,
-        checkpoint_id="c",
-        lease_epoch=1,
-        batch_timestamp_ms=0,
-        partitions=(part, part),
-        frontier_ms=None,
-    )
+    proof = a_proof(batch, part, part)
     return BatchResult(proof=proof, map_ms=0, kafka_ms=0, delta_ms=0)
 
 

@@ -6,6 +6,7 @@ import json
 
 import polars as pl
 import pytest
+from tests.batch_proofs import a_proof
 
 from recount.core.ledger import BatchProof
 from recount.core.reading import Layers
@@ -85,16 +86,8 @@ def test_a_silent_partition_keeps_its_stream_time() -> None:
 
 def test_the_clock_is_the_same_after_its_proof_went_through_the_ledger() -> None:
     clock = advanced(advanced(START, 0, p0=50, p1=20), IDLE_AFTER_MS, p0=90)
-    proof = BatchProof(
-        stream="s",
-        generation=0,
-        batch=1,
-        checkpoint_id="c",
-        lease_epoch=1,
-        batch_timestamp_ms=IDLE_AFTER_MS,
-        partitions=tuple(clock.partitions.values()),
-        frontier_ms=clock.frontier_ms,
-    )
+    partitions = clock.partitions.values()
+    proof = a_proof(1, *partitions, batch_timestamp_ms=IDLE_AFTER_MS, frontier_ms=clock.frontier_ms)
     read_back = BatchProof.from_json(json.dumps(json.loads(proof.to_json())))
     assert PartitionClock.after(read_back) == clock
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+from tests.batch_proofs import a_proof
 
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
@@ -38,16 +39,7 @@ class Batches:
         self.begun.set()
         assert self.gate.wait(5)
         self.processed.append(batch)
-        proof = BatchProof(
-            stream="s",
-            generation=0,
-            batch=batch,
-            checkpoint_id="c",
-            lease_epoch=1,
-            batch_timestamp_ms=0,
-            partitions=(),
-            frontier_ms=None,
-        )
+        proof = a_proof(batch)
         self.last = BatchResult(proof=proof, map_ms=0, kafka_ms=0, delta_ms=0)
 
 
