@@ -23,7 +23,7 @@ _COMMANDS = {
     "demo": ("recount.local.demo:demo", "Run the whole chain on a generated order flow, and say what held."),
     "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
     "describe": ("recount.commands.describe:describe", "Print a topology."),
-    "fingerprint": ("recount.commands.fingerprint:fingerprint", "Print what a declaration means, as one hash."),
+    "fingerprint": ("recount.commands.meaning:fingerprint", "Print what a declaration means, as one hash."),
     "estimate": (
         "recount.spark.estimates.command:estimate",
         "Estimate a topology's state and costs; show them measured.",

@@ -20,7 +20,7 @@ _TIMEOUT_S = 60.0
 
 def deployed(settings: Settings, stream: str) -> Declared:
     """What the deployed code declares; imported in a process of its own, so that it is what lies there now."""
-    command = [sys.executable, "-m", "recount.commands.fingerprint", stream, "--document"]
+    command = [sys.executable, "-m", "recount.commands.meaning", stream, "--document"]
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True).stdout
     except subprocess.CalledProcessError as error:

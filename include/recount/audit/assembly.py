@@ -7,10 +7,10 @@ from typing import Any
 
 from recount.audit.by_arrival import lookups_by_arrival
 from recount.audit.certified_findings import covered, findings_section, listed_differences
+from recount.audit.code_versions import code_versions
 from recount.audit.findings import Findings
 from recount.audit.shape import flow_of
 from recount.audit.shares import warnings_of
-from recount.audit.versions import versions
 from recount.core.fingerprint import SEMANTICS_VERSION, Declared
 from recount.core.nodes import Sink, Source
 from recount.core.topology import Topology
@@ -49,7 +49,7 @@ def document_of(findings: Findings) -> dict[str, Any]:
             **(findings.in_force.section(findings.ledger) if findings.in_force else {}),
         },
         "digests": findings.evidence.as_document(),
-        "versions": versions() | {"semantics": SEMANTICS_VERSION},
+        "versions": code_versions() | {"semantics": SEMANTICS_VERSION},
         "partitions": parts,
         "totals": {name: sum(part[name] for part in parts) for name in _FATES},
         "published_ends": {str(partition): end for partition, end in findings.published_ends.items()},

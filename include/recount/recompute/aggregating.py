@@ -12,7 +12,7 @@ from recount.core.schema import FieldType
 from recount.recompute.columns import named, spark_type
 from recount.recompute.flow import Flow
 from recount.recompute.judging import DEAD_LETTERED, FATE, GROUPED_BY, input_of, newest_start, windowed
-from recount.recompute.rules.sums import WIDE, as_long, exact_sum
+from recount.recompute.rules.exact_totals import WIDE, as_long, exact_sum
 from recount.recompute.stream_time import STREAM_TIME
 
 PARTITION, OUTCOME, OFFSET, REASON, DETAIL = "__partition", "__fate", "__offset", "__reason", "__detail"

@@ -21,7 +21,7 @@ from recount.core.windows import tumbling
 from recount.recompute.aggregating import declared, results
 from recount.recompute.flow import Flow
 from recount.recompute.recomputation import recompute
-from recount.recompute.rules.sums import as_long, exact_sum
+from recount.recompute.rules.exact_totals import as_long, exact_sum
 
 NINES = "9" * 38
 

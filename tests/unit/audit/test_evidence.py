@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from recount.audit.code_versions import code_versions, sources_sha256
 from recount.audit.evidence import written_rows
-from recount.audit.versions import sources_sha256, versions
 from recount.core.own_columns import BATCH, GENERATION
 
 
@@ -85,6 +85,6 @@ def test_another_line_of_code_is_another_version(tmp_path: Path) -> None:
 
 
 def test_the_versions_name_code_and_lock() -> None:
-    told = versions()
+    told = code_versions()
     assert all(len(told[name]) == 64 for name in ("sources_sha256", "installed_sha256", "lock_sha256"))
     assert told["recount"]

@@ -19,7 +19,7 @@ from recount.recompute.rules import waiting
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.deduplicating import goes_by_offset
 from recount.recompute.rules.keys_needed import topics_that_need_keys
-from recount.recompute.rules.versions import has_versions
+from recount.recompute.rules.table_versions import has_versions
 
 TOPOLOGIES = [drawn_topology(seed).topology for seed in range(250)]
 NODES = [(topology, node) for topology in TOPOLOGIES for node in topology.nodes()]

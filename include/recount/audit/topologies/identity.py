@@ -12,7 +12,7 @@ from recount.core.schema import FieldType
 from recount.core.stateless import Peek, Repartition, Select, Through
 from recount.core.topology import Written
 from recount.recompute.flow import NotRecomputable
-from recount.recompute.rules.versions import has_versions
+from recount.recompute.rules.table_versions import has_versions
 
 _PASSING = (Peek, Repartition, Through, WithFields, Select, Filter, TableFilter, Suppress)
 """Operators below which a row is still the result of the aggregation or table above."""

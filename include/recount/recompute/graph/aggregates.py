@@ -14,7 +14,7 @@ from recount.core.schema import FieldType
 from recount.recompute.columns import column, spark_type
 from recount.recompute.graph.folding import estimated, folded, folded_in_session
 from recount.recompute.graph.rows import ORDER, TIME
-from recount.recompute.rules.sums import as_long, exact_sum
+from recount.recompute.rules.exact_totals import as_long, exact_sum
 
 
 @dataclass(frozen=True, kw_only=True)

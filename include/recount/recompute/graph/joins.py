@@ -9,7 +9,7 @@ from recount.core.joins import Join, StreamStreamJoin, TableTableJoin
 from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, last_of
-from recount.recompute.rules.versions import has_versions
+from recount.recompute.rules.table_versions import has_versions
 
 LEFT, RIGHT = "__left", "__right"
 _LONGEST_MS = 2**45

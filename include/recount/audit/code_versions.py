@@ -14,7 +14,7 @@ import recount
 _PACKAGE = Path(recount.__file__).parent
 
 
-def versions() -> dict[str, Any]:
+def code_versions() -> dict[str, Any]:
     """What is told in a certificate; ``commit`` and ``lock_sha256`` are None outside a checkout."""
     lock = _PACKAGE.parents[1] / "requirements" / "main.lock"
     return {
