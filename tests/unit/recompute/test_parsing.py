@@ -87,3 +87,12 @@ def test_values_that_would_be_others_together_are_read_apart() -> None:
     found = parser.parsed([b'{"n":1},{"n":2}', b'{"n":[3', b"4]}", b'{"n":5}'])
     assert found.columns["n"].to_pylist() == [None, None, None, Decimal(5)]
     assert sorted(found.bad) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b'{"id":"\\ud800"}', b'{"id":"x\\udfff"}', b'{"id":"a","count":"\\ud83d"}', b'{"id":"a","tags":["\\ud800"]}'],
+)
+def test_what_is_said_of_half_a_character_can_be_written(value: bytes) -> None:
+    [(reason, detail)] = Parser(SCHEMA, list(SCHEMA.fields)).parsed([value]).bad.values()
+    assert reason == "schema" and b"\\ud" in detail.encode("utf-8")

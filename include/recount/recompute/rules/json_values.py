@@ -56,7 +56,9 @@ def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tu
         given = document.get(name)
         made = None if given is None else typed(given, kind)
         if made is None and (given is not None or name in schema.required):
-            raise Bad("schema", f"field {name} is no {kind}: {str(given)[:80]}" if given is not None else f"no {name}")
+            raise Bad(
+                "schema", f"field {name} is no {kind}: {_printable(given)}" if given is not None else f"no {name}"
+            )
         yield name, made
 
 
@@ -100,3 +102,8 @@ def _whole(written: str) -> int | None:
         return None
     number = int(written)
     return number if number in _LONGS else None
+
+
+def _printable(given: Any) -> str:
+    """The beginning of ``given``; half a character, which no text in UTF-8 can hold, is told by its number."""
+    return str(given)[:80].encode("utf-8", "backslashreplace").decode()
