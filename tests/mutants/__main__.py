@@ -13,14 +13,17 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from compileall import compile_dir
 from dataclasses import asdict
 from pathlib import Path
 from py_compile import PycInvalidationMode
 from tempfile import TemporaryDirectory
 
-from tests.mutants.catalogue import Mutant, mutants
-from tests.mutants.page import Caught, page
+from tests.mutants.catalogue import mutants
+from tests.mutants.mutant import Mutant
+from tests.mutants.page import Caught, key_of, page, read
+from tests.mutants.untried import untried
 
 from recount.local.project import Project
 
@@ -28,8 +31,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "mutants.md"
 
 
-def tried(chosen: list[Mutant]) -> list[Caught]:
-    """Each of ``chosen`` and who caught it, in a copy of package and tests; nothing of this checkout is changed."""
+def tried(chosen: list[Mutant]) -> Iterator[Caught]:
+    """Who caught each of ``chosen``, in a copy of package and tests; nothing of this checkout is changed."""
     with TemporaryDirectory(prefix="recount-mutants-") as scratch:
         package = Path(scratch) / "recount"
         for source, copy in ((ROOT / "include" / "recount", package), (ROOT / "tests", Path(scratch) / "tests")):
@@ -49,32 +52,34 @@ def tried(chosen: list[Mutant]) -> list[Caught]:
             assert process.stdin and process.stdout
             process.stdin.write(json.dumps([asdict(one) for one in chosen]) + "\n")
             process.stdin.close()
-            wrong = json.loads(process.stdout.readline())["unharmed"]
-            if wrong:
-                sys.exit("stream and recompute differ without a mutant: " + ", ".join(wrong))
-            found = []
             for mutant in chosen:
-                found.append(Caught(mutant=mutant, **json.loads(process.stdout.readline())))
-                print(found[-1], flush=True)
-        return found
+                told = json.loads(process.stdout.readline())
+                if "wrong" in told:
+                    sys.exit("stream and recompute differ without a mutant: " + ", ".join(told["wrong"]))
+                print(f"{told.pop('seconds'):5.1f} s {key_of(mutant)} {told}", flush=True)
+                yield Caught(**told)
 
 
 def main() -> None:
-    """Try all mutants, or a sample."""
+    """Try all mutants, or some."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--sample", type=int, help="so many of them only; docs/mutants.md stays as it is")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
     parser.add_argument("--file", default="", help="only those of files whose name has this")
+    parser.add_argument("--missing", action="store_true", help="only those that docs/mutants.md does not call caught")
     given = parser.parse_args()
-    chosen = [one for one in mutants(ROOT / "include" / "recount") if given.file in one.file]
+    known, catalogue = read(PAGE.read_text()) if PAGE.exists() else {}, mutants(ROOT / "include" / "recount")
+    chosen = [one for one in catalogue if given.file in one.file and not (given.missing and key_of(one) in known)]
     if given.sample:
         chosen = random.Random(given.seed).sample(chosen, given.sample)
-    began = time.monotonic()
-    found = tried(chosen)
-    if not given.sample and not given.file:
-        PAGE.write_text(page(found))
-    missed = [one for one in found if "audit" not in one.caught_by]
-    print(f"{len(found) - len(missed)} of {len(found)} mutants turned the audit red, {time.monotonic() - began:.0f} s")
+    began, missed = time.monotonic(), 0
+    for mutant, caught in zip(chosen, tried(chosen), strict=True):
+        known[key_of(mutant)] = caught
+        missed += "audit" not in caught.caught_by
+        if not given.sample:
+            PAGE.write_text(page(catalogue, known, list(untried())))
+    told = f"{len(chosen) - missed} of {len(chosen)} mutants turned the audit red"
+    print(f"{told}, {time.monotonic() - began:.0f} s")
     sys.exit(1 if missed else 0)
 
 

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from tests.mutants.scenes import LATEST_MS, Scene
+from tests.mutants.scene import Scene
 from tests.spark.recompute.graph_logs import Arrival, frames
-from tests.unit.spark.engine import NOW_MS, Engine
+from tests.unit.spark.engine import Engine
 from tests.unit.spark.topology_engine import TopologyEngine
 from tests.unit.spark.topology_runs import engine_rows, interpreter_row, row_of
 
+from recount.audit.ledger import Ledger
+from recount.audit.ledger_rules import ledger_faults
 from recount.audit.topologies.identity import Identity, identity_of
+from recount.audit.topologies.readings import batch_ends, table_ends
+from recount.core.fingerprint import Declared
 from recount.core.interpreter.driver import TopologyDriver
+from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, RESULT_TIME
-from recount.recompute.decoding import Limits
-from recount.recompute.graph.frontiers import BatchEnds
+from recount.core.sums import SumTooLarge
 from recount.recompute.graph.recomputed import recomputed
 from recount.spark.columns import TIMESTAMP
+from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of
 from recount.spark.stage import LATE_SCHEMA
 
@@ -31,63 +37,174 @@ _BAD = ("topic", "partition", "offset", "timestamp_ms", "reason")
 _REJECTED = ("topic", "partition", "offset", TIMESTAMP, "reason")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Told:
-    """The rows of the sink, the late ledger and the rejected records; ``held_after_ms``: later changes may be held."""
+    """The rows of the sink, the late ledger, the rejected records, and what the batch ledger says wrongly by itself.
 
-    rows: Counter[Row]
-    late: Counter[Row]
-    rejected: Counter[Row]
+    ``gaps``: the keys and windows whose revisions are not 0, 1, 2 and so on, each there once. ``held_after_ms``: later
+    changes may be held. ``refused``: a sum was too large for its type.
+    """
+
+    rows: Counter[Row] = field(default_factory=Counter)
+    late: Counter[Row] = field(default_factory=Counter)
+    rejected: Counter[Row] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    gaps: Counter[Row] = field(default_factory=Counter)
     held_after_ms: int | None = None
+    refused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a stream said, and its batch ledger, from which the audit knows what had been read when."""
+
+    told: Told
+    ledger: Ledger
+
+    @property
+    def reading(self) -> tuple[Any, ...]:
+        """All of the ledger that the recompute is told."""
+        return tuple(
+            (proof.batch_timestamp_ms, *((p.topic, p.partition, p.start, p.end, p.idle) for p in proof.partitions))
+            for proof in self.ledger.proofs
+        )
 
 
 def differences(one: Told, other: Told) -> list[str]:
     """The parts in which the stream differs from ``other``; keys that a suppression may still hold are not compared."""
+    if one.refused or other.refused:
+        return [] if one.refused == other.refused else ["refusal"]
     limit_ms = other.held_after_ms
     held = set() if limit_ms is None else {row[:2] for row in other.rows if row[2] > limit_ms}
-    rows = [Counter({row: n for row, n in told.rows.items() if row[:2] not in held}) for told in (one, other)]
-    parts = {"rows": rows, "late": [one.late, other.late], "rejected": [one.rejected, other.rejected]}
+    rows, gaps = (
+        [Counter({row: n for row, n in bag.items() if row[:2] not in held}) for bag in bags]
+        for bags in ((one.rows, other.rows), (one.gaps, other.gaps))
+    )
+    parts = {
+        "rows": rows,
+        "late": [one.late, other.late],
+        "rejected": [one.rejected, other.rejected],
+        "ledger": [one.faults, other.faults],
+        "revisions": gaps,
+    }
     return [name for name, (left, right) in parts.items() if left != right]
 
 
-def by_engine(scene: Scene) -> list[Told]:
+def fingerprint_of(scene: Scene) -> str:
+    """By which the audit knows whether the batches were made by the deployed declaration."""
+    return Declared.of(scene.topology).fingerprint
+
+
+def by_engine(scene: Scene) -> Iterator[Run]:
     """By the operator graph and, where the topology is a single aggregation, by partial aggregation as well."""
-    identity = identity_of(scene.topology.written[0])
-    graph = TopologyEngine(scene.topology, scene.partitions)
-    rejected: Counter[Row] = Counter()
-    for batch in scene.batches:
-        by_topic = {topic: [one.record for one in batch if one.topic == topic] for topic in scene.partitions}
-        rejected.update(graph.batch(by_topic, now_ms=NOW_MS).rejected.select(_REJECTED).rows())
-    node = identity.written
-    rows = engine_rows(node, graph.emitted(node.table))
-    told = [Told(_that_count(rows, identity), Counter(graph.late.select(list(LATE_SCHEMA)).rows()), rejected)]
+    yield _run(scene, _Graph(scene))
     if plan_of(scene.topology) is not None:
-        single = Engine(scene.topology, partitions=max(scene.partitions.values()))
-        for batch in scene.batches:
-            single.batch(*(one.record for one in batch))
-        made, late = single.made, single.made["late"].select(list(LATE_SCHEMA)).rows()
-        rows = engine_rows(node, single.emitted.with_columns(pl.lit(False).alias(IS_NULL)))
-        told.append(
-            Told(_that_count(rows, identity), Counter(late), Counter(made["rejected"].select(_REJECTED).rows()))
+        yield _run(scene, _Single(scene))
+
+
+class _Graph:
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.rejected = scene, Counter[Row]()
+        self.engine = TopologyEngine(scene.topology, scene.partitions)
+
+    def batch(self, number: int) -> PartitionClock:
+        batch = self.scene.batches[number]
+        by_topic = {topic: [one.record for one in batch if one.topic == topic] for topic in self.scene.partitions}
+        computed = self.engine.batch(by_topic, now_ms=self.scene.time_ms(number))
+        self.rejected.update(computed.rejected.select(_REJECTED).rows())
+        return computed.after
+
+    def told(self, identity: Identity) -> Told:
+        rows = list(engine_rows(identity.written, self.engine.emitted(identity.written.table)))
+        late = Counter(self.engine.late.select(list(LATE_SCHEMA)).rows())
+        return Told(rows=_that_count(rows, identity), late=late, rejected=self.rejected, gaps=_gaps(rows, identity))
+
+
+class _Single:
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.engine = Engine(scene.topology, partitions=max(scene.partitions.values()))
+
+    def batch(self, number: int) -> PartitionClock:
+        records = [one.record for one in self.scene.batches[number]]
+        self.engine.batch(*records, now_ms=self.scene.time_ms(number))
+        return self.engine.clock
+
+    def told(self, identity: Identity) -> Told:
+        emitted = self.engine.emitted.with_columns(pl.lit(False).alias(IS_NULL))
+        rows = list(engine_rows(identity.written, emitted))
+        late = Counter(self.engine.made["late"].select(list(LATE_SCHEMA)).rows())
+        rejected = Counter(self.engine.made["rejected"].select(_REJECTED).rows())
+        return Told(rows=_that_count(rows, identity), late=late, rejected=rejected, gaps=_gaps(rows, identity))
+
+
+def _run(scene: Scene, engine: _Graph | _Single) -> Run:
+    proofs: list[BatchProof] = []
+    try:
+        for number in range(len(scene.batches)):
+            clock = engine.batch(number)
+            proofs.append(_proof(scene, number, tuple(clock.partitions.values()), clock.frontier_ms))
+        told = engine.told(identity_of(scene.topology.written[0]))
+    except SumTooLarge:
+        return Run(told=Told(refused=True), ledger=_as_planned(scene))
+    found = ledger_faults(None, tuple(proofs), scene.topology)
+    faults = Counter(f"{fault.place}: {fault.verdict}" for fault in found)
+    return Run(told=replace(told, faults=faults), ledger=Ledger(tuple(proofs)))
+
+
+def _as_planned(scene: Scene) -> Ledger:
+    """What a stream would have read had it not stopped."""
+    ends = {(topic, partition): 0 for topic, many in scene.partitions.items() for partition in range(many)}
+    proofs = []
+    for number, batch in enumerate(scene.batches):
+        starts = dict(ends)
+        for event in batch:
+            ends[event.topic, event.record.partition] += 1
+        parts = tuple(
+            PartitionProof(topic=topic, partition=p, start=starts[topic, p], end=end)
+            for (topic, p), end in ends.items()
         )
-    return told
+        proofs.append(_proof(scene, number, parts, None))
+    return Ledger(tuple(proofs))
+
+
+def _proof(scene: Scene, number: int, partitions: tuple[PartitionProof, ...], frontier_ms: int | None) -> BatchProof:
+    return BatchProof(
+        stream=scene.topology.name,
+        generation=0,
+        batch=number,
+        checkpoint_id="scene",
+        lease_epoch=1,
+        batch_timestamp_ms=scene.time_ms(number),
+        partitions=partitions,
+        frontier_ms=frontier_ms,
+    )
 
 
 def by_interpreter(scene: Scene) -> Told:
     """Batch by batch, each topic in turn, as the engine reads them."""
     identity = identity_of(scene.topology.written[0])
-    driver = TopologyDriver(scene.topology, partitions=scene.partitions, wall_clock_ms=NOW_MS)
-    for batch in scene.batches:
-        with driver.batch():
-            for event in sorted(batch, key=lambda one: (one.topic != "versions", one.topic, one.record.partition)):
-                record = event.record
-                driver.pipe(
-                    event.topic,
-                    key=record.key,
-                    value=record.value,
-                    timestamp_ms=record.timestamp_ms,
-                    partition=record.partition,
-                )
+    driver = TopologyDriver(scene.topology, partitions=scene.partitions)
+    read_ms: dict[tuple[str, int], int] = {}
+    try:
+        for number, batch in enumerate(scene.batches):
+            driver.wall_clock_ms = scene.time_ms(number)
+            with driver.batch():
+                for event in sorted(batch, key=lambda one: (one.topic not in _TABLES, one.topic, one.record.partition)):
+                    record = event.record
+                    read_ms[event.topic, record.partition] = scene.time_ms(number)
+                    driver.pipe(
+                        event.topic,
+                        key=record.key,
+                        value=record.value,
+                        timestamp_ms=record.timestamp_ms,
+                        partition=record.partition,
+                    )
+            for place, at_ms in read_ms.items():
+                if scene.time_ms(number) - at_ms >= scene.topology.idle_after_ms:
+                    driver.idle(*place)
+    except SumTooLarge:
+        return Told(refused=True)
     rows = [interpreter_row(out) for out in driver.outputs(identity.written.topic.name)]
     late = Counter(
         tuple(str(getattr(one, name)) if name == "key" else getattr(one, name) for name in LATE_SCHEMA)
@@ -96,11 +213,14 @@ def by_interpreter(scene: Scene) -> Told:
     rejected = Counter(
         (bad.topic, bad.partition, bad.offset, bad.timestamp_ms, bad.reason) for bad in driver.dead_letters
     )
-    return Told(_that_count(rows, identity), late, rejected)
+    return Told(rows=_that_count(rows, identity), late=late, rejected=rejected, gaps=_gaps(rows, identity))
 
 
-def by_recompute(spark: SparkSession, scene: Scene) -> Told:
-    """From the raw log, as it was after the last batch."""
+_TABLES = ("table", "versions")
+
+
+def by_recompute(spark: SparkSession, scene: Scene, ledger: Ledger) -> Told:
+    """From the raw log, as it was after the last batch; of the ``ledger`` it knows what the audit tells it."""
     identity = identity_of(scene.topology.written[0])
     log = [
         Arrival(
@@ -112,34 +232,28 @@ def by_recompute(spark: SparkSession, scene: Scene) -> Told:
         )
         for event in scene.log
     ]
-    latest = Limits(starts=[0], latest_ms=[LATEST_MS])
     done = recomputed(
         spark,
         scene.topology,
         frames(spark, [log], sorted(scene.partitions)),
-        limits={topic: dict.fromkeys(range(many), latest) for topic, many in scene.partitions.items()},
-        batches=_ends(scene),
+        limits={topic: ledger.limits(topic, scene.topology.max_future_ms) for topic in scene.partitions},
+        table_ends=table_ends(ledger, scene.topology),
+        batches=batch_ends(ledger),
     )
     try:
         held_ms = None if identity.suppression is None else done.held_after_ms[identity.suppression]
         return Told(
-            _rows_of(done.results[identity.written], identity),
-            _bag(done.late, *LATE_SCHEMA),
-            _bag(done.rejected, *_BAD),
-            held_ms,
+            rows=_rows_of(done.results[identity.written], identity),
+            late=_bag(done.late, *LATE_SCHEMA),
+            rejected=_bag(done.rejected, *_BAD),
+            held_after_ms=held_ms,
         )
+    except PySparkException as error:
+        if "a sum of " not in str(error):
+            raise
+        return Told(refused=True)
     finally:
         done.release()
-
-
-def _ends(scene: Scene) -> list[BatchEnds]:
-    ends = {(topic, partition): 0 for topic, many in scene.partitions.items() for partition in range(many)}
-    found = []
-    for batch in scene.batches:
-        for event in batch:
-            ends[event.topic, event.record.partition] += 1
-        found.append(BatchEnds(ends=dict(ends), awake=frozenset(ends)))
-    return found
 
 
 def _that_count(rows: Iterable[Row], identity: Identity) -> Counter[Row]:
@@ -150,6 +264,14 @@ def _that_count(rows: Iterable[Row], identity: Identity) -> Counter[Row]:
         return Counter(told)
     latest = {row[:2]: row for row in told}
     return Counter(row for row in latest.values() if row[4] is not None)
+
+
+def _gaps(rows: Iterable[Row], identity: Identity) -> Counter[Row]:
+    """Where a result is known by its key and window: those whose revisions do not count up from 0."""
+    revisions: dict[Row, list[int]] = {}
+    for key, window, _, revision, _ in rows if identity.is_latest and identity.suppression is None else ():
+        revisions.setdefault((key, window), []).append(revision)
+    return Counter(place for place, found in revisions.items() if sorted(found) != list(range(len(found))))
 
 
 def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:

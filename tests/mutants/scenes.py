@@ -1,196 +1,34 @@
-"""Scenes in which every rule of time comes to its boundary: topologies, and one log that goes up to and beyond each.
-
-The log: pairs of records 1 to 14 ms apart, a chain of steps of 3 ms, records 0 to 40 ms late in each partition, some
-of them of keys that are known, sessions that are bridged, some records at random, and at the end one of every
-millisecond, so that the last frontier divides them exactly. Then records without a key advance the time of those
-who need none, and one comes behind them.
-"""
+"""All scenes by name."""
 
 from __future__ import annotations
 
-import json
-import random
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
-from tests.unit.spark.engine import NOW_MS, LogRecord
-from tests.unit.spark.random_flows import TOPICS
-from tests.unit.spark.random_topology_logs import Event
+from tests.mutants.scene import Scene
+from tests.mutants.scenes_of_time import FLOWS, a_quiet_partition, event_times, scene_of_time
+from tests.mutants.scenes_of_values import SUMS, a_full_sketch, long_numbers, of_sums, prices, values
 
-from recount.core.aggregates import count, fold, total
-from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table, stream, table
-from recount.core.nodes import KEY
-from recount.core.processing import KeyState
-from recount.core.schema import LONG, STRING
-from recount.core.topics import Topic
-from recount.core.topology import Topology
-from recount.core.windows import Windows, hopping, session, sliding, tumbling
-
-PARTITIONS = 2
-BATCH, LAST_MS = 60, 319
-LATEST_MS = NOW_MS + 3_600_000
-"""The last event time that is not absurd, with the default ``max_future``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scene:
-    """A topology and its log, as the ``batches`` cut it."""
-
-    name: str
-    topology: Topology
-    batches: tuple[tuple[Event, ...], ...]
-
-    @property
-    def partitions(self) -> dict[str, int]:
-        """Of each topic that is read."""
-        return {source.topic.name: PARTITIONS for source in self.topology.sources}
-
-    @property
-    def log(self) -> tuple[Event, ...]:
-        """All records in the order of arrival."""
-        return tuple(event for batch in self.batches for event in batch)
-
-
-def scenes() -> dict[str, Scene]:
-    """All scenes by name."""
-    return {name: _scene(name, flow) for name, flow in FLOWS.items()} | {"event times": _event_times()}
-
-
-def _scene(name: str, flow: RecordStream | Table) -> Scene:
-    topology = Topology(name="scene", sinks=[flow.to(Topic(name="out", key="id"))])
-    topics = sorted(source.topic.name for source in topology.sources)
-    return Scene(name=name, topology=topology, batches=tuple(map(tuple, _batches(topics, table_ahead=name in AHEAD))))
-
-
-def _batches(topics: list[str], *, table_ahead: bool) -> Iterator[list[Event]]:
-    def of_all(moments: Iterable[tuple[int, str]]) -> list[Event]:
-        """A record of each topic; a word can have the topic's name in it, so that no other topic has it."""
-        return [_record(topic, at_ms, word.format(topic)) for at_ms, word in moments for topic in topics]
-
-    yield of_all(sorted(_pairs()))
-    yield of_all([*((at_ms, "known") for at_ms in range(180, 200)), *_clocks(200)])
-    again = [(at_ms, "known") for at_ms in range(199, 170, -1)]
-    late = [(at_ms, f"late{at_ms}") for at_ms in range(200, 159, -1)]
-    yield of_all([(191, "won"), *again, *late, (154, "b4"), (155, "b5")])
-    yield of_all([(210, "g"), (215, "g"), (212, "g"), (225, "h"), (220, "h"), (222, "h"), *_clocks(225)])
-    yield list(_at_random(topics))
-    stairs: list[tuple[int, str]] = []
-    for at_ms in range(260, LAST_MS):
-        stairs += [(at_ms, f"both{at_ms}"), (at_ms, f"{{}}{at_ms}"), *_clocks(at_ms)]
-    yield from (of_all(stairs[start : start + BATCH]) for start in range(0, len(stairs), BATCH))
-    yield of_all(_clocks(LAST_MS))
-    if table_ahead:
-        yield [_record("versions", LAST_MS + 21, word) for _, word in _clocks(0)]
-    yield [_record(topic, LAST_MS + 11, None, partition=n) for topic in topics for n in range(PARTITIONS)]
-    yield of_all([(LAST_MS - 9, "after")])
-
-
-def _pairs() -> Iterator[tuple[int, str]]:
-    for apart_ms in range(1, 15):
-        yield 100, f"p{apart_ms}"
-        yield 100 + apart_ms, f"p{apart_ms}"
-    yield from ((130 + 3 * step, "c") for step in range(5))
-    yield from ((150, word) for word in ("b4", "b5"))
-    yield 182, "won"
-    yield from _clocks(0)
-
-
-def _at_random(topics: list[str]) -> Iterator[Event]:
-    dice = random.Random(12)
-    for step in range(60):
-        word, at_ms = dice.choice("abc"), 226 + step // 2 - dice.randrange(16)
-        key = None if dice.random() < 0.08 else word
-        yield _record(dice.choice(topics), at_ms, key, is_null=dice.random() < 0.08)
-
-
-def _clocks(at_ms: int) -> list[tuple[int, str]]:
-    """A record for each partition."""
-    return [(at_ms, "z0"), (at_ms, "z1")]
-
-
-def _record(topic: str, at_ms: int, word: str | None, *, is_null: bool = False, partition: int | None = None) -> Event:
-    """A record whose key is also a field; the topic `right` has its time in a field."""
-    letter, key = topic[0], None if word is None else word.encode()
-    value = {"n": at_ms % 7, "w": word, "x": 0.5, "d": 1.25, "b": at_ms % 2 == 0, "at": at_ms}
-    said = None if is_null and topic != "right" else json.dumps({letter + name: one for name, one in value.items()})
-    place = sum(key or b"") % PARTITIONS if partition is None else partition
-    encoded = None if said is None else said.encode()
-    return Event(topic, LogRecord(partition=place, timestamp_ms=at_ms, key=key, value=encoded))
-
-
-LEFT, RIGHT = stream(TOPICS["left"]), stream(TOPICS["right"])
-WORDS = LEFT.select_key(word=col("lw"))
-TEXT = fold("ln", initial=str, adder=lambda text, n: f"{text}{n},", merger="{}|{}".format, returns=STRING)
-
-
-def _counted(rows: RecordStream, windows: Windows) -> RecordStream:
-    return rows.windowed_by(windows).aggregate(n=count()).emit_final()
-
-
-def _remind(row: Mapping[str, Any], state: KeyState) -> list[dict[str, Any]]:
-    state.schedule(state.timestamp_ms + 6)
-    return _numbered(state)
-
-
-def _rung(at_ms: int, state: KeyState) -> list[dict[str, Any]]:
-    return _numbered(state)
-
-
-def _numbered(state: KeyState) -> list[dict[str, Any]]:
-    """What comes out says in which order records and timers came."""
-    state.remembered["n"] = state.remembered.get("n", 0) + 1
-    return [{"said": state.remembered["n"]}]
-
-
-def _joined(kind: str) -> RecordStream:
-    bounds = {"before": "5 ms", "after": "3 ms", "grace": "4 ms"}
-    left = LEFT.select("ln")
-    join = {"inner": left.join, "left": left.left_join, "outer": left.outer_join}[kind]
-    return join(RIGHT.select("rn"), **bounds)
-
-
-_OWN = WORDS.select("ln").deduplicate("word", horizon="9 ms")
-_VERSIONS = table(TOPICS["versions"], versioned=True).select("vn")
-_WAITING = LEFT.select("ln", "lw").left_join_table(_VERSIONS, grace="5 ms").select("ln")
-_HOPS = hopping("10 ms", advance="1 ms", grace="5 ms")
-
-FLOWS: dict[str, RecordStream | Table] = {
-    "hopping": WORDS.windowed_by(_HOPS).aggregate(n=count(), s=total("ln")).emit_final(),
-    "hopping, kept as a graph": WORDS.windowed_by(_HOPS).aggregate(n=count(), text=TEXT).emit_final(),
-    "tumbling of the own key": _counted(LEFT, tumbling("4 ms", grace="3 ms")),
-    "sliding": _counted(WORDS, sliding("6 ms", grace="4 ms")),
-    "sessions": WORDS.windowed_by(session("4 ms", grace="3 ms")).aggregate(n=count(), text=TEXT).emit_final(),
-    "sessions that are cut": _counted(WORDS, session("4 ms", grace="3 ms", max_duration="9 ms")),
-    "inner join": _joined("inner"),
-    "left join": _joined("left"),
-    "outer join": _joined("outer"),
-    "first by event time": _OWN,
-    "first by offset": LEFT.deduplicate(KEY, horizon="9 ms"),
-    "processor": LEFT.process(_remind, on_timer=_rung, said=LONG),
-    "windows below windows": _counted(_counted(WORDS, tumbling("1 ms", grace="2 ms")), _HOPS),
-    "windows below sliding ones": _counted(_counted(WORDS, sliding("3 ms", grace="1 ms")), _HOPS),
-    "windows below sessions": _counted(_counted(WORDS, session("2 ms", grace="1 ms")), _HOPS),
-    "windows below firsts": _counted(_OWN, _HOPS),
-    "windows below firsts and all": _counted(_OWN.merge(WORDS.select("ln")), _HOPS),
-    "lookups that wait": _WAITING,
-    "windows below lookups that wait": _counted(_WAITING, _HOPS),
-    "windows below a merge": _counted(_WAITING.merge(LEFT.select("ln")), _HOPS),
-    "windows below lookups below firsts": _counted(_OWN.left_join_table(_VERSIONS, grace="5 ms").select("ln"), _HOPS),
-    "join below windows": _counted(WORDS, tumbling("1 ms", grace="2 ms")).outer_join(
-        RIGHT.select_key(to=col("rw")).select("rn"), before="5 ms", after="3 ms", grace="4 ms"
+_OTHERS: dict[str, Callable[[], Scene]] = {
+    "event times": event_times,
+    "a quiet partition": lambda: a_quiet_partition("a quiet partition", "hopping"),
+    "a quiet side of a join": lambda: a_quiet_partition("a quiet side of a join", "outer join"),
+    "a partition that comes back": lambda: a_quiet_partition(
+        "a partition that comes back", "hopping, kept as a graph", falls_back=True
     ),
-    "tables joined": _VERSIONS.join(table(TOPICS["table"]).select("tn")),
-    "versioned table, held back": _VERSIONS.emit_after("6 ms"),
+    "values": values,
+    "prices": prices,
+    "long numbers": long_numbers,
+    "a full sketch": a_full_sketch,
 }
-AHEAD = {"windows below lookups below firsts"}
-"""Where the time of the table is beyond that of the records, so that it holds nothing back."""
 
 
-def _event_times() -> Scene:
-    flow = LEFT.filter(col("ln") >= 0)
-    times = (0, -1, 5, LATEST_MS - 1, LATEST_MS, LATEST_MS + 1)
-    topology = Topology(name="scene", sinks=[flow.to(Topic(name="out", key="id"))])
-    batch = tuple(_record("left", one, "a") for one in times)
-    return Scene(name="event times", topology=topology, batches=(batch,))
+def scene(name: str) -> Scene:
+    """The scene ``name``; others are not even declared, for a mutant may refuse their declaration."""
+    if name in SUMS:
+        return of_sums(name)
+    return scene_of_time(name) if name in FLOWS else _OTHERS[name]()
+
+
+def names() -> list[str]:
+    """Of all scenes."""
+    return [*FLOWS, *SUMS, *_OTHERS]

@@ -2,8 +2,9 @@
 
 Started by ``python -m tests.mutants`` with the copy at the front of ``PYTHONPATH``. One Spark lasts for all mutants.
 What is imported is forgotten between two of them, by this process and, because Spark's Python workers are used once,
-by the tasks. The recompute cannot import the engine (`tests/unit/test_import_boundaries.py`), so a mutant there leaves
-it as it was; with a mutant of ``core`` it computes anew.
+by the tasks. The recompute cannot import the engine (`tests/unit/test_import_boundaries.py`) and reaches none of the
+functions of ``core`` that have a mutant (``guard``), so it would say the same with each of these mutants: what it says
+of a scene is kept. With a mutant that no guard can stand before, of a class or module, it computes anew.
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.catalogue import Mutant
+from polars.exceptions import PanicException
+from tests.mutants.guard import can_be_guarded, guard, recompute_at_work
+from tests.mutants.mutant import Mutant
 
-_EVERYTHING = ("recount", "tests.unit", "tests.spark", "tests.mutants.scenes", "tests.mutants.runs")
-_ENGINE = ("recount.spark", "tests.unit.spark.engine", "tests.unit.spark.topology_", "tests.mutants.runs")
+_EVERYTHING = ("recount", "tests.unit", "tests.spark", "tests.mutants.scene", "tests.mutants.runs")
+_ENGINE = (
+    *("recount.spark", "recount.codec"),
+    *("tests.unit.spark.engine", "tests.unit.spark.topology_", "tests.mutants.runs", "tests.mutants.scene"),
+)
 
 
 class Trial:
@@ -28,47 +35,68 @@ class Trial:
 
     def __init__(self, package: Path, spark: Any) -> None:
         self._package, self._spark = package, spark
-        self._expected: dict[str, Any] = {}
+        self._expected: dict[Any, Any] = {}
+        self._fingerprints: dict[str, str] = {}
 
-    def unharmed(self, names: set[str]) -> list[str]:
-        """Where in the scenes called ``names`` the three do not agree without a mutant: there must be no difference."""
+    def unharmed(self, name: str) -> list[str]:
+        """Where in the scene ``name`` the three do not agree without a mutant: there must be no difference."""
         scenes, runs = _imported()
+        scene = scenes.scene(name)
+        self._fingerprints[name] = runs.fingerprint_of(scene)
         wrong = []
-        for name, scene in scenes.scenes().items():
-            if name not in names:
-                continue
-            self._expected[name] = expected = runs.by_recompute(self._spark, scene)
-            told = [*runs.by_engine(scene), runs.by_interpreter(scene)]
-            wrong += [f"{name}: {part}" for one in told for part in runs.differences(one, expected)]
+        for run in runs.by_engine(scene):
+            expected = self._recomputed(runs, scene, run)
+            wrong += [f"{name}: {part}" for part in runs.differences(run.told, expected)]
+        if not scene.falls_back:
+            reference = runs.by_interpreter(scene)
+            wrong += [f"{name}, interpreter: {part}" for part in runs.differences(reference, expected)]
         return wrong
 
     def tried(self, mutant: Mutant) -> dict[str, Any]:
-        """The first scene whose audit is red, and in what; ``caught_by`` has the interpreter where it differs too."""
+        """The first scene whose audit is red, and in what; ``caught_by`` has the interpreter where it differs too.
+
+        ``wrong``: without the mutant the scene is not as it must be.
+        """
+        new = [name for name in mutant.scenes if name not in self._fingerprints]
+        wrong = [part for name in new for part in self.unharmed(name)]
+        if wrong:
+            return {"wrong": wrong}
         file = self._package / mutant.file
         source = file.read_text()
         file.write_text(mutant.apply(source))
+        _forget(_EVERYTHING if mutant.in_core else _ENGINE)
         try:
-            return self._caught(mutant.scenes, anew=mutant.in_core)
+            return self._caught(mutant.scenes, anew=mutant.in_core and not can_be_guarded(mutant))
+        except (Exception, PanicException) as error:
+            # a stream that stops has nothing that an audit could judge
+            return {"scene": "", "parts": [f"{type(error).__name__}: {str(error)[:200]}"], "caught_by": []}
         finally:
             file.write_text(source)
             _forget(_EVERYTHING if mutant.in_core else _ENGINE)
 
     def _caught(self, names: Sequence[str], *, anew: bool) -> dict[str, Any]:
-        _forget(_EVERYTHING if anew else _ENGINE)
         scenes, runs = _imported()
-        known = scenes.scenes()
         for name in names:
-            scene = known[name]
-            told = runs.by_engine(scene)
-            if not any(runs.differences(one, self._expected[name]) for one in told):
-                continue
-            expected = runs.by_recompute(self._spark, scene) if anew else self._expected[name]
-            parts = sorted({part for one in told for part in runs.differences(one, expected)})
-            if parts:
-                reference = replace(runs.by_interpreter(scene), held_after_ms=expected.held_after_ms)
-                seen = any(runs.differences(one, reference) for one in told)
-                return {"scene": name, "parts": parts, "caught_by": ["audit", *(["interpreter"] if seen else [])]}
-        return {"scene": None, "parts": [], "caught_by": []}
+            scene = scenes.scene(name)
+            redeclared = runs.fingerprint_of(scene) != self._fingerprints[name]
+            for run in runs.by_engine(scene):
+                expected = self._recomputed(runs, scene, run)
+                if anew and (redeclared or runs.differences(run.told, expected)):
+                    expected = runs.by_recompute(self._spark, scene, run.ledger)
+                parts = runs.differences(run.told, expected) + ["declaration"] * redeclared
+                if parts:
+                    reference = replace(runs.by_interpreter(scene), held_after_ms=expected.held_after_ms)
+                    seen = bool(runs.differences(run.told, reference))
+                    return {"scene": name, "parts": parts, "caught_by": ["audit", *(["interpreter"] if seen else [])]}
+        return {"scene": "", "parts": [], "caught_by": []}
+
+    def _recomputed(self, runs: Any, scene: Any, run: Any) -> Any:
+        """What the recompute says without a mutant to the same log and reading of it."""
+        asked = scene.name, run.reading
+        if asked not in self._expected:
+            with recompute_at_work(self._package):
+                self._expected[asked] = runs.by_recompute(self._spark, scene, run.ledger)
+        return self._expected[asked]
 
 
 def _imported() -> tuple[Any, Any]:
@@ -96,6 +124,7 @@ def small_spark(scratch: Path, jars: str) -> Iterator[Any]:
         "spark.driver.memory": "1g",
         "spark.local.dir": str(scratch / "local"),
         "spark.python.worker.reuse": "false",
+        "spark.python.daemon.module": "tests.mutants.worker_daemon",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.codegen.wholeStage": "false",
@@ -117,11 +146,14 @@ def main() -> None:
     sys.dont_write_bytecode = True
     with small_spark(package.parent, sys.argv[2]) as spark:
         chosen = [Mutant(**one) for one in json.loads(sys.stdin.readline())]
+        guard(package, chosen)
         trial = Trial(package, spark)
-        wrong = trial.unharmed({name for mutant in chosen for name in mutant.scenes})
-        print(json.dumps({"unharmed": wrong}), flush=True)
-        for mutant in [] if wrong else chosen:
-            print(json.dumps(trial.tried(mutant)), flush=True)
+        for mutant in chosen:
+            began = time.monotonic()
+            found = trial.tried(mutant)
+            print(json.dumps({**found, "seconds": time.monotonic() - began}), flush=True)
+            if "wrong" in found:
+                break
 
 
 if __name__ == "__main__":

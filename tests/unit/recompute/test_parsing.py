@@ -96,3 +96,13 @@ def test_values_that_would_be_others_together_are_read_apart() -> None:
 def test_what_is_said_of_half_a_character_can_be_written(value: bytes) -> None:
     [(reason, detail)] = Parser(SCHEMA, list(SCHEMA.fields)).parsed([value]).bad.values()
     assert reason == "schema" and b"\\ud" in detail.encode("utf-8")
+
+
+@pytest.mark.parametrize("digits", [27, 28, 29, 36])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_decimal_of_38_digits_is_read_beside_a_bad_value_as_it_is_alone(digits: int, sign: str) -> None:
+    schema = RecordSchema.of(amount=decimal(38, 2))
+    written, bad = f"{sign}{'9' * digits}.99", b'{"amount":1e99}'
+    found = Parser(schema, ["amount"]).parsed([b'{"amount":"%s"}' % written.encode(), bad])
+    assert list(found.bad) == [1]
+    assert found.columns["amount"].to_pylist()[0] == Decimal(written)

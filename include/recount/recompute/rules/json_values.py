@@ -94,7 +94,7 @@ def exact(written: str, kind: FieldType) -> Decimal | None:
     except InvalidOperation:
         return None
     is_same = made == number or (kind.precision <= DOUBLE_DIGITS and float(made) == float(written))
-    return made if is_same and abs(made) < 10 ** (kind.precision - kind.scale) else None
+    return made if is_same and made.copy_abs() < 10 ** (kind.precision - kind.scale) else None
 
 
 def _whole(written: str) -> int | None:

@@ -1,0 +1,128 @@
+"""Rules of ``core`` made wrong: the stream and the interpreter have these both, the recompute has its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.mutants.mutant import Mutant, bound, comparison, other
+
+_SPAN = "self.before_ms + self.after_ms + self.grace_ms"
+
+
+def core_mutants() -> Iterator[Mutant]:
+    """Of declarations and what follows from them."""
+    yield from _of_windows()
+    yield from _of_time_above()
+    yield from _of_keys()
+    yield from _of_values()
+    yield from _of_defaults()
+
+
+def _of_windows() -> Iterator[Mutant]:
+    windows = "core/windows.py"
+    yield from bound(windows, "TimeWindows.closes_ms", "a time window closes", "self.grace_ms")
+    yield from bound(windows, "SlidingWindows.closes_ms", "a sliding window closes", "self.grace_ms")
+    yield from bound(windows, "SessionWindows.closes_ms", "a session closes", "self.grace_ms")
+    yield from other(windows, "SessionWindows.closes_ms", "a session waits for its gap", "self.gap_ms + ", "")
+    yield from comparison(windows, "TimeWindows.is_closed", "a time window is closed", "<= clock_ms")
+    oldest = "timestamp_ms - self.size_ms + self.advance_ms"
+    yield from bound(windows, "TimeWindows.starts", "the oldest window of what may be revised", oldest)
+    aligned = "timestamp_ms - timestamp_ms % self.advance_ms"
+    yield from bound(windows, "TimeWindows.starts", "the newest window of what may be revised", aligned)
+    newest = "newest + 1"
+    yield from other(windows, "TimeWindows.starts", "the newest window of what may be revised", newest, "newest")
+    yield from other(
+        windows, "TimeWindows.starts", "none of what may be revised begins before 0", "max(0, ", "max(-9, "
+    )
+    yield from comparison(windows, "SlidingWindows.is_closed", "a sliding window is closed", "<= clock_ms")
+    yield from comparison(windows, "SessionWindows.is_closed", "a session is closed", "<= clock_ms")
+    yield from bound(windows, "SlidingWindows.left_of", "the left window begins", "timestamp_ms - self.difference_ms")
+    yield from other(windows, "SlidingWindows.left_of", "none begins before 0", "max(0, ", "max(-9, ")
+    yield from bound(windows, "SlidingWindows.left_of", "the left window ends", "start + self.difference_ms")
+    yield from other(
+        windows, "SlidingWindows.right_of", "the right window begins", "return timestamp_ms + 1", "return timestamp_ms"
+    )
+    yield from bound(windows, "SlidingWindows.right_of", "the right window ends", "1 + self.difference_ms")
+    cut, gap = "timestamp_ms - start_ms <= self.max_duration_ms", "timestamp_ms - end_ms <= self.gap_ms"
+    yield from comparison(windows, "SessionWindows.continues", "a session is cut", cut)
+    yield from bound(windows, "SessionWindows.continues", "a session is cut", cut)
+    yield from comparison(windows, "SessionWindows.continues", "a session goes on", gap)
+    for kind in ("TimeWindows", "SlidingWindows", "SessionWindows"):
+        yield from bound(windows, f"{kind}.delay_ms", "how long windows below wait", "self.grace_ms")
+
+
+def _of_time_above() -> Iterator[Mutant]:
+    times = "core/event_time.py"
+    yield from bound("core/joins.py", "StreamStreamJoin.delay_ms", "a record leaves a join alone", _SPAN)
+    yield from other("core/joins.py", "StreamTableJoin.delay_ms", "what waits for a table", "self.grace_ms or 0", "0")
+    yield from other("core/processing.py", "Deduplicate.delay_ms", "what waits for a first", "self.horizon_ms", "0")
+    yield from bound("core/processing.py", "Deduplicate.delay_ms", "what waits for a first", "self.horizon_ms")
+    yield from other("core/processing.py", "KeyState.schedule", "when a timer goes off", "add(at_ms)", "add(at_ms + 1)")
+    yield from other(times, "delay_above_ms", "the longest wait counts", "max((", "min((")
+    yield from other(times, "judges_above", "waits add up", "delay_ms + further_ms", "further_ms")
+    yield from other(times, "holds_back", "who holds back: a lookup", "is not None", "is None")
+    yield from other(times, "holds_back", "who holds back: a first", "not node.partitioned", "node.partitioned")
+    yield from other(times, "is_held_back", "who is held back", "any(", "not any(")
+    yield from other(
+        times, "topics_of", "whose time counts", "for above in waits_for(node)", "for above in waits_for(node)[:1]"
+    )
+    without = "node.left,) if isinstance(node, StreamTableJoin) and node.grace_ms is None"
+    yield from other(
+        times, "waits_for", "a lookup waits for its table", without, without.replace("is None", "is not None")
+    )
+    refusing = "Deduplicate | Process"
+    yield from other(times, "_refusing", "who keeps a record without a key from others", refusing, "Process")
+    judges = "(WindowedAggregate, StreamStreamJoin, Deduplicate, Process)"
+    yield from other(times, "", "no frontier runs ahead of one above", judges, "(StreamStreamJoin, Process)")
+
+
+def _of_keys() -> Iterator[Mutant]:
+    keys = "core/record_keys.py"
+    yield from other(
+        "core/changelogs.py",
+        "is_versioned",
+        "which tables have versions",
+        "and table.versioned",
+        "and not table.versioned",
+    )
+    yield from other(
+        "core/flow.py",
+        "RecordStream.deduplicate",
+        "by what the first is told",
+        "<= _partition_keys",
+        "> _partition_keys",
+    )
+    yield from other(keys, "_keyed_inputs", "aggregations need keys", "WindowedAggregate() | ", "")
+    yield from other(keys, "_keyed_inputs", "tables need keys", "ToTable() | ", "")
+    yield from other(keys, "_keyed_inputs", "processors need keys", " | Process()", "")
+    lookup = 'StreamTableJoin(kind="inner", by=None)'
+    yield from other(keys, "_keyed_inputs", "lookups that drop need keys", lookup, lookup.replace("inner", "left"))
+    yield from other(keys, "_keyed_inputs", "inner joins need keys", 'kind="inner"):', 'kind="outer"):')
+    yield from other(keys, "_keyed_inputs", "a left join needs keys on the right", "(node.right,)", "(node.left,)")
+
+
+def _of_values() -> Iterator[Mutant]:
+    schema = "core/schema.py"
+    long = "LONG_MIN <= given <= LONG_MAX"
+    yield from other(schema, "_typed", "a LONG has 64 bits", long, "LONG_MIN < given <= LONG_MAX")
+    yield from other(schema, "_typed", "a LONG has 64 bits", long, "LONG_MIN <= given < LONG_MAX")
+    yield from other(schema, "_typed", "a LONG has 64 bits", long, "LONG_MIN <= given <= LONG_MAX + 1")
+    double = "field_type.precision <= DOUBLE_DIGITS"
+    yield from comparison(schema, "exact_decimal", "the double of a decimal", double)
+    digits = "made.adjusted() < field_type.precision - field_type.scale"
+    yield from comparison(schema, "exact_decimal", "the digits of a decimal", digits)
+    yield from bound(schema, "exact_decimal", "the digits of a decimal", "field_type.precision - field_type.scale")
+    sums, digits = "core/sums.py", "total.adjusted() < kind.precision - kind.scale"
+    yield from comparison(sums, "fits", "the digits of a sum", digits)
+    yield from bound(sums, "fits", "the digits of a sum", "kind.precision - kind.scale")
+
+
+def _of_defaults() -> Iterator[Mutant]:
+    topology, flow = "core/topology.py", "core/flow.py"
+    yield from other(topology, "Topology", "a quiet partition is idle", '= "5 min"', '= "299999 ms"', '= "300001 ms"')
+    yield from other(topology, "Topology", "no absurd time", '= "1 h"', '= "3599999 ms"', '= "3600001 ms"')
+    arrival = '= "arrival"'
+    yield from other(flow, "RecordStream.join_table", "as of when a lookup is", '= "event"', arrival)
+    yield from other(flow, "RecordStream.left_join_table", "as of when a left lookup is", '= "event"', arrival)
+    yield from other(flow, "RecordStream.to_table", "whether a stream's table is versioned", "= False", "= True")
+    yield from other(flow, "table", "whether a topic's table is versioned", "= False", "= True")

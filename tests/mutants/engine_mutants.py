@@ -1,0 +1,82 @@
+"""Rules of the stream's tasks, clock and open windows made wrong; those of operators: ``operator_mutants``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.mutants.mutant import Mutant, bound, comparison, other
+
+
+def engine_mutants() -> Iterator[Mutant]:
+    """Of the tasks and of single aggregations, and of whole batches."""
+    yield from _of_stages()
+    yield from _of_partitions()
+    yield from _of_decoding()
+    yield from _of_sums()
+
+
+def _of_stages() -> Iterator[Mutant]:
+    yield from bound("spark/stage.py", "PartitionPass.feed", "a record is late", "self._plan.windows.grace_ms")
+    late, in_time = "closes_ms <= pl.col(STREAM_TIME)", "closes_ms > pl.col(STREAM_TIME)"
+    yield from comparison("spark/stage.py", "PartitionPass.feed", "a late record is told", late)
+    yield from comparison("spark/stage.py", "PartitionPass.feed", "a record on time is counted", in_time)
+    oldest, newest = "pl.col(TIMESTAMP) - size_ms + advance_ms", "newest + 1"
+    yield from bound("spark/stage.py", "_assigned", "the oldest window of a record", oldest)
+    yield from other("spark/stage.py", "_assigned", "the newest window of a record", newest, "newest", "newest + 2")
+    yield from bound("spark/stage.py", "_assigned", "a window ends", "pl.col(WINDOW_START) + size_ms")
+    yield from bound(
+        "spark/stage.py", "PartitionPass.feed", "by how much a record is late", "pl.col(STREAM_TIME) - closes_ms"
+    )
+    yield from other(
+        "spark/stage.py",
+        "PartitionPass._timed",
+        "a record without a key is no clock",
+        "pl.when(~keyless)",
+        "pl.when(pl.lit(True))",
+    )
+    yield from other("spark/intake.py", "Intake._tests", "whose records need a key", "if self._needs_key", "if False")
+    latest = "span.timestamp_ms + self._topology.max_future_ms"
+    yield from bound("spark/graph_computation.py", "GraphComputation.stage", "no absurd time", latest)
+    yield from other(
+        "spark/intake.py", "Intake._tests", "no time before the epoch", "time < 0", "time <= 0", "time < -1"
+    )
+    yield from comparison("spark/intake.py", "Intake._tests", "no absurd time", "time > self._latest_ms")
+    yield from bound("spark/intake.py", "Intake._tests", "no absurd time", "            time > self._latest_ms")
+    due = "pl.col(WINDOW_END) <= frontier_ms - self.grace_ms"
+    yield from comparison("spark/open_windows.py", "OpenWindows._closed", "a result is due", due)
+    yield from bound("spark/open_windows.py", "OpenWindows._closed", "a result is due", due)
+
+
+def _of_partitions() -> Iterator[Mutant]:
+    clock, idle = "spark/partition_clock.py", "a quiet partition is idle"
+    yield from comparison(clock, "PartitionClock.advanced", idle, ">= idle_after_ms")
+    yield from bound(clock, "PartitionClock.advanced", idle, "span.timestamp_ms - last_read_ms")
+    yield from other(clock, "_unasked", "which partitions can be idle", "layers[asked + 1 :]", "layers[asked:]")
+    awake = "if not proof.idle"
+    yield from other(clock, "PartitionClock._frontier", "an idle partition holds nothing back", awake, "if True")
+    frontier = "PartitionClock._frontier"
+    yield from other(clock, frontier, "the slowest partition is the frontier", "min(time for", "max(time for")
+    never = "max(self.frontier_ms, reached)"
+    yield from other(clock, frontier, "the frontier never falls back", never, "reached")
+
+
+def _of_decoding() -> Iterator[Mutant]:
+    decoder = "codec/decoder.py"
+    digits = "np.abs(scaled) < 10.0**field_type.precision"
+    yield from comparison(decoder, "ValueDecoder._decimals", "the digits of a decimal", digits)
+    exact = "(unscaled / factor == numbers) & "
+    yield from other(decoder, "ValueDecoder._decimals", "the places of a decimal", exact, "")
+    carried = "DOUBLE_DIGITS"
+    yield from other(
+        decoder, "ValueDecoder.__init__", "decimals that a double cannot carry", carried, "(DOUBLE_DIGITS + 1)"
+    )
+
+
+def _of_sums() -> Iterator[Mutant]:
+    sums, longs = "spark/exact_sums.py", "values.cast(pl.Int128).sum()"
+    yield from comparison(sums, "exact_sum", "a sum of nothing", "values.count() > 0")
+    yield from other(sums, "exact_sum", "a sum of LONG is exact", longs, "values.sum()")
+    missing = "made.null_count() != found.null_count()"
+    yield from other(sums, "fitted", "a sum of LONG is exact", missing, missing.replace("!=", "<"))
+    room = "fits(largest * rows.height, kind)"
+    yield from other(sums, "require_room", "the digits of a sum", room, "fits(largest, kind)")

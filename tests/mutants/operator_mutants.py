@@ -1,0 +1,184 @@
+"""Rules of the stream's operators made wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.mutants.mutant import Mutant, bound, comparison, other
+
+AT = "spark/operators/"
+
+
+def operator_mutants() -> Iterator[Mutant]:
+    """Of every kind of operator."""
+    yield from _of_windows()
+    yield from _of_joins()
+    yield from _of_what_is_held()
+    yield from _of_timers_and_panes()
+    yield from _of_the_rest()
+
+
+def _of_windows() -> Iterator[Mutant]:
+    newest = "newest + 1"
+    due = "pl.col(WINDOW_END) + windows.closes_ms(0) <= frontier_ms"
+    yield from comparison(AT + "windowed.py", "WindowedOperator._is_due", "a result is due", due)
+    yield from bound(AT + "windowed.py", "WindowedOperator._is_due", "a result is due", due)
+    yield from comparison(AT + "windowing.py", "is_late", "a row is late for its window", ">= 0")
+    yield from bound(AT + "windowing.py", "margin_ms", "a row is late for its window", "windows.closes_ms(0)")
+    yield from bound(AT + "merged_windows.py", "_assigned", "the oldest window of a row", "time - size_ms + advance_ms")
+    yield from other(
+        AT + "merged_windows.py", "_assigned", "the newest window of a row", newest, "newest", "newest + 2"
+    )
+    yield from bound(AT + "merged_windows.py", "_assigned", "a window of a row ends", "pl.col(WINDOW_START) + size_ms")
+    gone = "pl.col(WINDOW_END) + windows.closes_ms(0) <= settled_ms"
+    yield from other(AT + "windowed.py", "WindowedOperator._forget", "when a result is forgotten", gone, f"{gone} + 1")
+    session = AT + "merged_sessions.py"
+    yield from comparison(session, "MergedSessions._marked", "sessions are apart", "pl.col(WINDOW_START) > ends")
+    yield from bound(session, "MergedSessions._marked", "sessions are apart", "self.windows.gap_ms")
+    yield from bound(session, "_reached", "the session before is joined", "timestamp_ms - gap_ms")
+    yield from bound(session, "_reached", "the session after is joined", "timestamp_ms + gap_ms")
+    yield from comparison(AT + "lateness.py", "on_time", "a row is late for its operator", "margin >= 0")
+    yield from bound(AT + "lateness.py", "on_time", "a row is late for its operator", "bound_ms - 1")
+    yield from other(
+        AT + "lateness.py", "on_time", "a derived row is never late", "fill_null(False)", "fill_null(True)"
+    )
+
+
+def _of_joins() -> Iterator[Mutant]:
+    join = AT + "joins.py"
+    alone = "bound_ms < frontier_ms"
+    yield from comparison(join, "StreamStreamJoinOperator._settle", "a record leaves alone", alone)
+    yield from bound(join, "StreamStreamJoinOperator._settle", "a record leaves alone", alone)
+    span = "pl.col(TIMESTAMP) + self.node.delay_ms"
+    yield from bound(join, "StreamStreamJoinOperator._settle", "a record leaves alone", span)
+    bounds = "(self.node.after_ms, self.node.before_ms)"
+    yield from other(
+        join,
+        "StreamStreamJoinOperator._new",
+        "which bound is whose",
+        bounds,
+        "(self.node.before_ms, self.node.after_ms)",
+    )
+    near = "StreamStreamJoinOperator._near"
+    first, last = "time.min() - back_ms", 'time.max().alias("last_ms") + ahead_ms'
+    yield from other(join, near, "how old a partner can be", first, f"({first} + 1)")
+    yield from other(join, near, "how young a partner can be", last, f"({last} - 1)")
+    both = "time.is_between(first_ms, last_ms"
+    yield from other(join, near, "how old a partner can be", both, f'{both}, closed="right"')
+    yield from other(join, near, "how young a partner can be", both, f'{both}, closed="left"')
+    pairs = AT + "time_join.py"
+    yield from bound(pairs, "_found", "a partner may come before", "placed[_PLACE] - before_ms")
+    yield from bound(pairs, "_found", "a partner may come after", "placed[_PLACE] + after_ms")
+    least, most = "_integer(times.min()) - before_ms", "+ after_ms - first_ms + 1"
+    yield from other(pairs, "_found", "where a key's places begin", least, f"({least} + 1)")
+    yield from other(pairs, "_found", "where a key's places end", most, "+ after_ms - first_ms")
+    yield from other(pairs, "_found", "the earliest partner counts", '"left").to_numpy', '"right").to_numpy')
+    yield from other(pairs, "_found", "the latest partner counts", '"right").to_numpy', '"left").to_numpy')
+
+
+def _of_what_is_held() -> Iterator[Mutant]:
+    first = AT + "remembering.py"
+    due = "pl.col(TIMESTAMP) + self.node.horizon_ms < frontier_ms"
+    yield from comparison(first, "DeduplicateOperator._decided", "a first leaves", due)
+    yield from bound(first, "DeduplicateOperator._decided", "a first leaves", due)
+    rival = "abs(timestamp_ms - winner_ms) > self.node.horizon_ms"
+    yield from comparison(first, "DeduplicateOperator._judged", "a rival is within the horizon", rival)
+    yield from bound(first, "DeduplicateOperator._judged", "a rival is within the horizon", rival)
+    limit = "pl.col(_FIRST) <= frontier_ms - self.node.limit_ms"
+    yield from comparison(first, "SuppressOperator._is_due", "an update leaves after its limit", limit)
+    yield from other(first, "SuppressOperator._is_due", "an update leaves after its limit", limit, f"{limit} - 1")
+    forget = "2 * self.node.horizon_ms < forgotten_ms"
+    yield from comparison(first, "DeduplicateOperator._forget", "when a winner is forgotten", forget)
+    lookup = AT + "lookups.py"
+    waiting = "pl.col(TIMESTAMP) <= reached_ms"
+    yield from comparison(lookup, "StreamTableJoinOperator._due", "a lookup waits", waiting)
+    yield from bound(lookup, "StreamTableJoinOperator._due", "a lookup waits", waiting)
+    graced = "clock.frontier_ms - (self.node.grace_ms or 0)"
+    yield from bound(lookup, "StreamTableJoinOperator._due", "a lookup waits", graced)
+    backward = 'strategy="backward"'
+    exact = f"{backward}, allow_exact_matches=False"
+    yield from other(lookup, "StreamTableJoinOperator._as_of", "a change counts from its own time on", backward, exact)
+    event = 'self.node.as_of == "event"'
+    yield from other(
+        lookup, "StreamTableJoinOperator.__post_init__", "as of when a lookup is", event, event.replace("==", "!=")
+    )
+    joined = AT + "table_joins.py"
+    yield from other(joined, "TableTableJoinOperator._with_row", "tables change in turn", backward, exact)
+
+
+def _of_timers_and_panes() -> Iterator[Mutant]:
+    timer = "kept.next_timer_ms <= about[_BEFORE]"
+    yield from comparison(AT + "processing.py", "ProcessOperator._replay", "a timer goes off before a record", timer)
+    yield from bound(AT + "processing.py", "ProcessOperator._replay", "a timer goes off before a record", timer)
+    fired = "kept.next_timer_ms <= frontier_ms"
+    yield from comparison(AT + "processing.py", "ProcessOperator._fire_reached", "a timer sets a timer", fired)
+    for code in ("list.min() <= until_ms", "kept.next_timer_ms <= until_ms"):
+        yield from comparison(AT + "key_states.py", "KeyStates.with_timers", "a timer goes off at the frontier", code)
+    yield from bound(
+        AT + "sliding_panes.py", "SlidingPane.add", "a record is late for all", "self._windows.difference_ms"
+    )
+    panes, held = AT + "sliding_panes.py", "window[0] <= at_ms <= window[1]"
+    one = held.replace("at_ms", "one.timestamp_ms")
+    for inside, code in (("SlidingPane.add", held), ("SlidingPane._defined", one)):
+        lower, upper = code.replace("window[0] <=", "window[0] <"), code.replace("<= window[1]", "< window[1]")
+        yield from other(panes, inside, "who is in a window", code, lower, upper)
+    yield from other(panes, "SlidingPane.members", "who defines a window", "start_ms - 1", "start_ms")
+    reach = "self._windows.difference_ms + 1"
+    yield from other(panes, "SlidingPane._near", "who defines a window", reach, reach.replace("+", "-"))
+    yield from other(
+        panes, "SlidingPane._near", "who defines a window", "timestamp_ms - reach_ms", "timestamp_ms - reach_ms + 2"
+    )
+    yield from other(
+        panes, "SlidingPane._near", "who defines a window", "timestamp_ms + reach_ms", "timestamp_ms + reach_ms - 2"
+    )
+    yield from comparison(AT + "sliding_panes.py", "SlidingPane.members", "who is in a window", ">= start_ms")
+    yield from bound(
+        AT + "panes.py", "TimePane.add", "a window of what may be revised ends", "start + self._windows.size_ms"
+    )
+    before = "bisect_left(self.all, start_ms"
+    yield from other(AT + "placed.py", "ByTime.between", "who is in a window", before, before.replace("left", "right"))
+    yield from other(AT + "placed.py", "ByTime.between", "who is in a window", "bisect_right(self", "bisect_left(self")
+    chained = "self.all[first - 1].timestamp_ms <= gap_ms"
+    yield from comparison(AT + "placed.py", "ByTime.chain", "whom a record joins", chained)
+    yield from comparison(AT + "placed.py", "ByTime.chain", "whom a record joins", "timestamp_ms - at_ms <= gap_ms")
+    kept = "closes_ms <= settled_ms"
+    yield from other(AT + "kept_records.py", "KeptRecords.forget", "when a record is forgotten", kept, f"{kept} + 1")
+    last = "1 + windows.difference_ms"
+    yield from other(AT + "kept_records.py", "KeptRecords.forget", "when a record is forgotten", last, last[4:])
+
+
+def _of_the_rest() -> Iterator[Mutant]:
+    settled = "closes_ms <= settled_ms"
+    earlier, later = "known.start_ms - gap_ms", "known.end_ms + gap_ms"
+    yield from bound(AT + "folds.py", "_grown", "which sessions a fold merges", earlier)
+    yield from bound(AT + "folds.py", "_grown", "which sessions a fold merges", later)
+    yield from other(
+        AT + "merged_windows.py", "MergedWindows.forget", "when a window is forgotten", settled, f"{settled} + 1"
+    )
+    yield from other(
+        AT + "joins.py",
+        "StreamStreamJoinOperator._settle",
+        "when a row is forgotten",
+        "bound_ms < forgotten_ms",
+        "bound_ms <= forgotten_ms",
+    )
+    yield from other(AT + "clock.py", "Clock._slowest", "the slowest partition counts", "self.delay_ms", "0")
+    yield from other(
+        AT + "clock.py", "Clock.advance", "whose records are no clock", "if not self.holds_back", "if self.holds_back"
+    )
+    yield from other(
+        AT + "clock.py", "held_back", "by what a held record is judged", "pl.col(JUDGED)", "pl.col(TIMESTAMP)"
+    )
+    delayed = "ms - delay_ms"
+    yield from bound(AT + "clock.py", "_delayed", "no frontier runs ahead of one above", delayed)
+    yield from other(AT + "clock.py", "_least", "the slowest partition counts", "min(known)", "max(known)")
+    never = "max(reached, self.before_ms)"
+    yield from other(
+        AT + "clock.py", "Clock._advance_frontier", "an operator's frontier never falls back", never, "reached"
+    )
+    kinds = AT + "accumulator_kinds.py"
+    yield from comparison(kinds, "Summed.merged", "a sum of nothing", 'column["sum"].count() > 0')
+    sketch = "found < SKETCH_SIZE"
+    yield from comparison(AT + "accumulator_lists.py", "Sketched.result", "when a count is an estimate", sketch)
+    longest = "span <= longest"
+    yield from comparison(AT + "accumulators.py", "Accumulators.running", "totals up to each record", longest)

@@ -1,0 +1,141 @@
+"""Scenes in which values come to the boundaries of their types, and sums to those of theirs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.mutants.scene import Scene
+from tests.unit.spark.engine import LogRecord
+from tests.unit.spark.random_topology_logs import Event
+
+from recount.core.aggregates import average, distinct, total
+from recount.core.flow import stream
+from recount.core.schema import BOOLEAN, DOUBLE, LONG, LONG_MAX, LONG_MIN, STRING, RecordSchema, decimal
+from recount.core.topics import Topic
+from recount.core.topology import Topology
+from recount.core.windows import tumbling
+
+VALUES = Topic(
+    name="values",
+    key="id",
+    value=RecordSchema.of(
+        n=LONG,
+        d=decimal(9, 2),
+        e=decimal(15, 2),
+        f=decimal(16, 0),
+        g=decimal(38, 2),
+        x=DOUBLE,
+        s=STRING,
+        b=BOOLEAN,
+    ),
+)
+PRICES = Topic(name="prices", key="id", value=RecordSchema.of(d=decimal(9, 2), e=decimal(15, 2)))
+"""Of decimals that a double can carry, so that they are decoded as doubles; so would these, were the limit higher:"""
+NUMBERS = Topic(name="numbers", key="id", value=RecordSchema.of(f=decimal(16, 0)))
+_LONGS = (LONG_MIN - 1, LONG_MIN, LONG_MAX, LONG_MAX + 1)
+_CASES = (
+    *(f'{{"n":{n}}}' for n in _LONGS),
+    *(f'{{"n":{n},"d":"1e2"}}' for n in _LONGS),
+    '{"n":1.0}',
+    '{"n":"1"}',
+    *(f'{{"d":{d}}}' for d in ("9999999.99", "10000000.00", "-9999999.99", "-10000000.00", "0.001", "1e2", '"12.50"')),
+    *(f'{{"d":{d}}}' for d in ('"9999999.99"', '"10000000.00"', '"1e2"', '"0.001"', "0.29999999999999999")),
+    *(f'{{"e":{e}}}' for e in ('"0.29999999999999999"', "0.29999999999999999", "9999999999999.99", '"1e13"')),
+    *(f'{{"f":{f}}}' for f in ("9007199254740993", "9999999999999999", "10000000000000000")),
+    *(f'{{"g":"{"9" * digits}.99"}}' for digits in (34, 35, 36, 37)),
+    *(f'{{"g":-{"9" * digits}.99}}' for digits in (18, 19, 36, 37)),
+    '{"x":1e308}',
+    '{"x":1e309}',
+    *(f'{{"s":"\\u{code}"}}' for code in ("d7ff", "d800", "dfff", "e000")),
+    '{"b":1}',
+    "{",
+    "[]",
+)
+
+
+_PRICES = (
+    *(f'{{"d":{d}}}' for d in (9999999.98, "9999999.99", "10000000.00", "-9999999.99", "-10000000.00", "0.001", "1e2")),
+    *(f'{{"e":{e}}}' for e in ("0.29999999999999999", "9999999999999.99", "10000000000000.00")),
+)
+
+
+def values() -> Scene:
+    """Values of every type."""
+    return _one_by_one("values", VALUES, [*_CASES, None, b"\xff"])
+
+
+def prices() -> Scene:
+    """Decimals that are sent as numbers."""
+    return _one_by_one("prices", PRICES, _PRICES)
+
+
+def long_numbers() -> Scene:
+    """Whole numbers of which two neighbours are one double."""
+    return _one_by_one("long numbers", NUMBERS, [f'{{"f":{2**53 + step}}}' for step in range(4)])
+
+
+def _one_by_one(name: str, topic: Topic, told: Sequence[str | bytes | None]) -> Scene:
+    """Each value in a batch of its own, and then all together: some are decoded another way beside others."""
+    assert topic.value is not None
+    encoded = [one.encode() if isinstance(one, str) else one for one in told]
+    events = [_event(topic.name, at_ms, one) for at_ms, one in enumerate(encoded)]
+    flow = stream(topic).select(*topic.value.fields)
+    topology = Topology(name="scene", sinks=[flow.to(Topic(name="out", key="id"))])
+    return Scene(name=name, topology=topology, batches=(*((one,) for one in events), tuple(events)))
+
+
+def a_full_sketch() -> Scene:
+    """As many different values as a sketch holds, one fewer, and one more, each in a window of its own."""
+    flow = stream(VALUES).windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(n=distinct("n", sketch=True))
+    topology = Topology(name="scene", sinks=[flow.emit_final().to(Topic(name="out", key="id"))])
+    batches = []
+    for number, many in enumerate((1_023, 1_024, 1_025)):
+        batches.append(tuple(_event("values", 10 * number, b'{"n":%d}' % n) for n in range(many)))
+    batches.append(tuple(_event("values", 40, b"{}", key) for key in (b"z0", b"z1")))
+    return Scene(name="a full sketch", topology=topology, batches=tuple(batches))
+
+
+_LARGE = 10**38 - 1
+SUMS: dict[str, dict[str, list[Any]]] = {
+    "sums that fit": {
+        "n": [LONG_MAX - 5, 5, None],
+        "g": [_LARGE - 7, 7, None],
+        "x": [0.5, 0.25, None],
+        "d": [1.25, 2.5, None],
+    },
+    "sums that fit only just": {"n": [LONG_MIN + 5, -5], "g": [7 - _LARGE, -7]},
+    "sums of nothing": {"n": [None, None]},
+    "averages, and of nothing": {"x": [None, None], "d": [1.25, None]},
+    "a sum of LONG too large": {"n": [LONG_MAX, 1]},
+    "a sum of LONG too small": {"n": [LONG_MIN, -1]},
+    "a sum of decimals too large": {"g": [9 * 10**37] * 4},
+}
+"""By field the values of one key that are added up. In 128 bits, the last ones come out as a number of 38 digits."""
+
+
+def of_sums(name: str) -> Scene:
+    """One window of the key ``a``, and records that close it; the values come in one batch, and one by one."""
+    schema = RecordSchema.of(n=LONG, d=decimal(9, 2), g=decimal(38, 0), x=DOUBLE)
+    flow = stream(Topic(name="sums", key="id", value=schema)).windowed_by(tumbling("10 ms", grace="0 ms"))
+    wanted = {f"s{field}": total(field) for field in schema.fields}
+    if name.startswith("averages"):
+        wanted |= {f"m{field}": average(field) for field in ("x", "d")}
+    topology = Topology(name="scene", sinks=[flow.aggregate(**wanted).emit_final().to(Topic(name="out", key="id"))])
+    batches = []
+    for start_ms, at_once in ((0, True),) if name.startswith("a sum of") else ((0, True), (20, False)):
+        found = list(_added(SUMS[name], start_ms))
+        batches += [tuple(found)] if at_once else [(one,) for one in found]
+        batches.append(tuple(_event("sums", start_ms + 10, b"{}", key) for key in (b"z0", b"z1")))
+    return Scene(name=name, topology=topology, batches=tuple(batches))
+
+
+def _added(given: dict[str, list[Any]], start_ms: int) -> Iterator[Event]:
+    for number in range(max(map(len, given.values()))):
+        value = {field: values[number] for field, values in given.items() if number < len(values)}
+        yield _event("sums", start_ms + number, json.dumps(value).encode())
+
+
+def _event(topic: str, at_ms: int, value: bytes | None, key: bytes = b"a") -> Event:
+    return Event(topic, LogRecord(partition=sum(key) % 2, timestamp_ms=at_ms, key=key, value=value))

@@ -1,0 +1,113 @@
+"""The boundaries of the rule modules, found in their syntax: each is in the catalogue, or stands here with a reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.mutant import Site
+
+RULE_MODULES = (
+    *(f"core/{name}.py" for name in ("windows", "joins", "processing", "changelogs", "event_time", "record_keys")),
+    *(f"core/{name}.py" for name in ("reading", "flow", "topology", "schema", "sums")),
+    "codec/decoder.py",
+    *(f"spark/{name}.py" for name in ("stage", "intake", "open_windows", "partition_clock", "exact_sums")),
+    *(f"spark/{name}.py" for name in ("aggregation", "graph_computation")),
+)
+"""And every module of ``spark/operators`` but those of ``_STORAGE``."""
+_STORAGE = frozenset({"row_runs.py"})
+"""How rows are held, never which: that is what tests/unit/spark/operators/test_rows.py compares."""
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_SEARCHES = frozenset({"bisect_left", "bisect_right", "search_sorted", "is_between", "join_asof"})
+_WITH_DEFAULTS = frozenset({"core/flow.py", "core/topology.py", "core/joins.py", "core/changelogs.py"})
+Place = tuple[int, int]
+"""From which character of the source to which."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boundary:
+    """The ``code`` of one, and where it stands."""
+
+    file: str
+    place: Place
+    code: str
+
+
+def rule_modules(root: Path) -> list[str]:
+    """All of them, of the package below ``root``."""
+    operators = sorted((root / "spark" / "operators").glob("*.py"))
+    return [*RULE_MODULES, *(f"spark/operators/{file.name}" for file in operators if file.name not in _STORAGE)]
+
+
+def boundaries(file: str, source: str) -> Iterator[Place]:
+    """From where to where each stands: comparisons by order, searches, sums of milliseconds, and defaults."""
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(source)):
+        if _is_boundary(node):
+            yield _place(lines, node)
+        elif file in _WITH_DEFAULTS:
+            yield from (_place(lines, default) for default in _defaults(node))
+
+
+def uncovered(root: Path, sites: Iterable[Site]) -> list[Boundary]:
+    """The boundaries of the rule modules that none of ``sites`` touches."""
+    covered: dict[str, list[Place]] = {}
+    for site in sites:
+        covered.setdefault(site.file, []).append(site.span((root / site.file).read_text()))
+    found = []
+    for file in rule_modules(root):
+        source = (root / file).read_text()
+        found += [
+            Boundary(file=file, place=place, code=source[slice(*place)])
+            for place in sorted(set(boundaries(file, source)))
+            if not any(_touch(place, other) for other in covered.get(file, ()))
+        ]
+    return found
+
+
+def is_of(site: Site, boundary: Boundary, root: Path) -> bool:
+    """Whether ``site`` touches ``boundary``."""
+    return site.file == boundary.file and _touch(site.span((root / site.file).read_text()), boundary.place)
+
+
+def _touch(one: Place, other: Place) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _is_boundary(node: ast.AST) -> bool:
+    match node:
+        case ast.Compare(ops=ops):
+            return any(isinstance(one, _ORDER) for one in ops)
+        case ast.Call(func=function):
+            return _name(function) in _SEARCHES
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+            return any(_name(one).endswith("_ms") for one in (left, right))
+    return False
+
+
+def _defaults(node: ast.AST) -> Iterator[ast.expr]:
+    """Of parameters and of fields, but None, which says that there is none."""
+    match node:
+        case ast.FunctionDef(args=arguments):
+            given = [*arguments.defaults, *arguments.kw_defaults]
+        case ast.ClassDef(body=body):
+            given = [one.value for one in body if isinstance(one, ast.AnnAssign)]
+        case _:
+            return
+    yield from (one for one in given if isinstance(one, ast.Constant) and one.value is not None)
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _place(lines: list[str], node: ast.AST) -> Place:
+    assert isinstance(node, ast.expr) and node.end_lineno and node.end_col_offset is not None
+    return _index(lines, node.lineno, node.col_offset), _index(lines, node.end_lineno, node.end_col_offset)
+
+
+def _index(lines: list[str], line: int, column: int) -> int:
+    """``column`` counts bytes, as the parser does."""
+    return sum(map(len, lines[: line - 1])) + len(lines[line - 1].encode()[:column].decode())

@@ -1,0 +1,69 @@
+"""Boundaries of the rule modules without a mutant: moved, they change nothing that an audit judges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.mutants.mutant import Untried
+
+_REFUSES = "refuses a declaration: there is no stream then"
+_UNUSED = "never used: the fluent API always says it"
+_INDEX = "an index, not a time: beyond it there is nothing to compare"
+_ON_SPARK = "runs only in a stream on Spark, which scenes have not; tests/integration restarts such streams"
+_LEAVING = "the order in which updates of one record leave: of updates the audit judges the last"
+
+
+def untried() -> Iterator[Untried]:
+    """All of them, in the order of the files."""
+    windows, topology, schema = "core/windows.py", "core/topology.py", "core/schema.py"
+    yield _one(windows, "TimeWindows.__post_init__", "0 < self.advance_ms <= self.size_ms", _REFUSES)
+    yield _one(windows, "SlidingWindows.leaving_order", "timestamp_ms < self.difference_ms", _LEAVING)
+    yield _one(windows, "SlidingWindows.leaving_order", "start > timestamp_ms", _LEAVING)
+    yield _one(windows, "SlidingWindows.leaving_order", "start <= timestamp_ms < end", _LEAVING)
+    yield _one(windows, "LastN.__post_init__", "self.n > 0", _REFUSES)
+    yield _one(windows, "_require_positive", "given_ms > 0", _REFUSES)
+    yield _one("core/joins.py", "StreamTableJoin", 'as_of: AsOf = "event"', _UNUSED)
+    yield _one("core/changelogs.py", "ToTable", "versioned: bool = False", _UNUSED)
+    yield _one(topology, "Topology", '= "dead-letter"', "whether a bad record stops the stream, not what it says")
+    yield _one(topology, "Topology.__post_init__", "self.idle_after_ms >= 0", _REFUSES)
+    yield _one(topology, "Topology.__post_init__", "self.max_future_ms >= 0", _REFUSES)
+    yield _one(topology, "Topology.forks", "len(readers) > 1", "of one reader it numbers more than it must")
+    yield _one(schema, "decimal", "0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0", _REFUSES)
+    yield _one(schema, "_integer", "len(digits) <= 400", "no type takes a number of 400 digits, nor one of 401")
+    half = '"\\ud800" <= character <= "\\udfff"'
+    yield _one(schema, "_is_unicode", half, "Arrow cannot carry half a character: the stream stops")
+    only = "only the interpreter asks it of a LONG; the stream's sums are cast, see `fitted`"
+    yield _one("core/sums.py", "fits", "LONG_MIN <= total <= LONG_MAX", only)
+    subset = "set(map(type, cells)) <= _NUMBERS"
+    yield _one("codec/decoder.py", "ValueDecoder._column", subset, "which of two ways to decode is taken")
+    doubt = "from where on a sum is added up exactly, 1 in 100 before it is too large"
+    yield _one("spark/exact_sums.py", "_require_each", ">= limit", doubt)
+    single = "spark/aggregation.py"
+    latest = "span.timestamp_ms + self._plan.topology.max_future_ms"
+    yield _one(single, "AggregationComputation.compute", latest, _ON_SPARK)
+    bound = "frontier_ms - self._plan.windows.grace_ms"
+    yield _one(single, "AggregationComputation.open_windows", bound, _ON_SPARK)
+    yield _one(single, "AggregationComputation.open_windows", "pl.col(WINDOW_END) > bound_ms", _ON_SPARK)
+    at = "spark/operators/"
+    first = "the first revision of a result replaces none"
+    yield _one(at + "kept_records.py", "", "pl.col(REVISION) > 0", first)
+    none = "of nothing the sum is null, and so is its quotient"
+    yield _one(at + "accumulator_kinds.py", "Averaged.result", 'column["count"] > 0', none)
+    tie = "records of one time are within the gap of each other, from whichever of them one looks"
+    yield _one(at + "placed.py", "ByTime.chain", "bisect_left(self.all, timestamp_ms", tie)
+    yield _one(at + "placed.py", "ByTime.chain", "first > 0", _INDEX)
+    yield _one(at + "placed.py", "ByTime.chain", "last < len(self.all)", _INDEX)
+    once = "no result comes twice in one revision"
+    yield _one(at + "placing.py", "Placing.replace", "one.revision >= record.revision", once)
+    yield _one(at + "placing.py", "Placing.replace", "len(kept) < len(held)", "saves work where nothing is replaced")
+    early = "which row leaves early for want of room: of updates the audit judges the last"
+    room = "pl.int_range(pl.len()) < pl.len().cast(pl.Int64) - self.node.max_rows"
+    yield _one(at + "remembering.py", "SuppressOperator._is_due_or_too_much", room, early)
+    yield _one(at + "remembering.py", "SuppressOperator.process", "self._held.height > most", early)
+    many = "keys that are searched together: of so many that a scene cannot have them"
+    yield _one(at + "time_join.py", "_found", "pl.col(_CODE).is_between", many)
+    yield _one(at + "time_join.py", "_found", "pl.col(TIMESTAMP) - first_ms", "moves the places of both sides alike")
+
+
+def _one(file: str, inside: str, code: str, reason: str) -> Untried:
+    return Untried(file=file, inside=inside, code=code, reason=reason)
