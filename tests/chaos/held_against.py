@@ -12,6 +12,7 @@ from tests.integration.spark.drivers import committed
 
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
+from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.output import SOURCE_HEADER, output_record
 from recount.core.tables import Tables
@@ -95,7 +96,7 @@ def differences(truth: Interpreted, connection: Connection, root: str) -> tuple[
     """In what the outputs and tables of a topology differ from ``truth``; and how many rows of each were compared."""
     topology, tables = truth.topology, Tables(root)
     pairs: dict[str, tuple[Counter[Row], Counter[Row]]] = {}
-    found = _offsets_not_read_once(topology, root)
+    found = ranges_not_in_line(topology.name, TopologyWork(topology, root).history.newest_first())
     for sink in topology.written:
         name = sink.topic.name
         in_kafka = [
@@ -117,23 +118,28 @@ def differences(truth: Interpreted, connection: Connection, root: str) -> tuple[
     pairs["rejected records"] = truth.bad, Counter(rejected)
     pairs["dead letters"] = truth.bad, Counter(_letters(topology, connection))
     for what, (expected, actual) in pairs.items():
-        if expected != actual:
-            missing, surplus = expected - actual, actual - expected
-            some = [*(("missing", *row) for row in missing), *(("surplus", *row) for row in surplus)][:3]
-            counts = f"{missing.total()} missing, {surplus.total()} surplus of {expected.total()}"
-            found.append(f"{what} of {topology.name}: {counts}: {some}")
+        found += unequal(f"{what} of {topology.name}", expected, actual)
     return found, {what: actual.total() for what, (_, actual) in pairs.items()}
 
 
-def _offsets_not_read_once(topology: Topology, root: str) -> list[str]:
+def unequal(what: str, expected: Counter[Row], actual: Counter[Row]) -> list[str]:
+    """How many rows are missing and how many are too many, with the first of them; a row that is there twice counts."""
+    missing, surplus = expected - actual, actual - expected
+    if not missing and not surplus:
+        return []
+    some = [*(("missing", *row) for row in missing), *(("surplus", *row) for row in surplus)][:3]
+    return [f"{what}: {missing.total()} missing, {surplus.total()} surplus of {expected.total()}: {some}"]
+
+
+def ranges_not_in_line(stream: str, proofs: Iterable[BatchProof]) -> list[str]:
     """Where the ranges of the batches, put one behind the other, leave offsets out or have them twice."""
     reached: dict[tuple[str, int], int] = {}
     found = []
-    for proof in sorted(TopologyWork(topology, root).history.newest_first(), key=lambda proof: proof.order):
+    for proof in sorted(proofs, key=lambda proof: proof.order):
         for part in proof.partitions:
             place = (part.topic, part.partition)
             if part.start != reached.get(place, 0):
-                batch = f"batch {proof.generation}/{proof.batch} of {topology.name}"
+                batch = f"batch {proof.generation}/{proof.batch} of {stream}"
                 found.append(f"{batch} begins {place} at {part.start}, not at {reached.get(place, 0)}")
             reached[place] = part.end
     return found
