@@ -13,7 +13,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.batch_proofs import a_proof
 
 from recount.core.errors import Terminal
-from recount.core.ledger import BatchProof
 from recount.spark.catching_up import BatchLimit
 from recount.spark.driver_memory import DriverMemory
 from recount.spark.headroom import Headroom

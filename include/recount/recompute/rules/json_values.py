@@ -106,4 +106,4 @@ def _whole(written: str) -> int | None:
 
 def _printable(given: Any) -> str:
     """The beginning of ``given``; half a character, which no text in UTF-8 can hold, is told by its number."""
-    return str(given)[:80].encode("utf-8", "backslashreplace").decode()
+    return str(str(given)[:80].encode("utf-8", "backslashreplace"), "utf-8")
