@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from recount.core.errors import Terminal, Transient
+from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
@@ -103,7 +103,10 @@ class StreamRunner:
                 _LOG.exception("stream %s failed", self._work.name)
                 last = self._with_memory(status)
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
-                lease.publish(replace(failed, heartbeat_ms=_now_ms()))
+                try:
+                    lease.publish(replace(failed, heartbeat_ms=_now_ms()))
+                except RecountError as unheard:
+                    _LOG.warning("the failure could not be published, a lost lease for instance: %s", unheard)
                 raise
 
     def _outputs(self, lease: Lease) -> OutputTransaction:
