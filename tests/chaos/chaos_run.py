@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
+from confluent_kafka import KafkaException
 from tests.chaos.audit_rounds import Audit, AuditRounds
 from tests.chaos.fault_plan import BROKERS, WORKERS, Fault, Strike
 from tests.chaos.held_against import Interpreted, differences, log_differences
@@ -212,7 +213,10 @@ class ChaosRun:
         admin = self.connection.admin()
         deadline = time.monotonic() + _IN_SYNC_S
         while time.monotonic() < deadline and not self._over.wait(0.5):
-            topics = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics.values()
+            try:
+                topics = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics.values()
+            except KafkaException:
+                continue
             parts = [part for topic in topics for part in topic.partitions.values()]
             if all(len(part.isrs) == len(part.replicas) for part in parts):
                 return

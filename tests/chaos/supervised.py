@@ -6,6 +6,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -86,8 +87,9 @@ class Supervised:
         while driver is not None and driver is self._driver and driver.code is None:
             if (lease_epoch := self._lease_epoch(driver)) is not None:
                 self._ordered = driver
-                request_stop(self.connection, self.stream, lease_epoch)
-                return True
+                with suppress(Transient):  # while a broker is away: once more
+                    request_stop(self.connection, self.stream, lease_epoch)
+                    return True
             time.sleep(0.5)
         return False
 
