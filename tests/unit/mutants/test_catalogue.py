@@ -66,6 +66,13 @@ def test_what_is_no_boundary_needs_no_mutant(source: str) -> None:
     assert not list(boundaries("core/flow.py", source))
 
 
+def test_the_published_page_has_every_mutant_and_each_turned_an_audit_red(project: Project, package: Path) -> None:
+    text, found = (project.root / "docs" / "mutants.md").read_text(), mutants(package)
+    known = read(text)
+    assert page(found, known, list(untried())) == text, "run: make mutants ARGS=--missing"
+    assert [key_of(one) for one in found if "audit" not in known.get(key_of(one), Caught()).caught_by] == []
+
+
 def test_a_page_is_read_as_it_was_written(package: Path) -> None:
     found = mutants(package)
     caught = Caught(scene="hopping", parts=["rows", "late"], caught_by=["audit", "interpreter"])
