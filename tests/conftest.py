@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from recount.local.airflow import EmbeddedAirflow
@@ -18,6 +19,9 @@ from recount.local.kafka import EmbeddedKafka
 from recount.local.profile import embedded_settings, end_profile
 from recount.local.project import Project
 
+# a busy machine, or a large process that collects its garbage, is no error
+hypothesis.settings.register_profile("recount", deadline=None)
+hypothesis.settings.load_profile("recount")
 PROJECT = Project.containing(Path(__file__).parent)
 # Airflow reads it at its first import, and would otherwise write into the home of whoever runs the tests.
 os.environ["AIRFLOW_HOME"] = str(PROJECT.root / ".cache" / "airflow")

@@ -50,9 +50,9 @@ class Headroom:
         if self._suffices(memory):
             return
         _LOG.warning("memory is short: %s, the next batch takes %s", memory, self._needed)
-        deadline_s = time.monotonic() + self._patience_s
         gc.collect()
         pa.default_memory_pool().release_unused()
+        deadline_s = time.monotonic() + self._patience_s
         while not self._suffices(memory := self._now()):
             if memory.is_own or time.monotonic() >= deadline_s:
                 raise self._refusal(memory, held())

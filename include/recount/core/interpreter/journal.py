@@ -9,8 +9,8 @@ from typing import Literal
 from recount.core.interpreter.record import Entry
 
 # A waiting record is held until time has passed (a lookup with grace, a deduplication by event time).
-Fate = Literal["counted", "late", "deduplicated", "null value", "null key", "waiting", "filtered", "dead-lettered"]
-_PRECEDENCE: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "waiting", "filtered")
+Fate = Literal["counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting", "dead-lettered"]
+_PRECEDENCE: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Journal:
     fates: dict[Entry, Fate] = field(default_factory=dict)
 
     def close(self, entry: Entry) -> None:
-        """The record has passed all operators; one that nothing took up was filtered."""
+        """The record has passed all operators; one that nothing took up, nor holds, was filtered."""
         self.fates.setdefault(entry, "filtered")
 
     def note(self, entry: Entry | None, fate: Fate) -> None:

@@ -25,7 +25,7 @@ class StatelessOperator(Operator):
         row = record.row
         match self.node:
             case Filter(predicate=predicate):
-                return (record,) if evaluate(predicate, row) is True else self.drop(record, "filtered")
+                return (record,) if evaluate(predicate, row) is True else ()
             case WithFields(added=added):
                 return (record.with_row({**row, **{name: evaluate(tree, row) for name, tree in added.items()}}),)
             case SelectKey(key=key, by=by):
@@ -50,10 +50,7 @@ class StatelessOperator(Operator):
     def _mapped(self, node: FlatMap, record: Record) -> Iterator[Record]:
         empty = dict.fromkeys(node.fields)
         key = {node.key: record.row[node.key]}
-        made = [{}] if record.is_null else _made_of(node, record)
-        if not made:
-            self.drop(record, "filtered")
-        for row in made:
+        for row in [{}] if record.is_null else _made_of(node, record):
             yield record.with_row({**empty, **row, **key})
 
 

@@ -13,8 +13,8 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.rows import ENTRY, META, OFFSET
 from recount.spark.stage import LATE_SCHEMA
 
-Fate = Literal["counted", "late", "deduplicated", "null_value", "null_key", "waiting", "filtered"]
-FATES: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null_value", "null_key", "waiting", "filtered")
+Fate = Literal["counted", "late", "deduplicated", "null_value", "null_key", "filtered", "waiting"]
+FATES: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null_value", "null_key", "filtered", "waiting")
 """Where operators differ about a record, the first of these holds; one that no operator took up was filtered."""
 
 FATE = "fate"

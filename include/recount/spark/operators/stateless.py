@@ -95,10 +95,7 @@ def _counted(rows: pl.DataFrame, leaving: pl.DataFrame) -> Output:
 
 
 def _filtered(node: Filter, rows: pl.DataFrame) -> Output:
-    marked = rows.with_columns(_passes(node).alias("__passes"))
-    output = Output(marked.filter("__passes").drop("__passes"))
-    output.note(marked.filter(~pl.col("__passes")), "filtered")
-    return output
+    return Output(rows.filter(_passes(node)))
 
 
 def _flat_mapped(node: FlatMap, rows: pl.DataFrame) -> Output:
@@ -115,10 +112,7 @@ def _flat_mapped(node: FlatMap, rows: pl.DataFrame) -> Output:
     origin = pl.Series("index", sources, pl.Int64)
     meta = rows[origin].select(list(META)).with_columns(nth(pl.lit(pl.Series(numbers, dtype=pl.Int64))))
     leaving = pl.concat([frame_of(made, node.fields, node), meta], how="horizontal")
-    output = Output(leaving.select(list(rows_schema(node.fields))))
-    barren = rows.with_row_index().filter(~pl.col("index").is_in(origin.unique().to_list())).drop("index")
-    output.note(barren, "filtered")
-    return output
+    return Output(leaving.select(list(rows_schema(node.fields))))
 
 
 def _made_of(node: FlatMap, row: Mapping[str, Any], rows: pl.DataFrame, index: int) -> list[Mapping[str, Any]]:
