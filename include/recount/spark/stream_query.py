@@ -15,10 +15,13 @@ from recount.spark.headroom import Headroom
 from recount.spark.work import Processor
 
 _LOG = logging.getLogger(__name__)
-_PATIENCE_S = 2.0
 
 StartQuery = Callable[[BatchLimit, Callable[[DataFrame, int], None]], StreamingQuery]
 """Starts a query with batches within a limit, given what ``foreachBatch`` calls."""
+
+
+class _Stopped(Exception):
+    """A batch that was planned and not begun before the query was stopped; the next query begins with it."""
 
 
 class StreamQuery:
@@ -38,6 +41,7 @@ class StreamQuery:
         self.processor = processor
         self.limit = limit
         self._failed: Exception | None = None
+        self._is_stopping = self._left_one_out = False
         self._query = start(limit, self._process)
 
     @property
@@ -50,7 +54,7 @@ class StreamQuery:
         begun_s = time.monotonic()
         self.stop()
         self.await_end()
-        self.limit = limit
+        self.limit, self._is_stopping, self._left_one_out = limit, False, False
         self._query = self._start(limit, self._process)
         took_s = time.monotonic() - begun_s
         _LOG.info(
@@ -61,26 +65,30 @@ class StreamQuery:
         )
 
     def stop(self) -> None:
-        """Stop when the batch at hand is done; returns when it has ended."""
-        stopping = threading.Thread(target=self._query.stop, name="stop query", daemon=True)
+        """Stop when the batch at hand is done; returns when it has ended.
+
+        Spark interrupts the thread of a batch: one that came now would fail wherever it was.
+        """
+        self._is_stopping = True
         with self._between_batches:
-            stopping.start()
-            # A batch that came between the lock and the stop waits for the lock, and the stop for the batch.
-            stopping.join(_PATIENCE_S)
-        stopping.join()
+            pass  # the batch at hand has ended
+        self._query.stop()
 
     def await_end(self) -> None:
         """Wait for its end; raises what it failed with: what the processor raised, not Spark's account of it."""
         try:
             self._query.awaitTermination()
         except Exception:
-            if self._failed is None:
+            if self._failed is None and not self._left_one_out:
                 raise
         if self._failed is not None:
             raise self._failed
 
     def _process(self, records: DataFrame, batch: int) -> None:
         with self._between_batches:
+            if self._is_stopping:
+                self._left_one_out = True
+                raise _Stopped
             last = self.processor.last
             if last is None or batch > last.proof.batch:
                 try:
