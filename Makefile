@@ -26,7 +26,7 @@ FOLDERS := $(wildcard $(PARTS:%=tests/%))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants nights chaos faults lint format bench bench-scale bench-soak bench-long clean
+.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants nights chaos faults lint format bench bench-scale bench-soak bench-long bench-join clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -139,6 +139,9 @@ bench-soak: setup ## an hour at a steady rate: what grows? (ARGS: --minutes 2)
 
 bench-long: setup ## tens of millions of records: does a million cost the same? (ARGS: --records 30000000)
 	@python -m bench.long_run $(ARGS)
+
+bench-join: setup ## 300,000 and 30,000 records of 3 keys joined within 1,500 MiB, the stream and its audit
+	@python -m bench.join_memory $(ARGS)
 
 clean: ## remove .venv, .cache and .recount (stop the profile first: make down)
 	@rm -rf .venv .cache .recount

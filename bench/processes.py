@@ -36,7 +36,7 @@ def footprints(pid: int) -> Mapping[Role, Footprint]:
     found = dict.fromkeys(ROLES, Footprint())
     for process in _families([pid]):
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            role, memory = _role(process), process.memory_full_info().pss
+            role, memory = role_of(process), process.memory_full_info().pss
             found[role] = Footprint(
                 memory_bytes=found[role].memory_bytes + memory,
                 open_files=found[role].open_files + process.num_fds(),
@@ -44,7 +44,8 @@ def footprints(pid: int) -> Mapping[Role, Footprint]:
     return found
 
 
-def _role(process: psutil.Process) -> Role:
+def role_of(process: psutil.Process) -> Role:
+    """What a process is to the driver that started it."""
     if process.name().startswith("java"):
         return "JVM"
     return "workers" if any("daemon" in word for word in process.cmdline()) else "driver"
