@@ -17,6 +17,9 @@ from recount.core.archive import Archive
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import BATCH
+from recount.kafka.connection import Fenced
+from recount.kafka.lease import Lease
+from recount.kafka.transaction import OutputTransaction
 from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import AppendOnlyTable
@@ -235,6 +238,29 @@ def test_a_table_that_lacks_only_the_last_batch_gets_it_from_its_proof(scene: Sc
     run(scene)
     assert orders_of(ledger(scene)) == [(0, batch) for batch in range(5)]
     assert_right(scene, 5)
+
+
+class HeldUp(StreamRunner):
+    """A driver that is held up after it has its lease and before it opens its outputs, while a newer one runs."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene.session, scene.settings, work_of(scene), RunOptions(available_now=True))
+        self._scene = scene
+
+    def _outputs(self, lease: Lease) -> OutputTransaction:
+        run(self._scene)
+        produce(self._scene, 1)
+        return super()._outputs(lease)
+
+
+def test_a_driver_that_was_held_up_before_it_opened_its_outputs_does_not_go_on_after_a_newer_one(scene: Scene) -> None:
+    produce(scene, 0)
+    with pytest.raises(Fenced):
+        HeldUp(scene).run()
+    assert orders_of(ledger(scene)) == [(0, 0)]
+    run(scene)
+    assert [proof.lease_epoch for proof in ledger(scene)] == [1, 2]
+    assert_right(scene, 2)
 
 
 def test_an_archive_that_is_older_than_its_group_is_refused(scene: Scene, tmp_path: Path) -> None:
