@@ -21,12 +21,14 @@ SEED ?= 2
 MINUTES ?= 30
 LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py
 PARTS := unit spark integration airflow chaos faults browser
-# pytest refuses a folder that does not exist, hence wildcard
-FOLDERS := $(wildcard $(PARTS:%=tests/%))
+# two halves of the same length, each by a pytest of its own: one alone leaves a core idle
+HALVES := first second
+HALF_first := tests/unit tests/spark
+HALF_second := tests/chaos tests/integration tests/airflow tests/faults tests/browser
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(PARTS:%=test-%) laws mutants nights chaos faults lint format bench bench-scale bench-soak bench-long bench-join clean
+.PHONY: help setup lock jars browser demo up status down test $(HALVES:%=half-%) $(PARTS:%=test-%) laws mutants nights chaos faults lint format bench bench-scale bench-soak bench-long bench-join clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -84,8 +86,15 @@ demo: setup ## the whole chain on a generated flow (ARGS: --keep, --inject dupli
 
 # ---- checks
 
-test: setup browser ## all tests, in one run (ARGS go to pytest)
-	@pytest $(FOLDERS) $(ARGS)
+test: setup browser ## all tests, in two runs side by side; in one where ARGS are given, which go to pytest
+ifeq ($(ARGS),)
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(HALVES:%=half-%)
+else
+	@pytest $(HALF_first) $(HALF_second) $(ARGS)
+endif
+
+$(HALVES:%=half-%): half-%:
+	@pytest $(HALF_$*)
 
 test-unit: setup ## tests without a JVM, in seconds
 test-spark: setup ## tests on a local Spark
@@ -95,7 +104,7 @@ test-chaos: setup ## tests that kill
 test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
 $(PARTS:%=test-%): test-%:
-	@pytest $(wildcard tests/$*) $(ARGS)
+	@pytest tests/$* $(ARGS)
 
 laws: setup ## the laws on other random examples than the tests' (EXAMPLES=5000 SEED=2)
 	@LAW_EXAMPLES=$(EXAMPLES) pytest --hypothesis-seed=$(SEED) $(LAWS) $(ARGS)

@@ -9,6 +9,7 @@ import signal
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import hypothesis
 import pytest
@@ -24,7 +25,8 @@ hypothesis.settings.register_profile("recount", deadline=None)
 hypothesis.settings.load_profile("recount")
 PROJECT = Project.containing(Path(__file__).parent)
 # Airflow reads it at its first import, and would otherwise write into the home of whoever runs the tests.
-os.environ["AIRFLOW_HOME"] = str(PROJECT.root / ".cache" / "airflow")
+_AIRFLOW_HOME = TemporaryDirectory(prefix="recount-airflow-")
+os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME.name
 
 
 def pytest_unconfigure() -> None:
