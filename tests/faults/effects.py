@@ -6,6 +6,7 @@ something happens: mostly a death. Once a process counts as dead, nothing that i
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Happening = Callable[[], None]
+
+
+_AUDIT = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
+"""The name of an audit, which is another one each time."""
 
 
 class Killed(BaseException):
@@ -86,6 +91,7 @@ class Effects:
         """After an effect."""
         for text in self._hidden:
             name = name.replace(text, "*")
+        name = _AUDIT.sub("*", name)
         with self._lock:
             self._counts[name] += 1
             self.seen.append(name)

@@ -44,6 +44,7 @@ def tried(world: World, folder: Path, part: str, faults: Sequence[str], seed: in
         chance = random.Random(f"{seed}/{part}/{fault}")
         chain = Chain(world, folder, part, calm, fault, chance)
         chosen = [point for point in kill_points(calm, PARTS[part], chance) if chain.is_possible(point)]
+        print(f"{part}, {fault}: {len(chosen)} effects", flush=True)
         found += chain.run(chance.sample(chosen, min(sample or len(chosen), len(chosen))))
     return found
 
