@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import active_children, get_context
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 from tests.faults.page import page, table
 from tests.faults.parts import PARTS
 from tests.faults.strikes import FAULTS
-from tests.faults.trials import alone
+from tests.faults.trials import alone, stop_when_told
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations" / "faults.md"
-
-
-def _stop(*_: Any) -> None:
-    """End with all that this process has started: its own brokers and hosts, and the parts' processes."""
-    for child in active_children():
-        child.terminate()
-    raise SystemExit(1)
-
-
-def _stop_when_told() -> None:
-    signal.signal(signal.SIGTERM, _stop)
 
 
 def main() -> None:
@@ -43,10 +30,13 @@ def main() -> None:
     given = parser.parse_args()
     faults = [name for name in given.fault or FAULTS if name not in given.without]
     began = time.monotonic()
-    _stop_when_told()
-    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn"), initializer=_stop_when_told) as pool:
+    stop_when_told()
+    with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn"), initializer=stop_when_told) as pool:
         parts = [pool.submit(alone, part, faults, given.seed, given.sample) for part in given.part or PARTS]
-        found = [case for part in parts for case in part.result()]
+        try:
+            found = [case for part in parts for case in part.result()]
+        finally:
+            pool.shutdown(cancel_futures=True)
     print(table(found))
     wrong = [case for case in found if case.wrong]
     for case in wrong:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import active_children
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
+from typing import Any
 
 from tests.faults.chains import ROUNDS, Case, Chain, kill_points
 from tests.faults.hosts import Host
@@ -19,6 +23,8 @@ from recount.kafka.connection import Connection
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+
+_STOPPED = Event()
 
 
 @contextmanager
@@ -50,10 +56,24 @@ def tried(world: World, folder: Path, part: str, faults: Sequence[str], seed: in
 
 
 def alone(part: str, faults: Sequence[str], seed: int, sample: int) -> list[Case]:
-    """The cases of ``part``, on a broker of its own."""
+    """The cases of ``part``, on a broker of its own; none once this process was told to stop."""
+    if _STOPPED.is_set():
+        return []
     project = Project.containing(Path(__file__).parent)
     with TemporaryDirectory(prefix="recount-faults-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         kafka = EmbeddedKafka(home=Home(path=folder / "kafka"), project=project)
         with kafka, world(folder, kafka, project) as struck:
             return tried(struck, folder, part, faults, seed, sample)
+
+
+def stop_when_told() -> None:
+    """On SIGTERM end this process with all that it started: its broker and hosts, and the processes of the parts."""
+    signal.signal(signal.SIGTERM, _stop)
+
+
+def _stop(*_: Any) -> None:
+    _STOPPED.set()
+    for child in active_children():
+        child.terminate()
+    raise SystemExit(1)
