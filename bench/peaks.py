@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 
 from bench.processes import ROLES, Role, role_of
+from bench.sampling import Sampling
 
-_INTERVAL_S = 0.2
 
-
-class Peaks:
+class Peaks(Sampling):
     """Reads the peaks of a driver's processes until it ends; a context manager. Pages that are shared count in each."""
 
+    interval_s = 0.2
+
     def __init__(self, pid: int) -> None:
+        super().__init__()
         self._pid = pid
         self._seen: dict[int, tuple[Role, int]] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Peaks:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     @property
     def bytes_of(self) -> Mapping[Role, int]:
         """The peaks of all processes of each role, added up: they need not have been at one time."""
         return {role: sum(peak for one, peak in self._seen.values() if one == role) for role in ROLES}
 
-    def _run(self) -> None:
-        while not self._stop.wait(_INTERVAL_S):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                driver = psutil.Process(self._pid)
-                for process in (driver, *driver.children(recursive=True)):
-                    self._read(process)
+    def sample(self) -> None:
+        """Read the peak of each process that is there."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            driver = psutil.Process(self._pid)
+            for process in (driver, *driver.children(recursive=True)):
+                self._read(process)
 
     def _read(self, process: psutil.Process) -> None:
         with contextlib.suppress(psutil.NoSuchProcess, OSError, StopIteration):

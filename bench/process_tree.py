@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 
 import psutil
 
-_INTERVAL_S = 0.5
+from bench.sampling import Sampling
 
 
-class ProcessTree:
+class ProcessTree(Sampling):
     """Samples a process tree twice a second; a context manager.
 
     CPU seconds include processes that ended, as of their last sample. Memory is the proportional set size, which counts
     a page that forked workers share once.
     """
 
+    interval_s = 0.5
+
     def __init__(self, pid: int) -> None:
+        super().__init__()
         self._root = psutil.Process(pid)
         self._cpu_s: dict[int, float] = {}
         self._peak_bytes = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> ProcessTree:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
 
     @property
     def cpu_s(self) -> float:
         """Processor seconds, user and system, until now."""
-        self._sample(memory=False)
+        self._look(memory=False)
         return sum(self._cpu_s.values())
 
     @property
@@ -43,11 +35,11 @@ class ProcessTree:
         """The largest memory of the tree at any sample."""
         return self._peak_bytes
 
-    def _run(self) -> None:
-        while not self._stop.wait(_INTERVAL_S):
-            self._sample(memory=True)
+    def sample(self) -> None:
+        """Look at processor time and memory."""
+        self._look(memory=True)
 
-    def _sample(self, *, memory: bool) -> None:
+    def _look(self, *, memory: bool) -> None:
         total = 0
         with contextlib.suppress(psutil.NoSuchProcess):
             for process in (self._root, *self._root.children(recursive=True)):
