@@ -15,6 +15,7 @@ def operator_mutants() -> Iterator[Mutant]:
     yield from _of_joins()
     yield from _of_what_is_held()
     yield from _of_timers_and_panes()
+    yield from _of_functions()
     yield from _of_the_rest()
 
 
@@ -108,8 +109,9 @@ def _of_what_is_held() -> Iterator[Mutant]:
 
 def _of_timers_and_panes() -> Iterator[Mutant]:
     timer = "kept.next_timer_ms <= about[_BEFORE]"
-    yield from comparison(AT + "processing.py", "ProcessOperator._replay", "a timer goes off before a record", timer)
-    yield from bound(AT + "processing.py", "ProcessOperator._replay", "a timer goes off before a record", timer)
+    before = "ProcessOperator._fire_before"
+    yield from comparison(AT + "processing.py", before, "a timer goes off before a record", timer)
+    yield from bound(AT + "processing.py", before, "a timer goes off before a record", timer)
     fired = "kept.next_timer_ms <= frontier_ms"
     yield from comparison(AT + "processing.py", "ProcessOperator._fire_reached", "a timer sets a timer", fired)
     for code in ("list.min() <= until_ms", "kept.next_timer_ms <= until_ms"):
@@ -145,6 +147,18 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
     yield from other(AT + "kept_records.py", "KeptRecords.forget", "when a record is forgotten", kept, f"{kept} + 1")
     last = "1 + windows.difference_ms"
     yield from other(AT + "kept_records.py", "KeptRecords.forget", "when a record is forgotten", last, last[4:])
+
+
+def _of_functions() -> Iterator[Mutant]:
+    letter, changed = "who raised is a dead letter", "who raised has changed nothing"
+    yield from other(AT + "stateless.py", "_flat_mapped", letter, "raised.add(rows.row(index, named=True), error)", "0")
+    yield from other(AT + "processing.py", "ProcessOperator._replay", letter, "raised.add(about, error)", "0")
+    yield from other("spark/graph_computation.py", "GraphComputation.computed", letter, '"anti"', '"semi"')
+    known = "deepcopy(kept.known) if kept.known else self._keys.before_the_batch(kept.state.key)"
+    undo = "ProcessOperator._undo"
+    yield from other(AT + "processing.py", undo, changed, known, "kept.state", known.split(" else ")[1])
+    yield from other(AT + "processing.py", undo, changed, "self._fire_before(about, kept, nothing)", "0")
+    yield from other(AT + "processing.py", undo, changed, "deepcopy(kept.state)", "kept.state")
 
 
 def _of_the_rest() -> Iterator[Mutant]:

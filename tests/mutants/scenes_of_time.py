@@ -114,6 +114,17 @@ def _remind(row: Mapping[str, Any], state: KeyState) -> list[dict[str, Any]]:
     return _numbered(state)
 
 
+def _taken(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"ln": {n: n for n in range(7) if n != 3}[row["ln"]]}
+
+
+def _remind_and_raise(row: Mapping[str, Any], state: KeyState) -> list[dict[str, Any]]:
+    made = _remind(row, state)
+    if row["ln"] in (1, 4):
+        raise ValueError(f"after all: {state}")
+    return made
+
+
 def _rung(at_ms: int, state: KeyState) -> list[dict[str, Any]]:
     if at_ms % 2 == 0:
         state.schedule(at_ms + 3)
@@ -169,6 +180,7 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
     "first by event time": _own,
     "first by offset": lambda: LEFT.deduplicate(KEY, horizon="9 ms"),
     "processor": lambda: LEFT.process(_remind, on_timer=_rung, said=LONG),
+    "functions that raise": lambda: LEFT.map(_taken, ln=LONG).process(_remind_and_raise, on_timer=_rung, said=LONG),
     "windows below windows": lambda: _counted(_counted(WORDS, tumbling("1 ms", grace="2 ms")), _HOPS),
     "windows below windows and records": lambda: _counted(
         _counted(WORDS, tumbling("1 ms", grace="2 ms")).select("n").merge(WORDS.select(n=col("ln"))), _HOPS

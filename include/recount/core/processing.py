@@ -70,6 +70,7 @@ class Process(OneInput):
     """A custom processor: Python functions that see one key's records in (partition, offset) order, with its state.
 
     ``on_record(row, state)`` and ``on_timer(at_ms, state)`` return rows; their time is that of the record or timer.
+    A record for which ``on_record`` raises is set aside, and has changed nothing; a timer that raises fails the stream.
     """
 
     input: Node

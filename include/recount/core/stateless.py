@@ -71,7 +71,7 @@ class FlatMap(OneInput):
     """Replaces each record by the rows that a Python ``function`` makes of it; the key passes unchanged.
 
     ``function`` gets the fields of a record and must depend on nothing else. ``made`` declares the fields of its
-    rows; a row's missing fields are null. A null value passes as it is.
+    rows; a row's missing fields are null. A null value passes as it is. A record for which it raises is set aside.
     """
 
     input: Node

@@ -1,9 +1,11 @@
-"""Functions that a user wrote and that raise: the error names the function and the record."""
+"""Functions that a user wrote and that raise: whose fault it is, what the dead letter says, or the error."""
 
 from __future__ import annotations
 
 from recount.core.errors import RecountError, Terminal
 
+FUNCTION_RAISED = "function-raised"
+"""How the reason of a record begins that was set aside because a function raised."""
 _MOST_SHOWN = 200
 
 
@@ -13,13 +15,32 @@ class FunctionFailed(Terminal):
     def __init__(self, what: object, place: str, error: Exception) -> None:
         self.place = place
         super().__init__(
-            f"a function of the topology raised {type(error).__name__}: {str(error)[:_MOST_SHOWN]}",
+            f"a function of the topology raised {type(error).__name__}: {message_of(error)}",
             given=f"{what}, at {place}",
-            expected="a function that returns for every record",
-            remedy="catch it in the function, and return no row, or one that says so; or filter such records before it",
+            expected="a function that returns for every row",
+            remedy="catch it in the function, and return no row, or one that says so; or filter such rows before it",
         )
 
 
 def failed(what: object, place: str, error: Exception) -> RecountError:
     """What to raise for the ``error`` of a function of ``what`` at ``place``; our own errors stay themselves."""
     return error if isinstance(error, RecountError) else FunctionFailed(what, place, error)
+
+
+def is_of_the_record(error: Exception) -> bool:
+    """Whether a record is at fault: not for our own errors, which say what else is wrong, nor for want of memory."""
+    return not isinstance(error, RecountError | MemoryError)
+
+
+def reason_of(what: object, error: Exception) -> str:
+    """The reason of the dead letter: the operator ``what`` and the type of the error, which every run has alike."""
+    return f"{FUNCTION_RAISED}: {type(error).__name__} in {str(what)[:_MOST_SHOWN]}"
+
+
+def message_of(error: Exception) -> str:
+    """What the error says, for people: it may hold an address or a time, so that nothing compares it."""
+    try:
+        said = str(error)
+    except Exception:
+        return "its message cannot be told"
+    return said[:_MOST_SHOWN].encode(errors="replace").decode()

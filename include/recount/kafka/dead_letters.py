@@ -37,7 +37,8 @@ def dead_letter(
     dead-letter topic, and each judges its own letters.
 
     It keeps no timestamp of its own origin: an absurd one (the very reason it may be here) would make the broker's
-    retention delete it. The original timestamp is in a header, in milliseconds, decimal text as all our numbers.
+    retention delete it. The original timestamp (where a function raised, the event time) is in a header, in
+    milliseconds, decimal text as all our numbers.
     """
     ours = {
         REASON: reason,

@@ -181,8 +181,8 @@ class BatchProcessor:
         raise Terminal(
             f"{rejected.height} bad record(s), and {self._topology.name} is declared to fail on them",
             given=f"{first['topic']}-{first['partition']}@{first['offset']}: {first['reason']}, {first['detail']}",
-            expected="records as the topic's schema declares them",
-            remedy='mend the producer and skip the record, or declare on_bad_record="dead-letter"',
+            expected="records as the topic's schema declares them, which the topology's functions take",
+            remedy='mend the producer or the function, or declare on_bad_record="dead-letter"',
         )
 
     def _proof(self, span: BatchRange, computed: Computed, rows: BatchRows) -> BatchProof:

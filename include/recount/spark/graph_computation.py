@@ -15,14 +15,16 @@ from recount.core.topology import Topology, Written
 from recount.proofs import earlier
 from recount.spark.background import in_background
 from recount.spark.checkpoint import BatchRange
-from recount.spark.columns import STREAM_TIME
+from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.computation import Computed, staged
 from recount.spark.graph_state import STATE_SCHEMA, GraphState, since_snapshot
+from recount.spark.intake import REJECTED_SCHEMA
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import Graph, Made
 from recount.spark.operators.operator import FATE, FATE_TYPE, FATES
-from recount.spark.operators.rows import ORDER, TOPIC, as_written, origin, written_schema
+from recount.spark.operators.rows import ENTRY, ORDER, TOPIC, as_written, origin, written_schema
 from recount.spark.partition_clock import PartitionClock
+from recount.spark.raw_records import ReadAgain, read_again, with_raw
 from recount.spark.record_stage import REJECTED, WRITTEN, RecordStage, read_of
 from recount.spark.record_steps import VALUE, RecordSteps
 from recount.spark.stream_tables import Order, Schema, StreamTables
@@ -74,7 +76,7 @@ class GraphComputation:
         decoded = staged(records, self.stage(span, clock))
         if self._recovery:
             self._recovery.result()
-        return self.computed(decoded, span, clock)
+        return self.computed(decoded, span, clock, read_again(records))
 
     def stage(self, span: BatchRange, clock: PartitionClock) -> RecordStage:
         """What the tasks do with the batch ``span``, before which the partitions stood as in ``clock``."""
@@ -86,8 +88,10 @@ class GraphComputation:
             latest_ms=span.timestamp_ms + self._topology.max_future_ms,
         )
 
-    def computed(self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock) -> Computed:
-        """What the batch comes to, given the ``tables`` of its stage."""
+    def computed(
+        self, tables: Mapping[str, pl.DataFrame], span: BatchRange, clock: PartitionClock, again: ReadAgain
+    ) -> Computed:
+        """What the batch comes to, given the ``tables`` of its stage; ``again`` reads records anew."""
         rejected = tables[REJECTED]
         read = pl.concat([tables[read_of(topic)].with_columns(pl.lit(topic).alias(TOPIC)) for topic in self._topics])
         after = clock.advanced(span, _totals(read, rejected), self._topology.idle_after_ms, self._topology.layers)
@@ -97,8 +101,12 @@ class GraphComputation:
             batch, {rows.node: rows.rows(tables[name]) for name, rows in self._steps.handed_on.items()}
         )
         written = {sink.table: tables[name] for name, sink in self._steps.sinks.items()}
+        raised, fates = made.raised, made.fates(read)
+        if not raised.is_empty():
+            rejected = pl.concat([rejected, _rejected(raised, read, again)])
+            fates = fates.join(raised, on=ENTRY, how="anti")
         return Computed(
-            after=after.with_counts(_counts(made.fates(read))),
+            after=after.with_counts(_counts(fates, rejected)),
             state=self._state.changes(),
             late=made.late,
             rejected=rejected,
@@ -115,15 +123,25 @@ def _emitted(made: Made) -> Iterator[tuple[str, pl.DataFrame]]:
 def _totals(read: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
     """Per partition its stream time, and how many records were good and bad."""
     good = read.group_by(_PARTITION).agg(pl.col(STREAM_TIME).last(), pl.len().cast(pl.Int64).alias("good"))
-    bad = rejected.group_by(_PARTITION).agg(pl.len().cast(pl.Int64).alias("dead_lettered"))
-    both = good.join(bad, on=_PARTITION, how="full", coalesce=True).with_columns(
+    both = good.join(_dead_lettered(rejected), on=_PARTITION, how="full", coalesce=True).with_columns(
         pl.col("good", "dead_lettered").fill_null(0)
     )
     return both.with_columns((pl.col("good") + pl.col("dead_lettered")).alias("records")).drop("good")
 
 
-def _counts(fates: pl.DataFrame) -> pl.DataFrame:
-    """Per partition how many records met which fate."""
+def _rejected(raised: pl.DataFrame, read: pl.DataFrame, again: ReadAgain) -> pl.DataFrame:
+    """The dead letters of good records: what had been ``read`` knows their event time, their bytes are read again."""
+    timed = raised.join(read.select(*ENTRY, TIMESTAMP), on=ENTRY, how="left", maintain_order="left")
+    return with_raw(timed, again).select(list(REJECTED_SCHEMA))
+
+
+def _dead_lettered(rejected: pl.DataFrame) -> pl.DataFrame:
+    return rejected.group_by(_PARTITION).agg(pl.len().cast(pl.Int64).alias("dead_lettered"))
+
+
+def _counts(fates: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
+    """Per partition how many records met which fate: ``rejected`` ones have no other."""
     fate = pl.when(WRITTEN).then(pl.lit("counted", FATE_TYPE)).otherwise(FATE)
     met = fates.with_columns(fate.alias(FATE))
-    return met.group_by(_PARTITION).agg((pl.col(FATE) == each).sum().cast(pl.Int64).alias(each) for each in FATES)
+    counted = met.group_by(_PARTITION).agg((pl.col(FATE) == each).sum().cast(pl.Int64).alias(each) for each in FATES)
+    return counted.join(_dead_lettered(rejected), on=_PARTITION, how="full", coalesce=True).fill_null(0)

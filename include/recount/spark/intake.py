@@ -22,7 +22,10 @@ REJECTED_SCHEMA: dict[str, pl.DataType] = {
     "record_key": pl.Binary(),
     "record_value": pl.Binary(),
 }
-"""A bad record with its raw bytes; its time is the one that Kafka has, for its event time may be what is bad."""
+"""A bad record with its raw bytes; its time is the one that Kafka has, for its event time may be what is bad.
+
+Where a function raised it is the event time.
+"""
 
 
 class Intake:

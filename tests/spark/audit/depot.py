@@ -71,10 +71,12 @@ def _payment(who: str, minute: float) -> Said:
 
 
 def noticed(payment: Mapping[str, Any], state: KeyState) -> Iterator[Mapping[str, Any]]:
-    """Counts a customer's payments, and asks to be reminded of each five minutes later."""
+    """Counts a customer's payments, and asks to be reminded of each five minutes later; then raises for fay's."""
     state.remembered["payments"] = state.remembered.get("payments", 0) + 1
     state.schedule(state.timestamp_ms + 5 * MINUTE_MS)
     yield {"said": "paid", "payments": state.remembered["payments"], "paid_rate": payment["rate"]}
+    if state.key == "fay":
+        raise ValueError(f"unknown: {state.key}")
 
 
 def reminded(at_ms: int, state: KeyState) -> Iterator[Mapping[str, Any]]:

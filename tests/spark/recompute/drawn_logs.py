@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from recount.core.interpreter.sinks import Output
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, RESULT_TIME
+from recount.core.user_functions import FUNCTION_RAISED
 from recount.recompute.decoding import Limits
 from recount.recompute.graph.beginnings import untold
 from recount.recompute.graph.frontiers import BatchEnds
@@ -33,6 +34,7 @@ HOURS, RECORDS, HOUR_MS = 20, 24, 1_000
 """A log has so many hours of so many records; an hour is longer than anything in a topology waits."""
 SPAN_MS = 60
 NOW_MS, END_MS = 1_000_000, 1_000_000
+_LETTER = ("topic", "partition", "offset", "timestamp_ms", "reason")
 _KEYS = (b"a", b"a", b"a", b"b", b"b", b"b", b"c", b"c", None, b"\xff")
 
 
@@ -88,7 +90,7 @@ class Truth:
     """What is said of a log: the rows of each sink, late records, bad ones, and the fate of each.
 
     Of a log that is not over it says nothing of what a suppression holds, nor of fates that time has yet to decide;
-    where sinks were added on the way, of no fates.
+    where sinks were added on the way, of no fates, and of no functions that raised: some served only these sinks.
     """
 
     rows: Mapping[str, Counter[Row]]
@@ -129,7 +131,9 @@ def by_interpreter(
             tuple(str(getattr(one, name)) if name == "key" else getattr(one, name) for name in LATE_SCHEMA)
             for one in driver.late
         ),
-        rejected=Counter((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters),
+        rejected=_letters(
+            ((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters), added
+        ),
         fates=Counter((at.topic, at.partition, at.offset, fate) for at, fate in driver.fate_of.items())
         if (is_over or not _waits(drawn)) and not added
         else Counter(),
@@ -187,7 +191,7 @@ def by_recompute(
                 for identity in _told_of(identities, is_over=is_over)
             },
             late=_bag(done.late, *LATE_SCHEMA),
-            rejected=_bag(done.rejected, "topic", "partition", "offset", "timestamp_ms", "reason"),
+            rejected=_letters(map(tuple, done.rejected.select(*_LETTER).collect()), added),
             fates=_bag(done.fates, "topic", "partition", "offset", "fate")
             if (is_over or not _waits(drawn)) and not added
             else Counter(),
@@ -215,6 +219,10 @@ def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:
             at_ms = row[RESULT_TIME] if identity.is_timed else 0
             found[row_of(row[identity.written.key], window, at_ms, 0, value)] += 1
     return found
+
+
+def _letters(rejected: Iterable[Row], added: Mapping[str, int]) -> Counter[Row]:
+    return Counter(row for row in rejected if not added or not row[-1].startswith(FUNCTION_RAISED))
 
 
 def _bag(frame: DataFrame, *names: str) -> Counter[Row]:

@@ -115,18 +115,27 @@ def latest(windows: Windows) -> RecordStream:
     return by_who().windowed_by(windows).aggregate(records=count(), early=first("n"), text=TEXT).emit_each_batch()
 
 
+def refuse(row: Any, n: int) -> None:
+    """Raises for some records, at the end of a function that has changed and made something."""
+    if row["n"] == n:
+        raise ValueError(f"{n} in {object()}")
+
+
 def twice(row: Any) -> Any:
+    refuse(row, 3)
     return [{"n": row["n"], "turn": turn} for turn in range(3)]
 
 
 def numbered(row: Any, state: KeyState) -> Any:
     state.remembered["seen"] = state.remembered.get("seen", 0) + 1
+    refuse(row, 5 * row["turn"])
     return [{"said": f"{row['n']} {row['turn']}", "seen": state.remembered["seen"]}]
 
 
 def watched(row: Any, state: KeyState) -> Any:
     state.remembered["seen"] = state.remembered.get("seen", 0) + 1
     state.schedule(state.timestamp_ms + 7)
+    refuse(row, 4)
     return [{"said": f"record {row['n']}", "seen": state.remembered["seen"]}] * (row["n"] % 3)
 
 
@@ -460,6 +469,17 @@ def test_timers_go_off_up_to_the_smallest_stream_time_where_no_frontier_is_given
     topology = Topology(name="law", sinks=[flow.to(OUT)])
     done = recomputed(spark, topology, frames(spark, [log], ["events"]))
     assert sorted(row["said"] for row in done.result("out").collect()) == ["timer 7", "timer 8"]
+
+
+def test_functions_below_added_sinks_have_set_nothing_aside_before_these_began(spark: SparkSession) -> None:
+    log = [Arrival(topic="events", partition=0, key="k", value={"n": 3}, timestamp_ms=at) for at in range(4)]
+    added = stream(EVENTS).flat_map(twice, n=LONG, turn=LONG).filter(col("turn") > 0)
+    topology = Topology(name="law", sinks=[stream(EVENTS).to(OUT), added.to(replace(OUT, name="new"))])
+    batches = [BatchEnds(ends={("events", 0): end}, awake=frozenset({("events", 0)})) for end in (1, 2, 4)]
+    raw = frames(spark, [log], ["events"])
+    for done, letters in ({"new": 2}, [2, 3]), ({"new": 0}, [0, 1, 2, 3]):
+        found = recomputed(spark, topology, raw, batches=batches, done_before=done).rejected
+        assert sorted(row["offset"] for row in found.collect()) == letters
 
 
 def test_bad_records_are_rejected_with_a_reason_and_advance_no_stream_time(spark: SparkSession) -> None:

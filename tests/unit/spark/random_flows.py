@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -102,10 +102,11 @@ def comparable_of(flow: Flow) -> Comparable:
 
 @dataclass
 class Builder:
-    """Draws the parts of one topology."""
+    """Draws the parts of one topology; which functions raise with ``other_dice``, so that the parts are the same."""
 
     dice: random.Random
     partitions: Mapping[str, int]
+    other_dice: random.Random
     sinks: list[Sink] = field(default_factory=list)
     comparable: dict[str, Comparable] = field(default_factory=dict)
     any_order: bool = True
@@ -123,9 +124,15 @@ class Builder:
         return f"{prefix}{self.names}"
 
     def source(self, name: str) -> Flow:
-        """All records of a topic."""
+        """All records of a topic; or those for which a function does not raise."""
         rows = stream(TOPICS[name])
+        if self.raises():
+            rows = rows.map(flagged_one_raises(name[0]), **topic_of(name).value.fields)  # type: ignore[union-attr]
         return Flow(rows=rows, topics=frozenset({name}), single=self.partitions[name] == 1)
+
+    def raises(self) -> bool:
+        """Whether a function shall raise for some records."""
+        return self.other_dice.random() < 0.25
 
     def keyed(self, flow: Flow) -> Flow:
         """``flow`` under a key that is a text and can be null."""
@@ -174,6 +181,17 @@ class Builder:
         self.comparable[name] = comparable_of(flow)
         self.any_order &= flow.any_order
         self.sinks.append(flow.rows.to(Topic(name=name, key="id")))
+
+
+def flagged_one_raises(letter: str) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """A function that raises for some records of the topic whose fields begin with ``letter``."""
+
+    def checked(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        if row[f"{letter}n"] == 1 and row[f"{letter}b"]:
+            raise ValueError(f"a message of its own in every run: {object()}")
+        return {name: cell for name, cell in row.items() if name.startswith(letter)}
+
+    return checked
 
 
 def digits_of(name: str) -> Aggregate:

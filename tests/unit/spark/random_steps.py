@@ -11,11 +11,12 @@ from tests.unit.spark.random_tables import Step, build_table, renamed, selected,
 from tests.unit.spark.random_windows import aggregated, windowed_final, windowed_otherwise
 
 from recount.core.changelogs import is_versioned
+from recount.core.event_time import holds_back, records_from
 from recount.core.expressions import coalesce, col
 from recount.core.flow import RecordStream, Table, cogroup
 from recount.core.joins import AsOf, StreamTableJoin
-from recount.core.nodes import KEY, Node
-from recount.core.processing import KeyState
+from recount.core.nodes import KEY, Node, Source
+from recount.core.processing import KeyState, Process
 from recount.core.reading import changes_at_once
 from recount.core.schema import LONG, STRING
 from recount.core.topics import Topic
@@ -34,12 +35,22 @@ def flat_mapped(build: Builder, flow: Flow) -> Flow:
     text, number = build.one_of(*flow.of_kind("string")), build.one_of(*flow.of_kind("long"))
     word, n = build.fresh("w"), build.fresh("n")
     assert isinstance(flow.rows, RecordStream)
+    raises = may_raise(flow.rows.node) and build.raises()
 
     def made(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for turn in range(min(3, abs(row[number] or 0))):
+            if raises and row[number] == 2 and turn == 1:
+                raise ValueError(f"{row[number]} of {object()}")
             yield {word: row[text] if turn < 2 else None, n: turn}
 
     return replace(flow, rows=flow.rows.flat_map(made, **{word: STRING, n: LONG}))
+
+
+def may_raise(node: Node) -> bool:
+    """Whether every row that leaves ``node`` is made of one record, which is read in the same batch."""
+    above = records_from(node)
+    of_records = isinstance(node, Source) or (len(above) > 0 and all(map(may_raise, above)))
+    return of_records and not holds_back(node) and not (isinstance(node, Process) and node.on_timer)
 
 
 def passed_by(build: Builder, flow: Flow) -> Flow:
@@ -195,11 +206,15 @@ def processed(build: Builder, flow: Flow) -> Flow:
     text, what = build.one_of(*flow.of_kind("string")), build.fresh("p")
     nth = build.fresh("n")
 
+    raises = may_raise(flow.rows.node) and build.raises()
+
     def on_record(row: Mapping[str, Any], state: KeyState) -> Iterator[dict[str, Any]]:
         state.remembered["n"] = state.remembered.get("n", 0) + 1
         if state.remembered["n"] % 2:
             state.schedule(state.timestamp_ms + 7)
         yield {what: row[text], nth: state.remembered["n"]}
+        if raises and (state.timestamp_ms + state.remembered["n"]) % 3 == 0:
+            raise ValueError(f"after all that: {object()}")
 
     def on_timer(at_ms: int, state: KeyState) -> Iterator[dict[str, Any]]:
         yield {what: "timer", nth: state.remembered["n"] + at_ms}

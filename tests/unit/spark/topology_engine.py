@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
+import pyarrow as pa
 from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
 
 from recount.core.own_columns import BATCH, GENERATION
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
-from recount.spark.computation import Computed
+from recount.spark.computation import Computed, Stage
 from recount.spark.graph_computation import GraphComputation
 from recount.spark.graph_state import STATE_SCHEMA
 from recount.spark.partition_clock import PartitionClock
+from recount.spark.raw_records import RAW, RawStage
 from recount.spark.stage import from_ipc
 
 Log = Mapping[str, Sequence[LogRecord]]
@@ -44,15 +46,10 @@ class TopologyEngine:
         end = {place: start[place] + len(_in(log, place)) for place in start}
         span = BatchRange(batch=len(self.computed), timestamp_ms=now_ms, start=start, end=end)
         stage = self.computation.stage(span, self.clock)
-        tables = stage.empty_tables()
-        for topic, partition in start:
-            batch = arrow_batch(topic, partition, start[topic, partition], _in(log, (topic, partition)))
-            for sent in stage(iter([batch])):
-                for name, payload in zip(*sent.to_pydict().values(), strict=True):
-                    tables[name].append(from_ipc(payload))
+        batches = [arrow_batch(*place, first, _in(log, place)) for place, first in start.items()]
         self._ends = end
         computed = self.computation.computed(
-            {name: pl.concat(parts) for name, parts in tables.items()}, span, self.clock
+            _tables(stage, batches), span, self.clock, lambda places: _tables(RawStage.of(places), batches)[RAW]
         )
         self.clock = computed.after
         order = [pl.lit(0, pl.Int32).alias(GENERATION), pl.lit(span.batch, pl.Int64).alias(BATCH)]
@@ -73,6 +70,16 @@ class TopologyEngine:
     def late(self) -> pl.DataFrame:
         """The late ledger."""
         return pl.concat([computed.late for computed in self.computed])
+
+
+def _tables(stage: Stage, batches: Sequence[pa.RecordBatch]) -> dict[str, pl.DataFrame]:
+    """What ``stage`` makes of ``batches``, of which each goes to a task of its own."""
+    tables = stage.empty_tables()
+    for batch in batches:
+        for sent in stage(iter([batch])):
+            for name, payload in zip(*sent.to_pydict().values(), strict=True):
+                tables[name].append(from_ipc(payload))
+    return {name: pl.concat(parts) for name, parts in tables.items()}
 
 
 def _in(log: Log, place: tuple[str, int]) -> list[LogRecord]:

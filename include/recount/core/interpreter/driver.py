@@ -97,19 +97,25 @@ class TopologyDriver:
             wall_clock_ms=self.wall_clock_ms,
         )
         if isinstance(taken, DeadLetter):
-            if self.topology.on_bad_record == "fail":
-                raise Terminal(
-                    "a bad record",
-                    given=f"{topic}-{partition}@{offset}: {taken.reason}, {taken.detail}",
-                    expected="none: the topology says on_bad_record='fail'",
-                    remedy="mend the record, or declare on_bad_record='dead-letter'",
-                )
-            self.dead_letters.append(taken)
+            self._set_aside(taken)
             entry = Entry(topic=topic, partition=partition, offset=offset, timestamp_ms=timestamp_ms)
             self._graph.journal.fates[entry] = "dead-lettered"
             return "dead-lettered"
         for source in self._sources(topic):
             self._graph.feed(source, taken.entry, taken.row(source), is_null=raw_value is None)
+        raised = self._graph.journal.raised.get(taken.entry)
+        if raised:
+            letter = DeadLetter(
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                timestamp_ms=taken.entry.timestamp_ms,
+                key=raw_key,
+                value=raw_value,
+                reason=raised[0],
+                detail=raised[1],
+            )
+            self._set_aside(letter)
         self._graph.settle(taken.entry)
         if not self._in_batch:
             self._graph.end_batch()
@@ -179,6 +185,16 @@ class TopologyDriver:
     def describe(self) -> str:
         """The topology as text."""
         return describe(self.topology)
+
+    def _set_aside(self, letter: DeadLetter) -> None:
+        if self.topology.on_bad_record == "fail":
+            raise Terminal(
+                "a bad record",
+                given=f"{letter.topic}-{letter.partition}@{letter.offset}: {letter.reason}, {letter.detail}",
+                expected="none: the topology says on_bad_record='fail'",
+                remedy="mend the record, or declare on_bad_record='dead-letter'",
+            )
+        self.dead_letters.append(letter)
 
     def _sources(self, topic: str) -> list[Source]:
         nodes = self.topology.nodes()

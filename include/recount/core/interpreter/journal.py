@@ -10,7 +10,8 @@ from recount.core.interpreter.record import Entry
 
 # A waiting record is held until time has passed (a lookup with grace, a deduplication by event time).
 Fate = Literal["counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting", "dead-lettered"]
-_PRECEDENCE: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting")
+_OF_OPERATORS: tuple[Fate, ...] = ("counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting")
+_PRECEDENCE: tuple[Fate, ...] = ("dead-lettered", *_OF_OPERATORS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +53,19 @@ class Journal:
     late: list[LateRecord] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
     fates: dict[Entry, Fate] = field(default_factory=dict)
+    raised: dict[Entry, tuple[str, str]] = field(default_factory=dict)
+
+    def set_aside(self, entry: Entry, reason: str, detail: str) -> None:
+        """A function raised for the record; of several the first by reason is told, however they were called."""
+        self.raised[entry] = min((reason, detail), self.raised.get(entry, (reason, detail)))
+        self.note(entry, "dead-lettered")
 
     def close(self, entry: Entry) -> None:
         """The record has passed all operators; one that nothing took up, nor holds, was filtered."""
         self.fates.setdefault(entry, "filtered")
 
     def note(self, entry: Entry | None, fate: Fate) -> None:
-        """Say what an operator did with a record; where operators differ the first of counted, late, ... holds."""
+        """Say what an operator did with a record; where operators differ the first of ``_PRECEDENCE`` holds."""
         if entry is not None:
             known = self.fates.get(entry, fate)
             self.fates[entry] = min(fate, known, key=_PRECEDENCE.index)

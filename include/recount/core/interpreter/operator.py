@@ -6,9 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from recount.core.event_time import is_held_back
 from recount.core.interpreter.clock import Clock
 from recount.core.interpreter.journal import Fate, Journal
 from recount.core.interpreter.record import Record
+from recount.core.nodes import Node
+from recount.core.user_functions import failed, is_of_the_record, message_of, reason_of
 
 
 @dataclass(kw_only=True)
@@ -37,6 +40,13 @@ class Operator(ABC):
         self.journal.note(record.entry, fate)
         return ()
 
+    def raised(self, node: Node, record: Record, error: Exception) -> tuple[Record, ...]:
+        """A function of ``node`` raised: set the record aside, or raise where there is none that is read just now."""
+        if record.entry is None or is_held_back(node) or not is_of_the_record(error):
+            raise failed(node, _place_of(record, node), error) from error
+        self.journal.set_aside(record.entry, reason_of(node, error), message_of(error))
+        return ()
+
     def stream_time_ms(self, record: Record) -> int | None:
         """The stream time by which a record is judged: its own if it was held back, else that of the clock here.
 
@@ -49,3 +59,12 @@ class Operator(ABC):
     def held_back(self, record: Record) -> Record:
         """The record as it goes on from an operator that holds records back: judged by what that has seen."""
         return replace(record, stream_time_ms=self.stream_time_ms(record))
+
+
+def _place_of(record: Record, node: Node) -> str:
+    at = record.entry
+    return (
+        f"a derived row: key {record.row[node.inputs[0].key]!r}"
+        if at is None
+        else f"{at.topic}-{at.partition}@{at.offset}"
+    )

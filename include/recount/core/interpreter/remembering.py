@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.processing import Deduplicate, KeyState, Process, Row
+from recount.core.user_functions import failed
 
 
 @dataclass(kw_only=True)
@@ -127,10 +129,16 @@ class ProcessOperator(Operator):
         reached_ms = self.clock.reached_ms(record.entry)
         while reached_ms is not None and (at_ms := min(state.timers_ms, default=reached_ms + 1)) <= reached_ms:
             yield from self._fire(at_ms, state)
+        before = deepcopy(state)
         state.timestamp_ms = record.timestamp_ms
+        try:
+            made = [record.with_row(self._complete(row, key)) for row in self.node.on_record(record.row, state)]
+        except Exception as error:
+            self._states[key] = before
+            self.raised(self.node, record, error)
+            return
         self.journal.note(record.entry, "counted")
-        for row in self.node.on_record(record.row, state):
-            yield record.with_row(self._complete(row, key))
+        yield from made
 
     def on_time(self) -> Iterator[Record]:
         """The timers that the frontier has reached, by time, then key; a timer may set further ones."""
@@ -142,9 +150,13 @@ class ProcessOperator(Operator):
     def _fire(self, at_ms: int, state: KeyState) -> Iterator[Record]:
         state.timers_ms.discard(at_ms)
         state.timestamp_ms = at_ms
-        for row in self.node.on_timer(at_ms, state) if self.node.on_timer else ():
+        try:
+            made = [self._complete(row, state.key) for row in (self.node.on_timer or _nothing)(at_ms, state)]
+        except Exception as error:
+            raise failed(self.node, f"the timer {at_ms} of key {state.key!r}", error) from error
+        for row in made:
             yield Record(
-                row=self._complete(row, state.key),
+                row=row,
                 timestamp_ms=at_ms,
                 order=("", at_ms, at_ms, str(state.key)),
                 entry=None,
@@ -156,3 +168,7 @@ class ProcessOperator(Operator):
 
     def _complete(self, row: Row, key: Any) -> Row:
         return {**dict.fromkeys(self.node.fields), **row, self.node.key: key}
+
+
+def _nothing(_at_ms: int, _state: KeyState) -> Iterable[Row]:
+    return ()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import Filter, SelectKey, Stateless, WithFields
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select
-from recount.core.user_functions import failed
 
 
 @dataclass(kw_only=True)
@@ -47,17 +45,11 @@ class StatelessOperator(Operator):
                 action(row)
         return (record,)
 
-    def _mapped(self, node: FlatMap, record: Record) -> Iterator[Record]:
+    def _mapped(self, node: FlatMap, record: Record) -> Iterable[Record]:
         empty = dict.fromkeys(node.fields)
         key = {node.key: record.row[node.key]}
-        for row in [{}] if record.is_null else _made_of(node, record):
-            yield record.with_row({**empty, **row, **key})
-
-
-def _made_of(node: FlatMap, record: Record) -> list[Mapping[str, Any]]:
-    try:
-        return list(node.function(record.row))
-    except Exception as error:
-        at = record.entry
-        place = "a derived record" if at is None else f"{at.topic}-{at.partition}@{at.offset}"
-        raise failed(node, place, error) from error
+        try:
+            made = [{}] if record.is_null else node.function(record.row)
+            return [record.with_row({**empty, **row, **key}) for row in made]
+        except Exception as error:
+            return self.raised(node, record, error)

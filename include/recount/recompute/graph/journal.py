@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from recount.recompute.graph.judging import STREAM_TIME
 from recount.recompute.graph.lookups import UNREAD_SCHEMA
 from recount.recompute.graph.rows import OFFSET, PARTITION, PLACE, TIME, TOPIC
+from recount.recompute.graph.stateless import REASON
 
 FATES = ("counted", "late", "deduplicated", "null value", "null key", "filtered")
 """Where operators differ about a record, the first of these holds."""
@@ -27,6 +28,7 @@ class Journal:
         self._late: list[DataFrame] = []
         self._notes: list[DataFrame] = []
         self._unread: list[DataFrame] = []
+        self._raised: list[DataFrame] = []
 
     def note(self, rows: DataFrame, fate: Column) -> None:
         """``fate`` of the rows that lie in the log, one of ``FATES``; null says nothing."""
@@ -48,6 +50,18 @@ class Journal:
                 margin.cast("long").alias("margin_ms"),
             )
         )
+
+    def set_aside(self, rows: DataFrame) -> None:
+        """The records behind those of ``rows`` that have a ``REASON``: for them a function raised."""
+        self._raised.append(rows.where(F.col(REASON).isNotNull()).select(*PLACE, REASON))
+
+    def with_raised(self, log: DataFrame) -> DataFrame:
+        """The decoded ``log``, with the ``reason`` of records for which functions raised: the first of several."""
+        if not self._raised:
+            return log
+        first = reduce(DataFrame.union, self._raised).groupBy(*PLACE).agg(F.min(REASON).alias(REASON))
+        marked = log.join(first, list(PLACE), "left")
+        return marked.withColumn("reason", F.coalesce("reason", REASON)).drop(REASON)
 
     def unread_by(self, rows: DataFrame) -> None:
         """The changes of a table that records would have found, had they been read (``UNREAD_SCHEMA``)."""

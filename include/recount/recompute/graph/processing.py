@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -42,17 +43,42 @@ class Made(NamedTuple):
     number: int
 
 
+class Raised(NamedTuple):
+    """The function raised for the record ``turn``: for the processor it has not been."""
+
+    turn: int
+    error: Exception
+
+
 def processed(
     key: Any, turns: Sequence[Turn], on_record: OnRecord, on_timer: OnTimer, *, end_ms: int | None
-) -> Iterator[Made]:
-    """All rows that leave. Timers go off, earliest first, as time reaches them; in the end those up to ``end_ms``."""
-    state = Memory(key=key)
+) -> Iterator[Made | Raised]:
+    """All rows that leave. Timers go off, earliest first, as time reaches them; in the end those up to ``end_ms``.
+
+    What a record changed that raised in the end is forgotten: the key begins again where it is ``sure``, the turns
+    after that are repeated, and from there on it is sure.
+    """
+    state, sure, first = Memory(key=key), Memory(key=key), 0
     for number, turn in enumerate(turns):
         yield from _timers(state, on_timer, turn.reached_ms)
-        state.timestamp_ms = turn.timestamp_ms
-        for index, row in enumerate(on_record(turn.row, state)):
-            yield Made(row, turn.timestamp_ms, number, index)
+        try:
+            rows = _rows(turn, on_record, state)
+        except Exception as error:
+            yield Raised(number, error)
+            state = sure
+            for former in turns[first:number]:
+                list(_timers(state, on_timer, former.reached_ms))
+                _rows(former, on_record, state)
+            list(_timers(state, on_timer, turn.reached_ms))
+            sure, first = deepcopy(state), number + 1
+        else:
+            yield from (Made(row, turn.timestamp_ms, number, index) for index, row in enumerate(rows))
     yield from _timers(state, on_timer, end_ms)
+
+
+def _rows(turn: Turn, on_record: OnRecord, state: Memory) -> list[Row]:
+    state.timestamp_ms = turn.timestamp_ms
+    return [{**row} for row in on_record(turn.row, state)]
 
 
 def _timers(state: Memory, on_timer: OnTimer, reached_ms: int | None) -> Iterator[Made]:

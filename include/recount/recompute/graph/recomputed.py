@@ -28,7 +28,7 @@ from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.lookups import TableEnds
 from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin
 from recount.recompute.graph.stateful import Stateful
-from recount.recompute.graph.stateless import stateless
+from recount.recompute.graph.stateless import flat_mapped, stateless
 from recount.recompute.log import RawLog
 from recount.recompute.rules.keys_needed import topics_that_need_keys
 
@@ -130,6 +130,11 @@ def recomputed(
     for node in topology.nodes():
         inputs = [_forked(rows[above], forks.get((node, port))) for port, above in enumerate(node.inputs)]
         rows[node] = _rows_of(node, inputs, decoded, operators, readers)
+        made = _made_or_raised(node, inputs, operators)
+        if made is not None:
+            done = 0 if batches is None else _done_before(node, readers, done_before)
+            begins = Beginning(operators=operators, rows=rows, batches=batches or (), done=done)
+            journal.set_aside(made.where(begins.read_later()))
         written, reaching = rows[node], rows[node].current
         if batches is not None and isinstance(node, Sink | Through) and node.topic.name in done_before:
             begins = Beginning(operators=operators, rows=rows, batches=batches, done=done_before[node.topic.name])
@@ -140,7 +145,7 @@ def recomputed(
             journal.note(reaching, F.lit("counted"))
         if isinstance(node, Sink | Through):
             results[node] = _result(written)
-    log = _log(list(decoded.values()))
+    log = journal.with_raised(_log(list(decoded.values())))
     return Recomputed(
         results=results,
         late=journal.late(log),
@@ -150,6 +155,28 @@ def recomputed(
         entries=operators.entries,
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
         _operators=operators,
+    )
+
+
+def _made_or_raised(node: Node, above: list[Rows], operators: Stateful) -> DataFrame | None:
+    """What the function of ``node`` made of rows, beside the records for which it raised; None where it has none."""
+    match node:
+        case FlatMap():
+            return flat_mapped(node, above[0].frame)
+        case Process():
+            return operators.processed_or_raised[node]
+    return None
+
+
+def _done_before(node: Node, readers: Readers, done: Mapping[str, int]) -> int:
+    """How many batches had been done when the first of the sinks began that ``node`` leads to."""
+    return min(
+        done.get(reader.topic.name, 0)
+        if isinstance(reader, Sink)
+        else 0
+        if isinstance(reader, Through | Foreach)
+        else _done_before(reader, readers, done)
+        for reader, _ in readers[node]
     )
 
 

@@ -15,9 +15,9 @@ from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.judging import STREAM_TIME
-from recount.recompute.graph.processing import Made, Turn, processed
+from recount.recompute.graph.processing import Made, Raised, Turn, processed
 from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows
-from recount.recompute.graph.stateless import row_schema, within
+from recount.recompute.graph.stateless import raised, row_schema, with_reason, within
 from recount.recompute.graph.windows import order_of
 from recount.recompute.rules.deduplicating import goes_by_offset
 
@@ -43,17 +43,25 @@ def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
 
 
 def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int | None) -> Rows:
-    """What the processor makes of each key's rows; ``STREAM_TIME`` is what their partition had reached before each."""
+    """What the processor makes of each key's rows; ``STREAM_TIME`` is what their partition had reached before each.
+
+    Beside them one row with ``REASON`` for each record for which it raised.
+    """
     key, given, fields = node.key, list(node.input.fields), list(node.fields)
-    on_record, on_timer = node.on_record, node.on_timer
-    schema = row_schema(node.fields, above.frame)
+    on_record, on_timer, operator = node.on_record, node.on_timer, str(node)
+    schema = with_reason(row_schema(node.fields, above.frame))
 
     def of_one_key(table: pa.Table) -> pa.Table:
         rows = sorted(table.to_pylist(), key=lambda row: order_of(row[ORDER]))
         turns = [Turn({name: row[name] for name in given}, row[TIME], row[STREAM_TIME]) for row in rows]
         the_key = rows[0][key]
         made = processed(the_key, turns, on_record, on_timer, end_ms=end_ms)
-        left = [{**dict.fromkeys(fields), **one.row, key: the_key, **_meta(one, rows, the_key)} for one in made]
+        left = [
+            raised(rows[one.turn], operator, one.error)
+            if isinstance(one, Raised)
+            else {**dict.fromkeys(fields), **one.row, key: the_key, **_meta(one, rows, the_key)}
+            for one in made
+        ]
         return pa.Table.from_pylist(left, schema=to_arrow_schema(schema))
 
     return above.with_frame(node, timed.groupBy(named(key)).applyInArrow(of_one_key, schema), "records")

@@ -21,6 +21,7 @@ from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, held_back, judged, refused, stream_times
 from recount.recompute.graph.ordering import lies_in_the_log, require_ordered, waits
 from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
+from recount.recompute.graph.stateless import returned
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.deduplicating import goes_by_offset
 from recount.recompute.rules.waiting import (
@@ -39,7 +40,8 @@ class Stateful:
 
     Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. ``passed_over`` has the
     places of records that did not advance an operator's stream time, ``on_time`` the records that an aggregation has
-    placed in windows. Frames that are read more than once are computed once, and held until nobody refers to them.
+    placed in windows, ``processed_or_raised`` what processors made, beside the records for which they raised. Frames
+    that are read more than once are computed once, and held until nobody refers to them.
     """
 
     session: SparkSession
@@ -53,6 +55,7 @@ class Stateful:
     passed_over: dict[Node, DataFrame] = field(default_factory=dict)
     frontiers: dict[Node, list[int]] = field(default_factory=dict)
     on_time: dict[Node, DataFrame] = field(default_factory=dict)
+    processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
         """Records placed in windows, the late ones noted for each, the others aggregated."""
@@ -163,8 +166,8 @@ class Stateful:
         fate = F.when(~has_key, "null key").when(F.col(IS_NULL), "null value").otherwise("counted")
         self.journal.note(frame, fate)
         end_ms = self._timers_end_ms(node, entries, without)
-        made = remembering.processed_by_key(node, above, reached, end_ms)
-        return above.with_frame(node, self._keep(made.frame), "records")
+        self.processed_or_raised[node] = self._keep(remembering.processed_by_key(node, above, reached, end_ms).frame)
+        return above.with_frame(node, returned(self.processed_or_raised[node]), "records")
 
     def held_after_ms(self, node: Suppress) -> int:
         """A row whose first update is not after this has left the suppression."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,11 @@ from recount.core.schema import FieldType
 from recount.core.stateless import MERGED_FROM, FlatMap, Merge, Select
 from recount.recompute.columns import column, named, spark_type
 from recount.recompute.decoding import IS_NULL
-from recount.recompute.graph.rows import META, ORDER, Rows, after, shaped
+from recount.recompute.graph.rows import META, OFFSET, ORDER, Rows, after, shaped
+from recount.recompute.rules.raising import reason_for, sets_aside
+
+REASON = "__reason"
+"""Why a record was set aside that a function raised for; null in the rows that functions made."""
 
 
 def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
@@ -38,7 +42,7 @@ def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
             chosen_only = frame.select(*(value.alias(name) for name, value in kept.items()), *META)
             return above.with_frame(node, shaped(chosen_only, node.fields))
         case FlatMap():
-            return above.with_frame(node, _flat_mapped(node, frame), "records")
+            return above.with_frame(node, returned(flat_mapped(node, frame)), "records")
     return above.with_frame(node, frame)
 
 
@@ -53,24 +57,42 @@ def _merged(node: Merge, frames: list[DataFrame]) -> DataFrame:
     return merged
 
 
-def _flat_mapped(node: FlatMap, frame: DataFrame) -> DataFrame:
-    schema = row_schema(node.fields, frame)
-    function, key, given = node.function, node.key, list(node.input.fields)
+def flat_mapped(node: FlatMap, frame: DataFrame) -> DataFrame:
+    """The rows that the function made, and one with ``REASON`` for each record for which it raised."""
+    schema = with_reason(row_schema(node.fields, frame))
+    function, key, given, operator = node.function, node.key, list(node.input.fields), str(node)
 
-    def made(row: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-        return ({},) if row[IS_NULL] else function({name: row[name] for name in given})
+    def made(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+        try:
+            found = ({},) if row[IS_NULL] else function({name: row[name] for name in given})
+            return [{**one, **within(row, index), key: row[key]} for index, one in enumerate(found)]
+        except Exception as error:
+            return [raised(row, operator, error)]
 
     def mapped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         arrow = to_arrow_schema(schema)
         for batch in batches:
-            rows = [
-                {**one, **within(row, index), key: row[key]}
-                for row in batch.to_pylist()
-                for index, one in enumerate(made(row))
-            ]
+            rows = [one for row in batch.to_pylist() for one in made(row)]
             yield from pa.Table.from_pylist(rows, schema=arrow).to_batches()
 
     return frame.mapInArrow(mapped, schema)
+
+
+def raised(row: Mapping[str, Any], operator: str, error: Exception) -> dict[str, Any]:
+    """What stands for ``row``, for which a function of ``operator`` raised; raises where no record is set aside."""
+    if row[OFFSET] is None or not sets_aside(error):
+        raise error
+    return {**{name: row[name] for name in META}, REASON: reason_for(operator, error)}
+
+
+def with_reason(schema: T.StructType) -> T.StructType:
+    """``schema``, and ``REASON``."""
+    return T.StructType([*schema.fields, T.StructField(REASON, T.StringType())])
+
+
+def returned(frame: DataFrame) -> DataFrame:
+    """The rows that functions returned."""
+    return frame.where(F.col(REASON).isNull()).drop(REASON)
 
 
 def within(row: Mapping[str, Any], index: int) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from recount.spark.operators.operator import FATE, FATE_SCHEMA, FATE_TYPE, Opera
 from recount.spark.operators.processing import ProcessOperator
 from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
 from recount.spark.operators.rows import ENTRY, nth
+from recount.spark.operators.set_aside import RAISED_SCHEMA, one_of_each
 from recount.spark.operators.stateless import StatelessOperator
 from recount.spark.operators.table_aggregates import TableAggregateOperator
 from recount.spark.operators.table_joins import TableTableJoinOperator
@@ -59,6 +60,11 @@ class Made:
     def late(self) -> pl.DataFrame:
         """The late ledger of the batch."""
         return pl.concat([pl.DataFrame(schema=LATE_SCHEMA), *chain.from_iterable(out.late for out in self.outputs)])
+
+    @property
+    def raised(self) -> pl.DataFrame:
+        """The records for which a function raised, each once, with what the dead letter says (``RAISED_SCHEMA``)."""
+        return one_of_each(pl.concat([pl.DataFrame(schema=RAISED_SCHEMA), *(out.raised for out in self.outputs)]))
 
     def fates(self, read: pl.DataFrame) -> pl.DataFrame:
         """The records ``read`` with the fate of each; where operators differ the first of ``FATES`` holds."""

@@ -23,10 +23,17 @@ REMEMBERED, TIMERS = "remembered", "timers_ms"
 
 @dataclass(order=False)
 class KeptState:
-    """One key's state while a batch is processed, and the partition that its records come from."""
+    """One key's state while a batch is processed, and the partition that its records come from.
+
+    ``turns`` counts the key's records in the batch so far; ``known`` is the state after ``known_after`` of them, if one
+    had to be undone.
+    """
 
     state: KeyState
     source: Partition | None = None
+    turns: int = 0
+    known: KeyState | None = None
+    known_after: int = 0
 
     @property
     def next_timer_ms(self) -> float:
@@ -67,6 +74,13 @@ class KeyStates:
         """Have the states of ``keys`` at hand; returns how to get one, made new where there is none."""
         self._take(self.rows.of(keys, [self.key]))
         return lambda key: self._loaded.setdefault(key, KeptState(KeyState(key=key)))
+
+    def before_the_batch(self, key: Any) -> KeyState:
+        """A key's state as it was stored last."""
+        found = self.rows.of(pl.DataFrame({self.key: [key]}, {self.key: self.rows.schema[self.key]}), [self.key])
+        for remembered, timers_ms in found.select(REMEMBERED, TIMERS).iter_rows():
+            return KeyState(key=key, remembered=json.loads(remembered), timers_ms=set(timers_ms))
+        return KeyState(key=key)
 
     def with_timers(self, until_ms: int) -> Iterator[KeptState]:
         """Every state that has a timer up to ``until_ms``."""

@@ -11,6 +11,7 @@ import polars as pl
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.rows import ENTRY, META, OFFSET
+from recount.spark.operators.set_aside import RAISED_SCHEMA
 from recount.spark.stage import LATE_SCHEMA
 
 Fate = Literal["counted", "late", "deduplicated", "null_value", "null_key", "filtered", "waiting"]
@@ -24,11 +25,15 @@ FATE_SCHEMA: dict[str, pl.DataType] = {**{name: META[name] for name in ENTRY}, F
 
 @dataclass
 class Output:
-    """What an operator makes of a batch: the rows that leave, late records (``LATE_SCHEMA``), and fates of records."""
+    """What an operator makes of a batch: the rows that leave, late records (``LATE_SCHEMA``), and fates of records.
+
+    ``raised`` are the records for which its function raised (``RAISED_SCHEMA``).
+    """
 
     rows: pl.DataFrame
     late: list[pl.DataFrame] = field(default_factory=list)
     fates: list[pl.DataFrame] = field(default_factory=list)
+    raised: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=RAISED_SCHEMA))
 
     def note(self, rows: pl.DataFrame, fate: Fate) -> None:
         """Say what became of the records behind ``rows``; derived rows have none."""

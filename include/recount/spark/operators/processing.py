@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -35,6 +37,7 @@ from recount.spark.operators.rows import (
     rows_schema,
     window_order,
 )
+from recount.spark.operators.set_aside import SetAside
 from recount.spark.plan import NotExpressible
 from recount.spark.polars_expressions import field_column
 
@@ -48,16 +51,18 @@ class Made:
     rows: list[Row] = field(default_factory=list)
     meta: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def add(self, returned: Iterable[Row], key: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+    def add(self, returned: Iterable[Row], meta: Mapping[str, Any]) -> None:
         """Take in what a function returned."""
         for number, row in enumerate(returned):
-            self.rows.append({**row, **key})
+            self.rows.append(row)
             self.meta.append({**meta, _NUMBER: number})
 
 
 @dataclass(kw_only=True)
 class ProcessOperator:
     """Replays each key's records and timers in log order, so that its state is a function of the log.
+
+    A record for which the function raises is set aside: it has changed nothing, and let no row go.
 
     A timer fires before the key's next record if the stream time of the key's partition had reached it before that
     record, and after the batch if the frontier has. Records of a key must come from one partition, straight from the
@@ -83,11 +88,11 @@ class ProcessOperator:
         keyless, keyed = rows.filter(pl.col(self._key).is_null()), rows.filter(pl.col(self._key).is_not_null())
         taken = keyed.filter(~pl.col(IS_NULL))
         timed = taken.join(self._times_before(batch, keyless, taken), on=ENTRY, how="left")
-        made = Made()
-        self._replay(timed.sort(ORDER, maintain_order=True), made)
+        made, raised = Made(), SetAside(self.node)
+        self._replay(timed.sort(ORDER, maintain_order=True), made, raised)
         self._fire_reached(made)
         self._keys.store()
-        output = Output(self._leaving(made))
+        output = Output(self._leaving(made), raised=raised.rows)
         output.note(keyless, "null_key")
         output.note(keyed.filter(IS_NULL), "null_value")
         output.note(taken, "counted")
@@ -102,23 +107,56 @@ class ProcessOperator:
         before = pl.coalesce(pl.col(STREAM_TIME).shift().over(source), "__carried")
         return known.select(*ENTRY, before.alias(_BEFORE))
 
-    def _replay(self, rows: pl.DataFrame, made: Made) -> None:
-        kept_of = self._keys.load(rows.select(self._key))
-        meta = rows.select(*META, _BEFORE).iter_rows(named=True)
-        for row, about in zip(python_rows(rows, self.node.input.fields), meta, strict=True):
+    def _replay(self, rows: pl.DataFrame, made: Made, raised: SetAside) -> None:
+        kept_of, turns_of = self._keys.load(rows.select(self._key)), cache(lambda: self._turns(rows))
+        for row, about in self._turns_in(rows):
             kept = kept_of(row[self.node.key])
             kept.come_from(about[TOPIC], about[PARTITION], str(self.node))
-            while about[_BEFORE] is not None and kept.next_timer_ms <= about[_BEFORE]:
-                self._fire(kept, made)
-            kept.state.timestamp_ms = about[TIMESTAMP]
-            returned = self._returned(row, kept, about)
-            made.add(returned, {self.node.key: row[self.node.key]}, {name: about[name] for name in META})
+            self._fire_before(about, kept, made)
+            try:
+                returned = self._returned(row, about, kept)
+            except Exception as error:
+                raised.add(about, error)
+                turns = turns_of()[row[self.node.key]]
+                self._undo(about, kept, rows[turns[kept.known_after : kept.turns]])
+            else:
+                made.add(returned, {name: about[name] for name in META})
+            kept.turns += 1
 
-    def _returned(self, row: Row, kept: KeptState, about: Mapping[str, Any]) -> list[Row]:
-        try:
-            return list(self.node.on_record(row, kept.state))
-        except Exception as error:
-            raise failed(self.node, place_of(about), error) from error
+    def _undo(self, about: Mapping[str, Any], kept: KeptState, since: pl.DataFrame) -> None:
+        """Put a key's state back to where its record at hand found it: by the last known one, and the turns ``since``.
+
+        So nothing is copied for records that do not raise.
+        """
+        kept.state = deepcopy(kept.known) if kept.known else self._keys.before_the_batch(kept.state.key)
+        nothing = Made()
+        for row, before in self._turns_in(since):
+            self._fire_before(before, kept, nothing)
+            try:
+                self._returned(row, before, kept)
+            except Exception as error:
+                raise failed(
+                    self.node, f"{place_of(before, self.node.key)}, where it had returned before", error
+                ) from error
+        self._fire_before(about, kept, nothing)
+        kept.known, kept.known_after = deepcopy(kept.state), kept.turns + 1
+
+    def _turns(self, rows: pl.DataFrame) -> dict[Any, list[int]]:
+        """By key which of ``rows`` are its turns."""
+        return dict(rows.with_row_index("__index").group_by(self._key).agg("__index").iter_rows())
+
+    def _turns_in(self, rows: pl.DataFrame) -> Iterator[tuple[Row, Mapping[str, Any]]]:
+        meta = rows.select(*META, _BEFORE).iter_rows(named=True)
+        return zip(python_rows(rows, self.node.input.fields), meta, strict=True)
+
+    def _returned(self, row: Row, about: Mapping[str, Any], kept: KeptState) -> list[Row]:
+        kept.state.timestamp_ms = about[TIMESTAMP]
+        return [{**made, self.node.key: kept.state.key} for made in self.node.on_record(row, kept.state)]
+
+    def _fire_before(self, about: Mapping[str, Any], kept: KeptState, made: Made) -> None:
+        """The timers that the partition had reached before the record."""
+        while about[_BEFORE] is not None and kept.next_timer_ms <= about[_BEFORE]:
+            self._fire(kept, made)
 
     def _fire_reached(self, made: Made) -> None:
         """The timers that the frontier has reached, by time, then key; a timer may set further ones."""
@@ -139,11 +177,11 @@ class ProcessOperator:
         state.timestamp_ms = at_ms
         on_timer = self.node.on_timer
         try:
-            returned = list(on_timer(at_ms, state)) if on_timer else []
+            returned = [{**row, self.node.key: state.key} for row in (on_timer(at_ms, state) if on_timer else ())]
         except Exception as error:
             raise failed(self.node, f"the timer {at_ms} of key {state.key!r}", error) from error
         about = dict.fromkeys(META) | {TIMESTAMP: at_ms, IS_NULL: False, REVISION: 0, SUPERSEDED: False, WITHIN: ""}
-        made.add(returned, {self.node.key: state.key}, about)
+        made.add(returned, about)
 
     def _leaving(self, made: Made) -> pl.DataFrame:
         fields = frame_of(made.rows, self.node.fields, self.node)

@@ -23,6 +23,7 @@ from typing import Any
 
 import polars as pl
 
+from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
@@ -107,11 +108,18 @@ PLACE_IN_LOG = pl.format("{}-{}@{}", TOPIC, PARTITION, OFFSET)
 """The ``origin`` of a record that comes straight from the log."""
 
 
-def place_of(row: Mapping[str, Any]) -> str:
-    """Where the record of a row entered from the log, for people; its key in the log's order where it is derived."""
-    if row[OFFSET] is None:
-        return f"a derived record, {row[ORDER]}"
-    return f"{row[TOPIC]}-{row[PARTITION]}@{row[OFFSET]}"
+def place_of(row: Mapping[str, Any], key: str) -> str:
+    """Where the record of a row entered from the log, for people; of a derived one its ``key``, window and origin."""
+    if row[OFFSET] is not None:
+        return f"{row[TOPIC]}-{row[PARTITION]}@{row[OFFSET]}"
+    start, end = (row.get(field_column(name)) for name in (WINDOW_START, WINDOW_END))
+    told = {
+        "key": repr(row.get(field_column(key))),
+        "window": None if start is None else f"{start} to {end} ms",
+        "made of": origin(pl.Series([row[ORDER]]))[0],
+        "time": f"{row[TIMESTAMP]} ms",
+    }
+    return "a derived row: " + ", ".join(f"{name} {said}" for name, said in told.items() if said is not None)
 
 
 def rows_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,7 @@ from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
 from recount.spark.operators.rows import META, ORDER, WITHIN, nth, place_of, rows_schema
+from recount.spark.operators.set_aside import SetAside
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 RowByRow = Filter | WithFields | SelectKey | Select | Repartition | Sink | Through
@@ -47,12 +48,10 @@ class StatelessOperator:
             case Merge() as node:
                 return Output(_merged(node, inputs))
             case Foreach(action=action):
-                for row in python_rows(rows, self.node.input.fields):
-                    action(row)
+                _show(self.node, action, rows)
                 return _counted(rows, leaving=rows.clear())
             case Peek(action=action):
-                for row in python_rows(rows, self.node.fields):
-                    action(row)
+                _show(self.node, action, rows)
             case Sink() | Through():
                 written = current(rows)
                 return _counted(written, leaving=written)
@@ -98,28 +97,36 @@ def _filtered(node: Filter, rows: pl.DataFrame) -> Output:
     return Output(rows.filter(_passes(node)))
 
 
+def _show(node: Peek, action: Callable[[Mapping[str, Any]], None], rows: pl.DataFrame) -> None:
+    """An action is outside exactly-once: one that raises stops the stream."""
+    for index, row in enumerate(python_rows(rows, node.fields)):
+        try:
+            action(row)
+        except Exception as error:
+            raise failed(node, place_of(rows.row(index, named=True), node.key), error) from error
+
+
 def _flat_mapped(node: FlatMap, rows: pl.DataFrame) -> Output:
     """A null value passes as one row without fields; a record of which no row is made is filtered."""
+    raised = SetAside(node)
     made: list[dict[str, Any]] = []
     sources: list[int] = []
     numbers: list[int] = []
     is_null = rows[IS_NULL].to_list()
     for index, row in enumerate(python_rows(rows, node.input.fields)):
-        results = [{}] if is_null[index] else _made_of(node, row, rows, index)
-        made += [{**result, node.key: row[node.key]} for result in results]
+        key = {node.key: row[node.key]}
+        try:
+            results = [{**result, **key} for result in ([{}] if is_null[index] else node.function(row))]
+        except Exception as error:
+            raised.add(rows.row(index, named=True), error)
+            continue
+        made += results
         sources += [index] * len(results)
         numbers += range(len(results))
     origin = pl.Series("index", sources, pl.Int64)
     meta = rows[origin].select(list(META)).with_columns(nth(pl.lit(pl.Series(numbers, dtype=pl.Int64))))
     leaving = pl.concat([frame_of(made, node.fields, node), meta], how="horizontal")
-    return Output(leaving.select(list(rows_schema(node.fields))))
-
-
-def _made_of(node: FlatMap, row: Mapping[str, Any], rows: pl.DataFrame, index: int) -> list[Mapping[str, Any]]:
-    try:
-        return list(node.function(row))
-    except Exception as error:
-        raise failed(node, place_of(rows.row(index, named=True)), error) from error
+    return Output(leaving.select(list(rows_schema(node.fields))), raised=raised.rows)
 
 
 def _merged(node: Merge, inputs: Sequence[pl.DataFrame]) -> pl.DataFrame:
