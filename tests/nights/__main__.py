@@ -24,7 +24,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from tests.local_spark import TINY, local_session
-from tests.nights.city import STREAMS, fares, rides, zones
+from tests.nights.city import STREAMS, archived_zones, fares, rides, zones
 from tests.nights.report import PAGE, Night, page
 
 from recount.audit.again import again
@@ -38,11 +38,13 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.kafka.connection import Connection
 from recount.kafka.declared import dead_letter_topic
+from recount.kafka.offsets import classify_gap, log_ranges
 from recount.kafka.platform import platform_topics
 from recount.kafka.topics import apply, plan
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.runner import RunOptions, StreamRunner
 
@@ -131,6 +133,16 @@ class Deployment:
         )
         return told, audit
 
+    def archive(self) -> None:
+        """Copy what is new of the compacted topic to its archive."""
+        work = ArchiveWork(self.session, archived_zones, self.settings.data)
+        StreamRunner(self.session, self.settings, work, RunOptions(available_now=True)).run()
+
+    def zones_compacted(self) -> int:
+        """How many versions of tariffs Kafka has no more."""
+        [(key, span)] = log_ranges(Connection.of(self.settings), [(zones.name, 0)]).items()
+        return classify_gap(Connection.of(self.settings), *key, span.start, span.end).compacted
+
     def lose_checkpoint(self, topology: Topology) -> None:
         """As somebody who tidies up does."""
         shutil.rmtree(Path(self.settings.checkpoints) / topology.name)
@@ -175,6 +187,7 @@ def lived(nights: int, seed: int, root: Path) -> tuple[list[Night], list[str], C
         newest: dict[str, CertifiedAudit] = {}
         for night in range(nights):
             city.live(night)
+            deployed.archive()
             for topology in STREAMS:
                 told, newest[topology.name] = deployed.live(night, topology, draw.choice((97, 300, 5_000)))
                 found.append(told)
@@ -186,6 +199,7 @@ def lived(nights: int, seed: int, root: Path) -> tuple[list[Night], list[str], C
         for topology in STREAMS:
             again(deployed.session, deployed.settings, topology, load(newest[topology.name].certificate))
             wrong += deployed.chain_faults(topology)
+        city.written["tariffs that Kafka has compacted away"] = deployed.zones_compacted()
     return found, wrong, city
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recount.core.aggregates import count, largest, total
+from recount.core.archive import Archive
 from recount.core.expressions import col
 from recount.core.schema import LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
@@ -56,3 +57,5 @@ dear_rides = Topology(
     ],
 )
 STREAMS = (fares, shifts, dear_rides)
+archived_zones = Archive(topic=zones)
+"""Without it no audit could tell, once the topic is compacted, which tariff a ride has found."""

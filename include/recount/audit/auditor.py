@@ -17,7 +17,7 @@ from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.judgement import Judge, Judgement, Row, Stretch
 from recount.audit.keeping import keep_partials, keep_published
-from recount.audit.kept import kept, kept_if_any, log_of, require_kept, unread
+from recount.audit.kept import kept, kept_if_any, log_of, require_kept, sources_of, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.listing import Listing
@@ -100,8 +100,9 @@ class Auditor:
         """
         again = repetition.rows if repetition else _rows_of(known or {})
         scope = self._scope(audit, interval, source, again, repetition, from_the_beginning=from_the_beginning)
-        require_kept(self._connection, self._source.name, scope.ranges, source)
-        log = DigestedLog(log_of(self._settings, self._topology, source))
+        sources = sources_of(self._connection, self._tables, self._topology, source)
+        require_kept(self._connection, self._tables, self._source.name, scope.ranges, sources[self._source.name])
+        log = DigestedLog(log_of(self._settings, sources))
         recomputed = self._recomputed(scope, log)
         try:
             return self._findings(scope, interval, log, recomputed)

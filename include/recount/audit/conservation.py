@@ -10,6 +10,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from recount.audit.ledger import Ledger
+from recount.core.errors import Terminal
+from recount.core.ledger import PartitionProof
 from recount.core.verdict import Difference, PartitionAccount
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import classify_gap
@@ -34,7 +36,10 @@ def accounts(
 def conservation_differences(
     found: Sequence[PartitionAccount], totals: Sequence[PartitionTotals], ledger: Ledger
 ) -> list[Difference]:
-    """Offsets that nothing explains, and fates or stream times that the ledger tells otherwise."""
+    """Offsets that nothing explains, and fates or stream times that the ledger tells otherwise.
+
+    Raises ``Terminal`` where compaction has removed records that the stream has read.
+    """
     differences = [
         Difference(
             kind=OFFSETS,
@@ -48,18 +53,31 @@ def conservation_differences(
         for account in found
         if account.unaccounted
     ]
-    for part in totals:
-        differences += _against_ledger(found[0].topic, part, ledger)
+    for account, part in zip(found, totals, strict=True):
+        claims = [
+            claim
+            for proof in ledger.proofs
+            for claim in proof.partitions
+            if (claim.topic, claim.partition) == (account.topic, part.partition)
+        ]
+        _require_not_compacted(account, part, claims)
+        differences += _against_ledger(account.topic, part, claims)
     return differences
 
 
-def _against_ledger(topic: str, part: PartitionTotals, ledger: Ledger) -> Iterator[Difference]:
-    claims = [
-        claim
-        for proof in ledger.proofs
-        for claim in proof.partitions
-        if (claim.topic, claim.partition) == (topic, part.partition)
-    ]
+def _require_not_compacted(account: PartitionAccount, part: PartitionTotals, claims: Sequence[PartitionProof]) -> None:
+    read = sum(claim.records for claim in claims)
+    if account.compacted and part.records < read:
+        raise Terminal(
+            f"records of {account.topic} that the stream has read are gone: the topic is compacted",
+            given=f"{part.records} records in {account.topic}-{part.partition}@[{part.start}, {part.end})",
+            expected=f"{read}, as in the ledger",
+            remedy=f"declare Archive(topic=...) of {account.topic} and run it: audits then read the topic there; "
+            "what is gone can be judged no more, so begin anew with `recount reset`",
+        )
+
+
+def _against_ledger(topic: str, part: PartitionTotals, claims: Sequence[PartitionProof]) -> Iterator[Difference]:
     # what becomes of a record that waits is decided after the batch that tells of it
     told = ("records", "dead_lettered") if any(claim.waiting for claim in claims) else ("records", *_FATES)
     for name in told:

@@ -9,15 +9,16 @@ from deltalake import DeltaTable
 
 from recount.audit.conservation import OFFSETS
 from recount.audit.findings import Source
-from recount.core.errors import Terminal
+from recount.core.errors import Terminal, Transient
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import LogRange, log_ranges, partitions_of
+from recount.kafka.offsets import LogRange, is_compacted, log_ranges, partitions_of
+from recount.proofs import Proofs
 from recount.recompute.archive_log import ArchiveLog
-from recount.recompute.log import KafkaLog, Log, Ranges
+from recount.recompute.log import KafkaLog, Log, LogByTopic, Ranges
 
 
 def kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:
@@ -34,13 +35,18 @@ def kept_if_any(connection: Connection, topic: str) -> Ranges:
     return {partition: (span.start, span.end) for partition, span in kept(connection, topic).items()}
 
 
-def log_of(settings: Settings, topology: Topology, source: Source) -> Log:
-    """Where the raw log is read; raises ``Terminal`` when it shall be the archive and a topic has none."""
-    if source == "kafka":
-        return KafkaLog(bootstrap_servers=settings.bootstrap_servers)
-    tables = Tables(settings.data)
+def sources_of(connection: Connection, tables: Tables, topology: Topology, source: Source) -> Mapping[str, Source]:
+    """Where the log of each topic is read: as ``source`` says, but a compacted topic from its archive if it has one.
+
+    Raises ``Terminal`` when it shall be the archive and a topic has none.
+    """
     topics = sorted({one.topic.name for one in topology.sources})
-    missing = [topic for topic in topics if not DeltaTable.is_deltatable(tables.archive(topic))]
+    archived = {topic for topic in topics if DeltaTable.is_deltatable(tables.archive(topic))}
+    if source == "kafka":
+        return {
+            topic: "archive" if topic in archived and is_compacted(connection, topic) else "kafka" for topic in topics
+        }
+    missing = [topic for topic in topics if topic not in archived]
     if missing:
         raise Terminal(
             f"no archive of {', '.join(missing)}",
@@ -48,12 +54,22 @@ def log_of(settings: Settings, topology: Topology, source: Source) -> Log:
             expected="the table that a topic's archive stream writes",
             remedy="declare Archive(topic=...) and run that stream, or audit with --source kafka",
         )
-    return ArchiveLog(tables=tables)
+    return dict.fromkeys(topics, source)
 
 
-def require_kept(connection: Connection, topic: str, ranges: Ranges, source: Source) -> None:
-    """Raise ``Terminal`` when Kafka no longer holds all of ``ranges`` that is to be recomputed from it."""
+def log_of(settings: Settings, sources: Mapping[str, Source]) -> Log:
+    """The raw log of topics, each read where ``sources`` says."""
+    logs: dict[Source, Log] = {
+        "kafka": KafkaLog(bootstrap_servers=settings.bootstrap_servers),
+        "archive": ArchiveLog(tables=Tables(settings.data)),
+    }
+    return LogByTopic(logs={topic: logs[source] for topic, source in sources.items()})
+
+
+def require_kept(connection: Connection, tables: Tables, topic: str, ranges: Ranges, source: Source) -> None:
+    """Raise ``Terminal`` when Kafka no longer holds all of ``ranges``, ``Transient`` when the archive has yet to."""
     if source == "archive":
+        _require_archived(tables, topic, ranges)
         return
     spans = kept(connection, topic)
     expired = {p: start for p, (start, _) in ranges.items() if start < spans[p].start}
@@ -63,6 +79,19 @@ def require_kept(connection: Connection, topic: str, ranges: Ranges, source: Sou
             given={partition: spans[partition].start for partition in expired},
             expected=f"to begin at offsets {expired}",
             remedy="audit with --source archive, and set the topic's retention above the audit's interval",
+        )
+
+
+def _require_archived(tables: Tables, topic: str, ranges: Ranges) -> None:
+    newest = next(Proofs(state=tables.archive(topic)).newest_first(), None)
+    reached = {part.partition: part.end for part in newest.proof.partitions} if newest else {}
+    behind = {p: end for p, (start, end) in ranges.items() if start < end and reached.get(p, 0) < end}
+    if behind:
+        raise Transient(
+            f"the archive of {topic} is behind the stream",
+            given={partition: reached.get(partition, 0) for partition in behind},
+            expected=f"to reach offsets {behind}",
+            remedy=f"see that archive-{topic} runs, and audit again",
         )
 
 

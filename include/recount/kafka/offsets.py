@@ -188,7 +188,7 @@ def classify_gap(connection: Connection, topic: str, partition: int, start: int,
     written = {message.offset() for message in messages(connection, topic, partition, first, end, "read_uncommitted")}
     visible = {message.offset() for message in messages(connection, topic, partition, first, end, "read_committed")}
     unseen = end - first - len(written)
-    compacted = _is_compacted(connection, topic)
+    compacted = is_compacted(connection, topic)
     return Gap(
         topic=topic,
         partition=partition,
@@ -260,7 +260,8 @@ def _list_offsets(
         raise failure("listing offsets", error) from error
 
 
-def _is_compacted(connection: Connection, topic: str) -> bool:
+def is_compacted(connection: Connection, topic: str) -> bool:
+    """Whether the brokers remove records of ``topic`` that a later one of the same key replaces."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = connection.admin()
     try:

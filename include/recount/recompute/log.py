@@ -95,6 +95,19 @@ class KafkaLog:
         return RawLog(frame=records.select("partition", "offset", timestamp_ms, key, "value", *headers))
 
 
+@dataclass(frozen=True, kw_only=True)
+class LogByTopic:
+    """Topics of which each has its own log."""
+
+    logs: Mapping[str, Log]
+
+    def read(
+        self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
+    ) -> RawLog:
+        """From the log of ``topic``."""
+        return self.logs[topic].read(session, topic, ranges, with_key=with_key, with_headers=with_headers)
+
+
 def runs(batch: pa.RecordBatch, last: dict[int, int]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """``batch`` cut where its partition changes, each piece with its partition.
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
 from recount.audit.nightly import CertifiedAudit
+from recount.core.errors import Terminal, Transient
 from recount.core.own_columns import BATCH
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topology import Topology, stream, table
+from recount.kafka.offsets import classify_gap
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 from recount.spark.batch import TopologyWork
@@ -92,3 +97,46 @@ def test_a_change_that_came_too_late_is_a_grace_miss_with_its_offset_and_no_viol
     assert miss.late == (f"{stage.topic('customers')}-0@{CUSTOMERS} read after {miss.origin}",)
     assert "tier 7" in str(miss.published) and "too late for" in str(miss.complete)
     assert found.counts["completeness kept"] == ORDERS
+
+
+def test_a_table_that_was_compacted_meanwhile_is_read_from_its_archive_or_not_judged_at_all(nights: Nights) -> None:
+    """The version that orders found is gone from Kafka: what is left would call their rows altered."""
+    stage = nights.stage
+    customers, judged = stage.topic("customers"), nights.second.findings.counts
+    stage.archive()
+    _compact(stage, customers)
+    stage.produce([("customers", 0, "another", 30, {"tier": "begins another segment"})])
+    run(stage)
+    with pytest.raises(Transient, match=f"the archive of {customers} is behind the stream"):
+        stage.audit()
+    stage.archive()
+    _wait_until_compacted(stage, customers)
+    audit = stage.audit().findings
+    assert (audit.differences, audit.counts) == ((), judged)
+    assert sum(account.compacted for account in audit.accounts) == 0, "the archive has them all"
+    archive = Path(stage.tables.archive(customers))
+    archive.rename(archive.with_name("away"))
+    with pytest.raises(Terminal, match=r"records of customers-.* that the stream has read are gone") as refused:
+        stage.audit()
+    assert "Archive(topic=...)" in refused.value.remedy
+
+
+def _compact(stage: Stage, topic: str) -> None:
+    """Let the broker compact ``topic`` as soon as another segment begins."""
+    settings = {"cleanup.policy": "compact", "segment.ms": "1000", "min.cleanable.dirty.ratio": "0.01"}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    admin = stage.connection.admin()
+    [changed] = admin.incremental_alter_configs(
+        [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)]
+    ).values()
+    changed.result(15)
+
+
+def _wait_until_compacted(stage: Stage, topic: str) -> None:
+    """Some 15 s: so long a broker's cleaner rests."""
+    deadline = time.monotonic() + 120
+    while not classify_gap(stage.connection, topic, 0, 0, CUSTOMERS).compacted:
+        assert time.monotonic() < deadline, "not compacted in two minutes"
+        time.sleep(1)

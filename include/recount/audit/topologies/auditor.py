@@ -16,7 +16,7 @@ from recount.audit.evidence import Evidence, Witness
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
-from recount.audit.kept import kept_if_any, log_of, require_kept, unread
+from recount.audit.kept import kept_if_any, log_of, require_kept, sources_of, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.repetition import Repetition
@@ -87,9 +87,10 @@ class TopologyAuditor:
             published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
         ledger = settled.between(None, cut.order)
         self._in_force.require_made_by(ledger)
-        log = DigestedLog(log_of(self._settings, self._topology, source))
+        sources = sources_of(self._connection, self._tables, self._topology, source)
+        log = DigestedLog(log_of(self._settings, sources))
         for topic, ranges in ledger.ranges.items():
-            require_kept(self._connection, topic, ranges, source)
+            require_kept(self._connection, self._tables, topic, ranges, sources[topic])
         identities = [one for one in self._identities if self._in_force.has_begun(one.written.topic.name, cut.order)]
         published = {one.written.topic.name: published[one.written.topic.name] for one in identities}
         truth = self._recomputed(ledger, log, lateness=True)
