@@ -19,6 +19,7 @@ the same transaction writes the stream's ``Position`` too, which tells where the
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from recount.kafka.positions import Position, last_position, position_key
 
 Offsets = Mapping[Partition, int]
 TRANSACTION_TIMEOUT_MS = 60_000
+_ANSWER_S = 10.0
 
 Batch = int | str
 Headers = tuple[tuple[str, bytes], ...]
@@ -72,6 +74,10 @@ class Aborted(Transient):
     """A transaction that the brokers aborted while its producer had the right to write: most often it took too long."""
 
 
+class Unanswered(Transient):
+    """A call of Kafka's client that does not come back: no other call of that client can be made beside it."""
+
+
 class OffsetsDisagree(Terminal):
     """The committed offsets are neither where this batch starts nor where it ends."""
 
@@ -84,7 +90,8 @@ class OutputTransaction:
 
     The broker fences the producer whose transaction it has aborted just as it does when a newer one was opened. So
     ``confirm``, where there is one, is asked after a fencing: it raises ``Fenced`` unless the right to write is still
-    held, and then the transaction is tried again by a new producer, once.
+    held, and then the transaction is tried again by a new producer, once. So it is where a producer does not answer:
+    when the broker that keeps the group's offsets was away, its call can wait for ever (librdkafka 5456 and 5511).
     """
 
     def __init__(
@@ -210,8 +217,14 @@ class OutputTransaction:
             checkpoint_id=checkpoint_id,
             spans={key: (start_offsets.get(key, 0), end) for key, end in end_offsets.items()},
         )
-        while not self._replayed(start_offsets, end_offsets, batch):
-            problem = self._attempt(records, position, deadline)
+        while True:
+            problem: Transient | None
+            try:
+                if self._replayed(start_offsets, end_offsets, batch):
+                    return "replayed"
+                problem = self._attempt(records, position, deadline)
+            except Transient as error:  # nothing was begun: the offsets could not be read, or no new producer opened
+                problem = error
             if problem is None:
                 return "committed"
             if isinstance(problem, Aborted) and not has_been_aborted:
@@ -219,7 +232,6 @@ class OutputTransaction:
             elif isinstance(problem, Aborted) or time.monotonic() > deadline:
                 raise problem
             time.sleep(0.2)
-        return "replayed"
 
     def close(self) -> None:
         """Release the connections; whatever is uncommitted is never committed."""
@@ -272,6 +284,11 @@ class OutputTransaction:
                 self._reopen(self._confirm)
                 return self._aborted(position.batch, written, time.monotonic() - begun_s, problem)
             raise problem from error
+        except Unanswered as unanswered:
+            if self._confirm is None:
+                raise
+            self._reopen(self._confirm)
+            return unanswered
         except BaseException:
             self._abort(deadline)
             raise
@@ -323,8 +340,9 @@ class OutputTransaction:
             for (topic, partition), (start, end) in position.spans.items()
         ]
         group = self._consumer.consumer_group_metadata()
-        patiently(lambda: self._producer.send_offsets_to_transaction(offsets, group, REQUEST_TIMEOUT_S), deadline)
-        patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), deadline)
+        producer = self._producer
+        patiently(lambda: _answered(lambda: producer.send_offsets_to_transaction(offsets, group, _ANSWER_S)), deadline)
+        patiently(lambda: producer.commit_transaction(REQUEST_TIMEOUT_S), deadline)
 
     def _abort(self, deadline: float) -> None:
         self._producer.purge()
@@ -336,6 +354,30 @@ class OutputTransaction:
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             self._delivery_error = self._delivery_error or error
+
+
+def _answered(call: Callable[[], None]) -> None:
+    """Make a ``call`` that should end within ``_ANSWER_S`` and may never do; then its thread is left to itself.
+
+    Raises what the call raises, or ``Unanswered``.
+    """
+    raised: list[BaseException] = []
+
+    def calls() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=calls, name="kafka call", daemon=True)
+    thread.start()
+    thread.join(_ANSWER_S + 2)
+    if thread.is_alive():
+        raise Unanswered(
+            "Kafka's client does not come back from a call", given=f"{_ANSWER_S:.0f} s and 2 more", remedy="retry"
+        )
+    if raised:
+        raise raised[0]
 
 
 def _metadata(position: Position, start: int) -> str:

@@ -14,8 +14,15 @@ import pytest
 from tests.integration.kafka.conftest import MakeTopic, Read
 
 from recount.core.errors import Terminal
+from recount.core.settings import Settings
+from recount.core.topics import Topic
 from recount.kafka.connection import Connection, Fenced
+from recount.kafka.platform import platform_topics
+from recount.kafka.topics import apply, plan
 from recount.kafka.transaction import Aborted, KafkaRecord, OffsetsDisagree, OutputTransaction
+from recount.local.home import Home
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
 
 KILLED_DRIVER = Path(__file__).with_name("killed_driver.py")
 
@@ -230,3 +237,28 @@ def test_a_timeout_that_the_brokers_do_not_allow_is_refused_with_its_name(stream
 def test_one_time_iterators_are_refused(stream: OneBatch) -> None:
     with pytest.raises(Terminal):
         stream.open().commit_once(iter([]), start_offsets={}, end_offsets={(stream.source, 0): 100}, batch=0)
+
+
+def test_a_broker_that_was_away_between_two_batches_holds_up_the_next_one_for_seconds(
+    project: Project, tmp_path: Path
+) -> None:
+    """The producer still knows which broker keeps the group's offsets, and waits for ever for its connection."""
+    with EmbeddedKafka(home=Home(path=tmp_path), project=project) as broker:
+        places = {name: str(tmp_path / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
+        settings = Settings(profile="embedded", bootstrap_servers=broker.bootstrap_servers, jars="none", **places)
+        connection = Connection.of(settings)
+        admin = connection.admin()
+        topics = [Topic(name=name, key="k", partitions=1) for name in ("orders", "revenue")]
+        apply(admin, plan(admin, [*platform_topics(), *topics], "embedded"))
+        stream = OneBatch(connection, "orders", "revenue", "restarted")
+        transaction = stream.open(confirm=lambda: None)
+        assert stream.commit(transaction, 0, [b"a"]) == "committed"
+        broker.stop_broker(1, patience_s=0)
+        time.sleep(1)
+        broker.start()
+        began = time.monotonic()
+        assert stream.commit(transaction, 1, [b"b"]) == "committed"
+        assert time.monotonic() - began < 100, "not the time that the whole batch may take"
+        assert stream.commit(transaction, 1, [b"b"]) == "replayed"
+        assert stream.commit(transaction, 2, [b"c"]) == "committed"
+        assert stream.committed() == 300
