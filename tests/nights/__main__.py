@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 from tests.local_spark import TINY, local_session
 from tests.nights.city import STREAMS, archived_zones, fares, rides, zones
@@ -52,7 +53,8 @@ MINUTE_MS = 60_000
 NIGHT_MS = 24 * 60 * MINUTE_MS
 START_MS = 1_700_006_400_000
 RIDES_A_NIGHT = 600
-LOST_CHECKPOINT_EVERY, BACKFILL_EVERY = 7, 5
+LOST_CHECKPOINT_EVERY, BACKFILL_EVERY, COMPACTED_EVERY = 7, 5, 10
+_TEN_YEARS_MS = 10 * 365 * 24 * 60 * MINUTE_MS
 ZONES, DRIVERS = tuple(f"z{number}" for number in range(6)), tuple(f"driver {number}" for number in range(25))
 
 
@@ -111,6 +113,7 @@ class Deployment:
         outputs = [node.topic for topology in STREAMS for node in topology.written]
         admin = Connection.of(self.settings).admin()
         apply(admin, plan(admin, [*platform_topics(), rides, zones, *letters, *outputs], "embedded"))
+        self._keep_zones_for(_TEN_YEARS_MS)
 
     def live(self, night: int, topology: Topology, max_offsets: int) -> tuple[Night, CertifiedAudit]:
         """Run ``topology`` over everything that is there, and audit it."""
@@ -137,6 +140,21 @@ class Deployment:
         """Copy what is new of the compacted topic to its archive."""
         work = ArchiveWork(self.session, archived_zones, self.settings.data)
         StreamRunner(self.session, self.settings, work, RunOptions(available_now=True)).run()
+
+    def compact_zones(self) -> None:
+        """Let the broker compact what every stream has read: the tariffs are of 2023, so an age cannot tell."""
+        before, deadline = self.zones_compacted(), time.monotonic() + 120
+        self._keep_zones_for(0)
+        while self.zones_compacted() == before:
+            assert time.monotonic() < deadline, "not compacted in two minutes"
+            time.sleep(1)
+        self._keep_zones_for(_TEN_YEARS_MS)
+
+    def _keep_zones_for(self, age_ms: int) -> None:
+        kept = ConfigEntry("min.compaction.lag.ms", str(age_ms), incremental_operation=AlterConfigOpType.SET)
+        admin = Connection.of(self.settings).admin()
+        resource = ConfigResource(ResourceType.TOPIC, zones.name, incremental_configs=[kept])
+        admin.incremental_alter_configs([resource])[resource].result(15)
 
     def zones_compacted(self) -> int:
         """How many versions of tariffs Kafka has no more."""
@@ -194,6 +212,8 @@ def lived(nights: int, seed: int, root: Path) -> tuple[list[Night], list[str], C
                 print(told, flush=True)
                 if night % LOST_CHECKPOINT_EVERY == LOST_CHECKPOINT_EVERY - 1:
                     deployed.lose_checkpoint(topology)
+            if night % COMPACTED_EVERY == COMPACTED_EVERY - 1:
+                deployed.compact_zones()
             if night % BACKFILL_EVERY == BACKFILL_EVERY - 1:
                 print(f"night {night}: backfill repaired {deployed.backfill()} results", flush=True)
         for topology in STREAMS:
