@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ _NONE: Mapping[str, Any] = {}
 _DEFAULT = "recount."
 
 REQUEST_TIMEOUT_S = 15.0
+ANSWER_S = 10.0
+"""How long a call may take of which the client does not keep the time by itself, see ``answered``."""
 
 _NO_RETRY_HELPS = frozenset(
     {
@@ -43,6 +46,10 @@ _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.
 
 class Fenced(Terminal):
     """Another process took over this transactional.id: this one must stop and must not retry."""
+
+
+class Unanswered(Transient):
+    """A call of Kafka's client that does not come back: no other call of that client can be made beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,3 +124,27 @@ def patiently(call: Callable[[], None], deadline: float) -> None:
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
+
+
+def answered(call: Callable[[], None]) -> None:
+    """Make a ``call`` that should end within ``ANSWER_S`` and may never do; then its thread is left to itself.
+
+    Raises what the call raises, or ``Unanswered``.
+    """
+    raised: list[BaseException] = []
+
+    def calls() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=calls, name="kafka call", daemon=True)
+    thread.start()
+    thread.join(ANSWER_S + 2)
+    if thread.is_alive():
+        raise Unanswered(
+            "Kafka's client does not come back from a call", given=f"{ANSWER_S:.0f} s and 2 more", remedy="retry"
+        )
+    if raised:
+        raise raised[0]

@@ -19,7 +19,6 @@ the same transaction writes the stream's ``Position`` too, which tells where the
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -29,14 +28,22 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from recount.core.errors import Terminal, Transient
 from recount.core.output import kafka_time_ms
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, Fenced, failure, patiently
+from recount.kafka.connection import (
+    ANSWER_S,
+    REQUEST_TIMEOUT_S,
+    Connection,
+    Fenced,
+    Unanswered,
+    answered,
+    failure,
+    patiently,
+)
 from recount.kafka.offsets import Partition, require_topics
 from recount.kafka.platform import POSITIONS
 from recount.kafka.positions import Position, last_position, position_key
 
 Offsets = Mapping[Partition, int]
 TRANSACTION_TIMEOUT_MS = 60_000
-_ANSWER_S = 10.0
 
 Batch = int | str
 Headers = tuple[tuple[str, bytes], ...]
@@ -72,10 +79,6 @@ class Committed:
 
 class Aborted(Transient):
     """A transaction that the brokers aborted while its producer had the right to write: most often it took too long."""
-
-
-class Unanswered(Transient):
-    """A call of Kafka's client that does not come back: no other call of that client can be made beside it."""
 
 
 class OffsetsDisagree(Terminal):
@@ -341,7 +344,7 @@ class OutputTransaction:
         ]
         group = self._consumer.consumer_group_metadata()
         producer = self._producer
-        patiently(lambda: _answered(lambda: producer.send_offsets_to_transaction(offsets, group, _ANSWER_S)), deadline)
+        patiently(lambda: answered(lambda: producer.send_offsets_to_transaction(offsets, group, ANSWER_S)), deadline)
         patiently(lambda: producer.commit_transaction(REQUEST_TIMEOUT_S), deadline)
 
     def _abort(self, deadline: float) -> None:
@@ -354,30 +357,6 @@ class OutputTransaction:
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             self._delivery_error = self._delivery_error or error
-
-
-def _answered(call: Callable[[], None]) -> None:
-    """Make a ``call`` that should end within ``_ANSWER_S`` and may never do; then its thread is left to itself.
-
-    Raises what the call raises, or ``Unanswered``.
-    """
-    raised: list[BaseException] = []
-
-    def calls() -> None:
-        try:
-            call()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=calls, name="kafka call", daemon=True)
-    thread.start()
-    thread.join(_ANSWER_S + 2)
-    if thread.is_alive():
-        raise Unanswered(
-            "Kafka's client does not come back from a call", given=f"{_ANSWER_S:.0f} s and 2 more", remedy="retry"
-        )
-    if raised:
-        raise raised[0]
 
 
 def _metadata(position: Position, start: int) -> str:
