@@ -226,7 +226,9 @@ class OutputTransaction:
                 if self._replayed(start_offsets, end_offsets, batch):
                     return "replayed"
                 problem = self._attempt(records, position, deadline)
-            except Transient as error:  # nothing was begun: the offsets could not be read, or no new producer opened
+            except Unanswered:  # nobody to ask for the right to open a new producer: this one can do no more
+                raise
+            except Transient as error:  # the offsets could not be read, or no new producer be opened
                 problem = error
             if problem is None:
                 return "committed"
