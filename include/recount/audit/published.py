@@ -19,7 +19,7 @@ from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, encode_key
 from recount.core.own_columns import EVIDENCE, ORIGIN, PLACE, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
 from recount.recompute.flow import Flow
-from recount.recompute.log import Ranges
+from recount.recompute.log import Ranges, headers_never_null
 
 _MAX_LONG, _MAX_INT = 2**63, 2**31
 
@@ -45,11 +45,12 @@ def copies_by_spark(session: SparkSession, bootstrap_servers: str, flow: Flow, r
         for batch in batches:
             yield from copies_of(map(_of_row, batch.to_pylist()), flow).to_batches()
 
-    return records.select("partition", "offset", timestamp_ms, "key", "value", "headers").mapInArrow(decoded, columns)
+    rows = records.select("partition", "offset", timestamp_ms, "key", "value", headers_never_null())
+    return rows.mapInArrow(decoded, columns)
 
 
 def _of_row(row: dict[str, Any]) -> CommittedRecord:
-    headers = tuple((header["key"], header["value"]) for header in row.pop("headers") or ())
+    headers = tuple((header["key"], header["value"]) for header in row.pop("headers"))
     return CommittedRecord(**row, headers=headers)
 
 

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.tables import Tables
-from recount.recompute.log import COLUMNS, HEADERS, SCHEMA, Ranges, RawLog
+from recount.recompute.log import COLUMNS, HEADERS, SCHEMA, Ranges, RawLog, headers_never_null, null_headers
 
 _BATCH_ROWS = 50_000
 _STATISTICS = ("min.partition", "max.partition", "min.offset", "max.offset")
@@ -46,7 +46,7 @@ class ArchiveLog:
         path = self.tables.archive(topic)
         files = _files(path)
         if files is None:
-            return RawLog(frame=_by_spark(session.read.format("delta").load(path), spans, with_headers))
+            return _by_spark(session.read.format("delta").load(path), spans, with_headers)
         stretches = [(p, start, end, runs_of_files(files, p, start, end)) for p, (start, end) in sorted(spans.items())]
         plan = session.createDataFrame(stretches, "partition int, start long, end long, runs array<array<string>>")
         return RawLog(frame=plan, reading=ReadFiles(path=path, with_key=with_key, with_headers=with_headers))
@@ -110,11 +110,12 @@ class ReadFiles:
         return typed.sort_by("offset")
 
 
-def _by_spark(archived: DataFrame, spans: Ranges, with_headers: bool) -> DataFrame:
+def _by_spark(archived: DataFrame, spans: Ranges, with_headers: bool) -> RawLog:
     held = [
         (F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end)
         for partition, (start, end) in spans.items()
     ]
-    columns = [*COLUMNS, *(["headers"] if with_headers else [])]
+    columns = [*map(F.col, COLUMNS), *([headers_never_null()] if with_headers else [])]
     rows = archived.where(reduce(lambda one, other: one | other, held)).select(*columns)
-    return rows.repartition(len(spans), "partition").sortWithinPartitions("partition", "offset")
+    ordered = rows.repartition(len(spans), "partition").sortWithinPartitions("partition", "offset")
+    return RawLog(frame=ordered, reading=null_headers if with_headers else None)

@@ -8,7 +8,7 @@ types, column by column, is told one by one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import chain
@@ -33,6 +33,8 @@ _PLAIN: dict[str, set[type]] = {
 }
 _NOTHING: dict[str, Any] = {}
 _FEW = 32
+_UNFIT = (OverflowError, ValueError, InvalidOperation)
+"""Raised for a number that is too large or has too many digits, a text that is no number or has half a character."""
 
 
 @dataclass(frozen=True)
@@ -56,26 +58,19 @@ class Parser:
         """All of ``values``; one that is None is no bad one."""
         self._is_plain_text = not any(b"\\u" in value for value in values if value is not None)
         documents = self._documents([b"{}" if value is None else value for value in values])
-        try:
-            return self._at_once(documents, values)
-        except (
-            OverflowError,
-            ValueError,
-            InvalidOperation,
-        ):  # too large, half a character, too many digits
-            cells: dict[str, list[Any]] = {name: [None] * len(values) for name in self._schema.fields}
-            bad = self._one_by_one(cells, range(len(values)), values)
-            return Parsed(self._columns(cells), bad)
-
-    def _at_once(self, documents: list[Any], values: Sequence[bytes | None]) -> Parsed:
         doubtful = {index for index, found in enumerate(documents) if type(found) is not dict}
         for index in doubtful:
             documents[index] = _NOTHING
         cells = {name: [found.get(name) for found in documents] for name in self._schema.fields}
         for name, column in cells.items():
             doubtful |= self._not_plain(name, column, values)
-        bad = self._one_by_one(cells, sorted(doubtful), values)
-        return Parsed(self._columns(cells), bad)
+        bad = self._one_by_one(cells, doubtful, values)
+        try:
+            return Parsed(self._columns(cells), bad)
+        except _UNFIT:
+            unfit = {index for name, kind in self._checked() for index in _unfit(cells[name], kind)}
+            bad |= self._one_by_one(cells, unfit, values)
+            return Parsed(self._columns(cells), bad)
 
     def _documents(self, values: Sequence[bytes]) -> list[Any]:
         """What each of ``values`` is, None where it is no JSON or nothing that is read at once."""
@@ -96,7 +91,7 @@ class Parser:
         return list(chain.from_iterable(map(self._documents, parts)))
 
     def _not_plain(self, name: str, cells: list[Any], values: Sequence[bytes | None]) -> set[int]:
-        """The indexes of ``cells`` that have to be looked at; the others are brought into the form that Arrow wants."""
+        """The indexes of ``cells`` that are not of the plainest types, and null then."""
         kind = self._schema.fields[name]
         plain = _PLAIN[kind.kind] | (set() if name in self._schema.required else {type(None)})
         found = set()
@@ -109,10 +104,7 @@ class Parser:
             odd = {index for index, cell in enumerate(cells) if cell and not set(map(type, cell)) <= items}
             for index in odd:
                 cells[index] = None
-            cells[:] = [cell and [_form(item, kind.element) for item in cell] for cell in cells]
             return found | odd
-        if kind.kind in ("double", "decimal"):
-            cells[:] = [None if cell is None else _form(cell, kind) for cell in cells]
         return found
 
     def _one_by_one(
@@ -130,14 +122,15 @@ class Parser:
         return bad
 
     def _columns(self, cells: dict[str, list[Any]]) -> dict[str, pa.Array]:
-        """The wanted columns; of the others those that Arrow could refuse, for that is a bad value."""
-        kinds = self._schema.fields
-        made = {
-            name: _column(cells[name], kind)
-            for name, kind in kinds.items()
-            if name in self._wanted or kind.kind not in ("string", "boolean") or not self._is_plain_text
-        }
+        """The wanted columns; raises one of ``_UNFIT`` for a value of any column that no Arrow array can hold."""
+        made = {name: _column(cells[name], kind) for name, kind in self._checked()}
         return {name: made[name] for name in self._wanted}
+
+    def _checked(self) -> Iterator[tuple[str, FieldType]]:
+        """The wanted columns, and of the others those that Arrow could refuse, for that is a bad value."""
+        for name, kind in self._schema.fields.items():
+            if name in self._wanted or kind.kind not in ("string", "boolean") or not self._is_plain_text:
+                yield name, kind
 
 
 def _form(cell: Any, kind: FieldType) -> Any:
@@ -151,8 +144,26 @@ def _form(cell: Any, kind: FieldType) -> Any:
 
 
 def _column(cells: list[Any], kind: FieldType) -> pa.Array:
+    if kind.element is not None:
+        item = kind.element
+        cells = [cell and [_form(value, item) for value in cell] for cell in cells]
+    elif kind.kind in ("double", "decimal"):
+        cells = [None if cell is None else _form(cell, kind) for cell in cells]
     column = pa.array(cells, to_arrow_type(spark_type(kind)))
     numbers = pc.list_flatten(column) if kind.element is not None else column
     if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
         raise OverflowError("a number beyond every double")
     return column
+
+
+def _unfit(cells: list[Any], kind: FieldType, first: int = 0) -> Iterator[int]:
+    """The indexes, from ``first`` on, of the ``cells`` that keep the others from being a column."""
+    try:
+        _column(cells, kind)
+    except _UNFIT:
+        if len(cells) == 1:
+            yield first
+            return
+        middle = len(cells) // 2
+        yield from _unfit(cells[:middle], kind, first)
+        yield from _unfit(cells[middle:], kind, first + middle)

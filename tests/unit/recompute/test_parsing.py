@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from tests.unit.codec.test_decoder import SCHEMA, columns, values
 
-from recount.core.schema import BadRecord, RecordSchema, decimal
+from recount.core.schema import LONG, BadRecord, RecordSchema, decimal
+from recount.recompute import parsing
 from recount.recompute.parsing import Parser
 from recount.recompute.rules.json_values import Bad, fields_of
 
@@ -106,3 +107,19 @@ def test_a_decimal_of_38_digits_is_read_beside_a_bad_value_as_it_is_alone(digits
     found = Parser(schema, ["amount"]).parsed([b'{"amount":"%s"}' % written.encode(), bad])
     assert list(found.bad) == [1]
     assert found.columns["amount"].to_pylist()[0] == Decimal(written)
+
+
+@pytest.mark.parametrize("bad", [b'{"n":"none","m":1}', b'{"n":1e999,"m":1}', b'{"n":1,"m":9223372036854775808}'])
+def test_a_bad_value_does_not_slow_the_reading_of_the_others(bad: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[bytes] = []
+
+    def told(value: bytes, schema: RecordSchema) -> dict[str, Any]:
+        looked_at.append(value)
+        return fields_of(value, schema)
+
+    monkeypatch.setattr(parsing, "fields_of", told)
+    plain = [b'{"n":"%d.5","m":%d}' % (number, number) for number in range(1_000)]
+    found = Parser(RecordSchema.of(n=decimal(9, 2), m=LONG), ["n", "m"]).parsed([*plain[:700], bad, *plain[700:]])
+    assert list(found.bad) == [700]
+    assert found.columns["m"].drop_null().to_pylist() == list(range(1_000))
+    assert looked_at == [bad]
