@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from bench.flow import Flow
 from bench.process_tree import ProcessTree
 from bench.results import AuditCost
@@ -22,8 +20,9 @@ WHAT = {
 
 def measure_audit(run: Run, what: str, flow: Flow, warm_up: Flow) -> AuditCost:
     """``what`` in a process of its own, after a warm-up; the stream of ``run`` must have processed both flows."""
-    pairs = run.given(flow.topic, records=flow.records, jars=run.bench.project.spark_jars, **run.warm_up(warm_up))
-    command = [sys.executable, "-m", "bench.audit_job", what, *(f"{name}={value}" for name, value in pairs.items())]
+    contender = run.contender
+    pairs = run.given(flow.topic, records=flow.records, jars=contender.jars(run.bench.project), **run.warm_up(warm_up))
+    command = [contender.python, "-m", "bench.audit_job", what, *(f"{name}={value}" for name, value in pairs.items())]
     program = run.program(command)
     try:
         with ProcessTree(program.pid) as tree:
@@ -44,4 +43,5 @@ def measure_audit(run: Run, what: str, flow: Flow, warm_up: Flow) -> AuditCost:
         seconds=measured["milliseconds"] / 1_000,
         cpu_s=cpu_s,
         peak_memory_bytes=peak_bytes,
+        contender=contender.name,
     )

@@ -42,14 +42,17 @@ class Contender:
     commit_interval_ms: int = 0
     checkout: Path | None = None
 
+    @property
+    def python(self) -> str:
+        """The Python that has the contender's Recount."""
+        return str(self.checkout / ".venv" / "bin" / "python") if self.checkout else sys.executable
+
     def command(self, project: Project, pairs: Mapping[str, object]) -> list[str]:
         """What to run, given the ``name=value`` pairs of a run."""
-        jars = Project(root=self.checkout).spark_jars if self.checkout else project.spark_jars
-        own: dict[str, object] = {"grace-ms": self.grace_ms, "jars": jars, "guarantee": self.guarantee}
+        own: dict[str, object] = {"grace-ms": self.grace_ms, "jars": self.jars(project), "guarantee": self.guarantee}
         match self.engine:
             case "recount":
-                python = self.checkout / ".venv" / "bin" / "python" if self.checkout else sys.executable
-                program = [str(python), "-m", "bench.recount_job"]
+                program = [self.python, "-m", "bench.recount_job"]
             case "structured-streaming":
                 program = [sys.executable, "-m", "bench.structured_streaming"]
             case "kafka-streams":
@@ -59,6 +62,10 @@ class Contender:
                 own["commit-interval-ms"] = self.commit_interval_ms
                 program = [str(quix_python(project)), "-m", "bench.quix_streams"]
         return [*program, *(f"{name}={value}" for name, value in {**pairs, **own}.items())]
+
+    def jars(self, project: Project) -> Path:
+        """The folder of the Spark jars of its checkout."""
+        return Project(root=self.checkout).spark_jars if self.checkout else project.spark_jars
 
     def state_folder(self, state: Path, application: str) -> Path:
         """Where the state of ``application`` lies on disk."""

@@ -64,6 +64,7 @@ class Plan:
     peers_recovery_keys: Sequence[int]
     recovery_repeats: int
     audit_repeats: int
+    audited: Sequence[Contender] = (RECOUNT,)
     latency_per_second: int = 20_000
     latency_warm_up_s: float = 30.0
 
@@ -78,10 +79,10 @@ class Plan:
         )
 
     def against(self, other: Contender, repeats: int) -> Plan:
-        """Recount and ``other`` in turns, each job once with its usual flow."""
+        """Recount and ``other`` in turns: each job once with its usual flow, and the audits."""
         jobs = {scenario.job.name: scenario for scenario in reversed(self.scenarios) if scenario.flow != SHORT}
         chosen = [replace(jobs[name], contenders=[RECOUNT, other], repeats=repeats) for name in reversed(jobs)]
-        return replace(self, scenarios=chosen)
+        return replace(self, scenarios=chosen, audited=[RECOUNT, other], audit_repeats=repeats)
 
     @property
     def followers(self) -> Sequence[Contender]:

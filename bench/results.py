@@ -73,13 +73,17 @@ class Recovery:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditCost:
-    """The nightly audit of a whole topic, or the plain batch query it is compared with; ``cpu_s`` of its processes."""
+    """The nightly audit of a whole topic, or the plain batch query it is compared with; ``cpu_s`` of its processes.
+
+    ``contender`` is whose audit it is.
+    """
 
     what: str
     records: int
     seconds: float
     cpu_s: float
     peak_memory_bytes: int
+    contender: str = "Recount"
 
 
 @dataclass(frozen=True, kw_only=True)

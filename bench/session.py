@@ -6,12 +6,12 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import product
 
 import psutil
 
-from bench.auditing import WHAT, measure_audit
-from bench.contenders import RECOUNT
+from bench.auditing import AGGREGATION, WHAT, measure_audit
 from bench.flow import Flow, SeededFlow
 from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION
 from bench.latency import measure_latency
@@ -85,19 +85,28 @@ class Session:
                 self._bench.cluster.remove(flow.topic)
 
     def audit(self) -> None:
-        """The plain query and the audits of one stream in turns; all but the second night begin at the beginning."""
+        """The plain query and the audits of one stream of each contender in turns.
+
+        All but the second night begin at the beginning.
+        """
         flow = Flow(topic="audited-orders", records=self._plan.records)
         warm_up = Flow(topic=f"warm-up-{flow.topic}", records=self._plan.warm_up_records, seed=1)
         self._produce([warm_up, flow])
-        with self._attempt("the stream to audit"), self._bench.prepared(RECOUNT, REVENUE_BY_REGION) as run:
-            run.throughput(flow, warm_up)
-            for repeat in range(self._plan.audit_repeats):
-                for each in WHAT:
-                    what = f"audit, {repeat + 1} of {self._plan.audit_repeats}: {each}"
-                    with self._attempt(what):
-                        measured = measure_audit(run, each, flow, warm_up)
-                        self.results.audit.append(measured)
-                        self._tell(f"{what}: {measured.seconds:.1f} s")
+        with self._attempt("the streams to audit"), ExitStack() as prepared:
+            runs = [
+                prepared.enter_context(self._bench.prepared(contender, REVENUE_BY_REGION))
+                for contender in self._plan.audited
+            ]
+            for run in runs:
+                run.throughput(flow, warm_up)
+            for repeat, each, run in product(range(self._plan.audit_repeats), WHAT, runs):
+                if each == AGGREGATION and run is not runs[0]:
+                    continue
+                what = f"audit, {repeat + 1} of {self._plan.audit_repeats}: {each} of {run.contender.name}"
+                with self._attempt(what):
+                    measured = measure_audit(run, each, flow, warm_up)
+                    self.results.audit.append(measured)
+                    self._tell(f"{what}: {measured.seconds:.1f} s")
         for topic in (flow.topic, warm_up.topic):
             self._bench.cluster.remove(topic)
 

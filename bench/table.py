@@ -12,7 +12,7 @@ from bench.auditing import AGGREGATION, WHAT
 from bench.contenders import RECOUNT
 from bench.jobs import JOBS
 from bench.plan import LAGGING, SHORT, SHORT_RECORDS
-from bench.results import Results, Summary, summaries
+from bench.results import AuditCost, Results, Summary, summaries
 
 _MIB = 1 << 20
 _FLOWS = {LAGGING: ", one partition 10 minutes behind", SHORT: f", {SHORT_RECORDS:,} records"}
@@ -131,19 +131,22 @@ def _recovery(results: Results) -> Rows:
 
 
 def _audit(results: Results) -> Rows:
-    runs = {what: [each for each in results.audit if each.what == what] for what in WHAT}
-    seconds = {what: statistics.median(each.seconds for each in found) for what, found in runs.items() if found}
+    runs: dict[tuple[str, str], list[AuditCost]] = {}
+    for each in sorted(results.audit, key=lambda cost: list(WHAT).index(cost.what)):
+        runs.setdefault((each.what, each.contender), []).append(each)
+    seconds = {of: statistics.median(each.seconds for each in found) for of, found in runs.items()}
+    plain = seconds.get((AGGREGATION, RECOUNT.name))
     body = [
         [
-            WHAT[what],
-            f"{runs[what][0].records:,}",
-            f"{taken:.1f}",
-            _span([each.seconds for each in runs[what]]),
-            _ratio(taken, seconds[AGGREGATION]) if AGGREGATION in seconds else "",
-            f"{statistics.median(each.cpu_s for each in runs[what]):.1f}",
-            f"{statistics.median(each.peak_memory_bytes for each in runs[what]) / _MIB:,.0f}",
+            WHAT[what] if contender == RECOUNT.name else f"{WHAT[what]}: {contender}",
+            f"{found[0].records:,}",
+            f"{seconds[what, contender]:.1f}",
+            _span([each.seconds for each in found]),
+            _ratio(seconds[what, contender], plain) if plain else "",
+            f"{statistics.median(each.cpu_s for each in found):.1f}",
+            f"{statistics.median(each.peak_memory_bytes for each in found) / _MIB:,.0f}",
         ]
-        for what, taken in seconds.items()
+        for (what, contender), found in runs.items()
     ]
     head = ["", "records", "s", "spread", "of the aggregation", "CPU s", "peak MiB"]
     return Rows(name="audit", title="the audit of a topic", head=head, body=body)

@@ -76,7 +76,7 @@ def test_a_plan_without_an_engine_has_all_others() -> None:
 
 
 @pytest.mark.parametrize("plan", [quick(1), full(1)], ids=["quick", "full"])
-def test_a_plan_against_another_checkout_has_each_job_once_with_both(plan: Plan, tmp_path: Path) -> None:
+def test_a_plan_against_another_checkout_has_each_job_and_the_audits_with_both(plan: Plan, tmp_path: Path) -> None:
     before = tmp_path / "before"
     (before / ".venv").mkdir(parents=True)
     with pytest.raises(Terminal, match="no checkout to compare with"):
@@ -88,6 +88,7 @@ def test_a_plan_against_another_checkout_has_each_job_once_with_both(plan: Plan,
     compared = plan.against(other, 2)
     assert sorted(scenario.job.name for scenario in compared.scenarios) == sorted(JOBS)
     assert all(scenario.contenders == [RECOUNT, other] for scenario in compared.scenarios)
+    assert compared.audited == [RECOUNT, other]
     command = other.command(Project.containing(Path(__file__).parent), {})
     assert command[0] == str(before / ".venv" / "bin" / "python")
     assert f"jars={before}" in " ".join(command)
