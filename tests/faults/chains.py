@@ -64,12 +64,14 @@ class Chain:
             try:
                 with self._stream() as scene:
                     yield from self._along(scene)
-            except AssertionError as error:
-                # a driver that hangs, or ends where nothing happens to it
+            except Exception as error:
+                # a driver that hangs, or ends where nothing happens to it; a broker that is not there for the suite
                 self.world.first.stop()
                 self.world.second.stop()
                 point = self._left.pop(0)
-                case = Case(part=self.part, fault=self.fault, point=point, wrong=str(error)[:2_000])
+                case = Case(
+                    part=self.part, fault=self.fault, point=point, wrong=f"{type(error).__name__}: {error}"[:2_000]
+                )
                 self.say(case)
                 yield case
 

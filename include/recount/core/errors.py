@@ -7,6 +7,9 @@ them to Airflow's fail and retry; nothing else does.
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 
 class RecountError(Exception):
     """An error that names what was given, what was expected and the remedy.
@@ -20,6 +23,10 @@ class RecountError(Exception):
         self.expected = expected
         self.remedy = remedy
         super().__init__(what, given, expected, remedy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors cross processes, which the default cannot: it would call a constructor with ``args`` alone."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
         parts = [self.what]
