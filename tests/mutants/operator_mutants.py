@@ -154,6 +154,9 @@ def _of_functions() -> Iterator[Mutant]:
     yield from other(AT + "stateless.py", "_flat_mapped", letter, "raised.add(rows.row(index, named=True), error)", "0")
     yield from other(AT + "processing.py", "ProcessOperator._replay", letter, "raised.add(about, error)", "0")
     yield from other("spark/graph_computation.py", "GraphComputation.computed", letter, '"anti"', '"semi"')
+    tried = "aside.add(new.row(number, named=True), error)"
+    yield from other(AT + "fold_trials.py", "FoldTrials._without", letter, tried, "0")
+    yield from other(AT + "folds.py", "Trial.take", changed, "if not self._is_unchanging()", "if False")
     known = "deepcopy(kept.known) if kept.known else self._keys.before_the_batch(kept.state.key)"
     undo = "ProcessOperator._undo"
     yield from other(AT + "processing.py", undo, changed, known, "kept.state", known.split(" else ")[1])

@@ -124,8 +124,8 @@ SCENES_OF: dict[str, tuple[str, ...]] = {
     "a change counts from its own time on": ("lookups at once",),
     "tables change in turn": ("tables joined",),
     "a timer sets a timer": ("processor",),
-    "who raised is a dead letter": ("functions that raise",),
-    "who raised has changed nothing": ("functions that raise",),
+    "who raised is a dead letter": ("functions that raise", "folds that raise"),
+    "who raised has changed nothing": ("functions that raise", "folds that raise"),
     "how old a partner can be": ("inner join", "outer join"),
     "how young a partner can be": ("inner join", "outer join"),
 }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import add
 from typing import Any
 
 from tests.mutants.scene import LATEST_MS, PARTITIONS, Scene
@@ -23,7 +24,7 @@ from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, stream, table
 from recount.core.nodes import KEY
 from recount.core.processing import KeyState
-from recount.core.schema import LONG, STRING
+from recount.core.schema import LONG, STRING, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.core.windows import Windows, hopping, session, sliding, tumbling
@@ -125,6 +126,16 @@ def _remind_and_raise(row: Mapping[str, Any], state: KeyState) -> list[dict[str,
     return made
 
 
+def _without_three(seen: list[int], n: int | None) -> list[int]:
+    """Raises for a 3, after it has changed what it was given; if that is not undone, for all that follow."""
+    if n is None:
+        return seen
+    seen.append(n)
+    if 3 in seen:
+        raise ValueError(f"a 3: {seen}")
+    return seen
+
+
 def _rung(at_ms: int, state: KeyState) -> list[dict[str, Any]]:
     if at_ms % 2 == 0:
         state.schedule(at_ms + 3)
@@ -181,6 +192,12 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
     "first by offset": lambda: LEFT.deduplicate(KEY, horizon="9 ms"),
     "processor": lambda: LEFT.process(_remind, on_timer=_rung, said=LONG),
     "functions that raise": lambda: LEFT.map(_taken, ln=LONG).process(_remind_and_raise, on_timer=_rung, said=LONG),
+    "folds that raise": lambda: (
+        LEFT.windowed_by(tumbling("20 ms", grace="3 ms"))
+        .aggregate(seen=fold("ln", initial=list, adder=_without_three, merger=add, returns=list_of(LONG)))
+        .emit_final()
+        .map(lambda row: {"said": str(row["seen"])}, said=STRING)
+    ),
     "windows below windows": lambda: _counted(_counted(WORDS, tumbling("1 ms", grace="2 ms")), _HOPS),
     "windows below windows and records": lambda: _counted(
         _counted(WORDS, tumbling("1 ms", grace="2 ms")).select("n").merge(WORDS.select(n=col("ln"))), _HOPS

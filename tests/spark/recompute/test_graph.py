@@ -145,6 +145,12 @@ def rung(at_ms: int, state: KeyState) -> Any:
     return [{"said": f"timer {at_ms}", "seen": state.remembered["seen"]}]
 
 
+def refusing(text: str, n: int) -> str:
+    refuse({"n": n}, 3)
+    return f"{text}{n},"
+
+
+REFUSING = fold("n", initial=str, adder=refusing, merger=lambda one, other: f"{one}+{other}", returns=STRING)
 turns = stream(EVENTS).flat_map(twice, n=LONG, turn=LONG)
 users, cities = partial(table, USERS), partial(table, CITIES)
 halves = {"before": "5 ms", "after": "3 ms", "grace": "4 ms"}
@@ -291,6 +297,18 @@ CASES = [
         .aggregate(n=count(), text=TEXT)
         .emit_final(),
     ),
+    *(
+        Case(
+            name=f"{windows} of a fold that raises",
+            flow=by_who().windowed_by(windows).aggregate(text=REFUSING.only(col("n") > 0), all=count()).emit_final(),
+        )
+        for windows in (
+            tumbling("10 ms", grace="2 ms"),
+            hopping("10 ms", advance="4 ms", grace="2 ms"),
+            session("4 ms", grace="3 ms"),
+        )
+    ),
+    Case(name="all time of a fold that raises", flow=turns.aggregate(text=REFUSING, all=count())),
     Case(
         name="windowed cogroup",
         flow=cogroup(events=stream(EVENTS).select("n"), others=stream(OTHERS).select("what"))

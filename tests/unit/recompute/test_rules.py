@@ -8,14 +8,15 @@ from tests.unit.spark.random_topologies import drawn_topology
 from recount.core import event_time
 from recount.core.changelogs import is_versioned
 from recount.core.expressions import col, lit
-from recount.core.nodes import KEY
+from recount.core.nodes import KEY, WindowedAggregate
 from recount.core.processing import Deduplicate
 from recount.core.record_keys import topics_needing_a_key
+from recount.core.revisions import tries_folds
 from recount.core.schema import STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import stream
 from recount.core.windows import ClosingWindows, hopping, session, sliding, tumbling
-from recount.recompute.rules import waiting
+from recount.recompute.rules import raising, waiting
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.deduplicating import goes_by_offset
 from recount.recompute.rules.keys_needed import topics_that_need_keys
@@ -60,6 +61,13 @@ def test_the_same_topics_need_keys_and_the_same_tables_have_versions_as_in_the_s
     for topology, node in NODES:
         assert has_versions(node) == is_versioned(node), (topology, str(node))
     assert {bool(topics_that_need_keys(topology)) for topology in TOPOLOGIES} == {True, False}
+
+
+def test_folds_are_tried_at_the_same_operators_as_in_the_stream() -> None:
+    found = [(topology, node) for topology, node in NODES if isinstance(node, WindowedAggregate)]
+    for topology, node in found:
+        assert raising.tries_folds(node) == tries_folds(node), (topology, str(node))
+    assert {tries_folds(node) for _, node in found} == {True, False}
 
 
 def test_the_first_of_an_id_is_told_by_the_same_order_as_in_the_stream() -> None:

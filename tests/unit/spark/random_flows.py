@@ -20,9 +20,11 @@ from recount.core.aggregates import (
     smallest,
     total,
 )
+from recount.core.event_time import holds_back, records_from
 from recount.core.expressions import Expression, col
 from recount.core.flow import RecordStream, Table, stream
-from recount.core.nodes import Sink
+from recount.core.nodes import Node, Sink, Source
+from recount.core.processing import Process
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.stateless import MERGED_FROM
 from recount.core.topics import Topic
@@ -181,6 +183,27 @@ class Builder:
         self.comparable[name] = comparable_of(flow)
         self.any_order &= flow.any_order
         self.sinks.append(flow.rows.to(Topic(name=name, key="id")))
+
+
+def may_raise(node: Node) -> bool:
+    """Whether every row that leaves ``node`` is made of one record, which is read in the same batch."""
+    above = records_from(node)
+    of_records = isinstance(node, Source) or (len(above) > 0 and all(map(may_raise, above)))
+    return of_records and not holds_back(node) and not (isinstance(node, Process) and node.on_timer)
+
+
+def raising_at_two(aggregate: Aggregate) -> Aggregate:
+    """A fold that raises at the number 2, a reduce where it is not the first one: then the partition decides."""
+    if aggregate.fold is None:
+        return aggregate
+    adder = aggregate.fold.adder
+
+    def added(amount: Any, value: Any) -> Any:
+        if value == 2:
+            raise ValueError(f"2 after {object()}")
+        return adder(amount, value)
+
+    return replace(aggregate, fold=replace(aggregate.fold, adder=added))
 
 
 def flagged_one_raises(letter: str) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:

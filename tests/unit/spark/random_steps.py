@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tests.unit.spark.random_flows import ENOUGH_MS, STREAMS, TABLES, Builder, Flow, comparable_of
+from tests.unit.spark.random_flows import ENOUGH_MS, STREAMS, TABLES, Builder, Flow, comparable_of, may_raise
 from tests.unit.spark.random_tables import Step, build_table, renamed, selected, table_filtered, table_of, with_field
 from tests.unit.spark.random_windows import aggregated, windowed_final, windowed_otherwise
 
 from recount.core.changelogs import is_versioned
-from recount.core.event_time import holds_back, records_from
 from recount.core.expressions import coalesce, col
 from recount.core.flow import RecordStream, Table, cogroup
 from recount.core.joins import AsOf, StreamTableJoin
-from recount.core.nodes import KEY, Node, Source
-from recount.core.processing import KeyState, Process
+from recount.core.nodes import KEY, Node
+from recount.core.processing import KeyState
 from recount.core.reading import changes_at_once
 from recount.core.schema import LONG, STRING
 from recount.core.topics import Topic
@@ -44,13 +43,6 @@ def flat_mapped(build: Builder, flow: Flow) -> Flow:
             yield {word: row[text] if turn < 2 else None, n: turn}
 
     return replace(flow, rows=flow.rows.flat_map(made, **{word: STRING, n: LONG}))
-
-
-def may_raise(node: Node) -> bool:
-    """Whether every row that leaves ``node`` is made of one record, which is read in the same batch."""
-    above = records_from(node)
-    of_records = isinstance(node, Source) or (len(above) > 0 and all(map(may_raise, above)))
-    return of_records and not holds_back(node) and not (isinstance(node, Process) and node.on_timer)
 
 
 def passed_by(build: Builder, flow: Flow) -> Flow:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.unit.spark.random_flows import Builder, Flow
+from tests.unit.spark.random_flows import Builder, Flow, may_raise, raising_at_two
 
-from recount.core.aggregates import (
-    last,
-)
+from recount.core.aggregates import Aggregate, last
 from recount.core.flow import RecordStream, WindowedTable
 from recount.core.windows import (
+    GlobalWindow,
     SessionWindows,
     TimeWindows,
     Windows,
@@ -23,7 +22,8 @@ from recount.core.windows import (
 def windowed_final(build: Builder, flow: Flow, *, tumbles: bool = False) -> Flow:
     """Final results; those of sessions can be withdrawn, those over revised rows too."""
     windows = TimeWindows(size_ms=10, advance_ms=10, grace_ms=build.one_of(0, 5)) if tumbles else build.windows()
-    table = windowed(build, flow, windows)
+    merged = isinstance(windows, TimeWindows) or getattr(windows, "max_duration_ms", 0) is None
+    table = windowed(build, flow, windows, (type(windows),) if merged else ())
     revised = isinstance(windows, SessionWindows) or flow.exactness == "revised" or flow.behind
     return replace(
         flow,
@@ -34,11 +34,21 @@ def windowed_final(build: Builder, flow: Flow, *, tumbles: bool = False) -> Flow
     )
 
 
-def windowed(build: Builder, flow: Flow, windows: Windows) -> WindowedTable:
+def windowed(
+    build: Builder, flow: Flow, windows: Windows, raising: tuple[type[Windows], ...] = (TimeWindows, GlobalWindow)
+) -> WindowedTable:
+    """Windows of the kinds ``raising`` may have folds that raise."""
     assert isinstance(flow.rows, RecordStream)
-    return flow.rows.windowed_by(windows).aggregate(
-        **build.aggregates(flow), **{build.fresh("a"): last(flow.of_kind("string")[0])}
-    )
+    made = aggregates(build, flow, raises=isinstance(windows, raising))
+    return flow.rows.windowed_by(windows).aggregate(**made, **{build.fresh("a"): last(flow.of_kind("string")[0])})
+
+
+def aggregates(build: Builder, flow: Flow, *, raises: bool) -> dict[str, Aggregate]:
+    """Of a key in several partitions no reduce raises: there it can do so for a value that was the first of its own."""
+    made = build.aggregates(flow)
+    if not (raises and may_raise(flow.rows.node) and build.raises()):
+        return made
+    return {name: raising_at_two(one) if one.kind == "fold" or flow.single else one for name, one in made.items()}
 
 
 def windowed_otherwise(build: Builder, flow: Flow) -> Flow:
@@ -65,7 +75,9 @@ def windowed_otherwise(build: Builder, flow: Flow) -> Flow:
 def aggregated(build: Builder, flow: Flow) -> Flow:
     """One row per key over all time, an update with every record."""
     assert isinstance(flow.rows, RecordStream)
-    rows = flow.rows.aggregate(**build.aggregates(flow), **{build.fresh("a"): last(flow.of_kind("string")[0])})
+    rows = flow.rows.aggregate(
+        **aggregates(build, flow, raises=True), **{build.fresh("a"): last(flow.of_kind("string")[0])}
+    )
     exact = flow.in_order and flow.exactness == "rows"
     return replace(
         flow,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, localcontext
 from functools import partial, reduce
 from typing import Any
@@ -20,18 +20,48 @@ _EXACT = Context(prec=100)
 """Wide enough that a sum of 38-digit decimals is never rounded."""
 
 
-def results(aggregates: Mapping[str, Aggregate], records: Iterable[Record], gap_ms: int | None = None) -> Row:
-    """Every aggregate over ``records``, taken in log order; with the ``gap_ms`` of a session, folds merge as it did."""
+def results(
+    aggregates: Mapping[str, Aggregate],
+    records: Iterable[Record],
+    gap_ms: int | None = None,
+    passed_over: Callable[[str, Record], bool] = lambda _name, _record: False,
+) -> Row:
+    """Every aggregate over ``records``, taken in log order, less those that it has passed over.
+
+    With the ``gap_ms`` of a session, folds merge as it did.
+    """
     ordered = sorted(records, key=lambda record: record.order)
-    return {name: _result(aggregate, ordered, gap_ms) for name, aggregate in aggregates.items()}
+    return {
+        name: _result(aggregate, [record for record in ordered if not passed_over(name, record)], gap_ms)
+        for name, aggregate in aggregates.items()
+    }
+
+
+def try_fold(aggregate: Aggregate, records: Iterable[Record], gap_ms: int | None) -> None:
+    """Call the functions of a fold for ``records``, as far as these lead to one another; what they raise is raised."""
+    assert aggregate.fold is not None
+    timed = _timed(aggregate, sorted(records, key=lambda record: record.order))
+    if gap_ms is None:
+        _folded(aggregate.fold, timed)
+    else:
+        _sessions(aggregate.fold, timed, gap_ms)
+
+
+def takes(aggregate: Aggregate, record: Record) -> bool:
+    """Whether the record is one of those that are aggregated."""
+    return aggregate.where is None or evaluate(aggregate.where, record.row) is True
+
+
+def _timed(aggregate: Aggregate, records: Iterable[Record]) -> list[tuple[int, Any]]:
+    assert aggregate.of is not None
+    taken = (record for record in records if takes(aggregate, record))
+    return [(record.timestamp_ms, evaluate(aggregate.of, record.row)) for record in taken]
 
 
 def _result(aggregate: Aggregate, records: Sequence[Record], gap_ms: int | None) -> Any:
-    if aggregate.where is not None:
-        records = [record for record in records if evaluate(aggregate.where, record.row) is True]
     if aggregate.of is None:
-        return len(records)
-    timed = [(record.timestamp_ms, evaluate(aggregate.of, record.row)) for record in records]
+        return sum(takes(aggregate, record) for record in records)
+    timed = _timed(aggregate, records)
     if aggregate.fold is not None:
         return _folded_sessions(aggregate.fold, timed, gap_ms) if gap_ms is not None else _folded(aggregate.fold, timed)
     values = [value for _, value in timed if value is not None]
@@ -89,7 +119,14 @@ def _folded(fold: Fold, timed: Iterable[tuple[int, Any]]) -> Any:
 
 
 def _folded_sessions(fold: Fold, timed: Iterable[tuple[int, Any]], gap_ms: int) -> Any:
-    """A session's fold: each record first merges the sessions it joins, earliest first, then adds its own value.
+    sessions = _sessions(fold, timed, gap_ms)
+    if not sessions:
+        return None if fold.initial is None else fold.initial()
+    return reduce(partial(_merged, fold), (accumulator for _, _, accumulator in sessions))
+
+
+def _sessions(fold: Fold, timed: Iterable[tuple[int, Any]], gap_ms: int) -> list[tuple[int, int, Any]]:
+    """The folds of sessions: each record first merges those it joins, earliest first, then adds its own value.
 
     With ``initial`` "0", values 1 and 2, and "+" between: the first record makes 0+1, the second merges 0 with 0+1 and
     adds 2, which is 0+0+1+2, as in Kafka Streams.
@@ -104,9 +141,7 @@ def _folded_sessions(fold: Fold, timed: Iterable[tuple[int, Any]], gap_ms: int) 
         start = min([timestamp_ms, *(s[0] for s in joined)])
         end = max([timestamp_ms, *(s[1] for s in joined)])
         sessions = sorted([*(s for s in sessions if s not in joined), (start, end, accumulator)], key=lambda s: s[:2])
-    if not sessions:
-        return None if fold.initial is None else fold.initial()
-    return reduce(partial(_merged, fold), (accumulator for _, _, accumulator in sessions))
+    return sessions
 
 
 def _merged(fold: Fold, one: Any, other: Any) -> Any:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from recount.core.interpreter.aggregating import results
+from recount.core.interpreter.aggregating import results, takes, try_fold
 from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.panes import Panes, Placement, Window, panes_of
-from recount.core.interpreter.record import Entry, Record
+from recount.core.interpreter.record import Entry, Partition, Record
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.revisions import tries_folds
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows
 
 Result = tuple[Any, Window]
@@ -27,6 +28,7 @@ class WindowedOperator(Operator):
     _placed: dict[Any, list[tuple[Record, int | None]]] = field(default_factory=dict)
     _pending: dict[Result, Record] = field(default_factory=dict)
     _emitted: dict[Result, int] = field(default_factory=dict)
+    _passed_over: dict[tuple[str, Any, Window | None], list[Record]] = field(default_factory=dict)
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
         """Null keys belong to no group; null values are aggregated by time and session windows only."""
@@ -45,8 +47,37 @@ class WindowedOperator(Operator):
         if record.entry is not None and stream_time_ms is not None:
             self._journal_late(record.entry, key, placement, stream_time_ms)
         self._note(record, key, placement)
+        if tries_folds(self.node) and record.entry is not None:
+            self._try(record, record.entry.source, key, placement)
         self._placed.setdefault(key, []).append((record, stream_time_ms))
         return self._emit(key, placement, record)
+
+    def _try(self, record: Record, source: Partition, key: Any, placement: Placement) -> None:
+        """Pass over a record for which a fold raises, after the values of its partition that are before it."""
+        for window in placement.changed:
+            own = [one for one in self._records((key, window)) if one.entry is not None and one.entry.source == source]
+            if not any(one is record for one in own):
+                continue
+            for name, aggregate in self.node.aggregates.items():
+                if aggregate.fold is None or not takes(aggregate, record):
+                    continue
+                taken = [one for one in own if not self._is_passed_over(name, key, window, one)]
+                try:
+                    try_fold(aggregate, taken, self._gap_ms)
+                except Exception as error:
+                    self.raised(self.node, record, error)
+                    self._passed_over.setdefault((name, key, self._lasting(window)), []).append(record)
+
+    def _is_passed_over(self, name: str, key: Any, window: Window, record: Record) -> bool:
+        return any(one is record for one in self._passed_over.get((name, key, self._lasting(window)), ()))
+
+    def _lasting(self, window: Window) -> Window | None:
+        """The window, unless it is a session: these grow, and a record is in one of them."""
+        return None if isinstance(self.node.windows, SessionWindows) else window
+
+    @property
+    def _gap_ms(self) -> int | None:
+        return self.node.windows.gap_ms if isinstance(self.node.windows, SessionWindows) else None
 
     def _revised(self, record: Record) -> list[Record]:
         """A window's result in a higher revision stands in place of the one before, wherever that was placed.
@@ -118,8 +149,13 @@ class WindowedOperator(Operator):
     def _result(self, result: Result, cause: Record) -> Record:
         key, window = result
         records = self._records(result)
-        gap_ms = self.node.windows.gap_ms if isinstance(self.node.windows, SessionWindows) else None
-        row = {self.node.key: key, **self._bounds(window), **results(self.node.aggregates, records, gap_ms)}
+        made = results(
+            self.node.aggregates,
+            records,
+            self._gap_ms,
+            lambda name, record: self._is_passed_over(name, key, window, record),
+        )
+        row = {self.node.key: key, **self._bounds(window), **made}
         return self._left(result, row, max(record.timestamp_ms for record in records), cause)
 
     def _withdrawal(self, result: Result, cause: Record) -> Record:

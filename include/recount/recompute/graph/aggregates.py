@@ -21,27 +21,31 @@ from recount.recompute.rules.exact_totals import as_long, exact_sum
 class Over:
     """The rows that are aggregated: those of a group that ``count``, taken as a whole or ``running`` along an order.
 
-    ``gap_ms`` is that of the session, whose folds merge as the session did.
+    ``gap_ms`` is that of the session, whose folds merge as the session did. ``passed_over`` has the names of the folds
+    that pass a row over.
     """
 
     fields: Mapping[str, FieldType]
     counting: Column | None = None
     running: WindowSpec | None = None
     gap_ms: int | None = None
+    passed_over: Column | None = None
 
     def results(self, aggregates: Mapping[str, Aggregate]) -> dict[str, Column]:
         """Every aggregate by its name, in its declared type."""
         return {
-            name: self._result(aggregate).cast(spark_type(aggregate.type_over(self.fields)))
+            name: self._result(name, aggregate).cast(spark_type(aggregate.type_over(self.fields)))
             for name, aggregate in aggregates.items()
         }
 
-    def _result(self, aggregate: Aggregate) -> Column:
+    def _result(self, name: str, aggregate: Aggregate) -> Column:
         counts = self._counting(aggregate)
         if aggregate.of is None:
             return self._of_all(F.count(F.when(counts, 1)))
         given = column(aggregate.of, self.fields)
         if aggregate.fold is not None:
+            if self.passed_over is not None:
+                counts &= ~F.array_contains(self.passed_over, name)
             taken = F.collect_list(F.when(counts, F.struct(F.col(ORDER), F.col(TIME), given.alias("value"))))
             return self._folding(aggregate)(self._of_all(taken))
         values = F.when(counts, given)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from functools import reduce
+from dataclasses import dataclass, field
+from functools import partial, reduce
 from hashlib import md5
 from typing import Any, NamedTuple
 
@@ -23,28 +24,63 @@ class Session(NamedTuple):
 
 def folded(fold: Fold, values: Iterable[Any]) -> Any:
     """``values`` in log order. A reduce, which has no initial value, passes nulls over."""
-    if fold.initial is None:
-        present = [value for value in values if value is not None]
-        values, amount = present[1:], present[0] if present else None
-    else:
-        amount = fold.initial()
-    for value in values:
-        amount = fold.adder(amount, value)
-    return amount
+    return reduce(partial(_plus, fold), values, _nothing(fold))
 
 
 def folded_in_session(fold: Fold, records: Iterable[tuple[int, Any]], gap_ms: int) -> Any:
     """Event times and values of one session in log order: a record merges the sessions it joins, then adds itself."""
     sessions: list[Session] = []
     for at_ms, value in records:
-        apart = [one for one in sessions if at_ms < one.start - gap_ms or one.end + gap_ms < at_ms]
-        joined = [one for one in sessions if one.start - gap_ms <= at_ms <= one.end + gap_ms]
-        start = min(at_ms, *(one.start for one in joined)) if joined else at_ms
-        end = max(at_ms, *(one.end for one in joined)) if joined else at_ms
-        sessions = sorted([*apart, Session(start, end, _joined(fold, joined, value))], key=lambda one: one[:2])
+        sessions = _with(fold, sessions, at_ms, value, gap_ms)
     if not sessions:
-        return folded(fold, ())
+        return _nothing(fold)
     return _together(fold, [session.amount for session in sessions])
+
+
+@dataclass
+class Attempt:
+    """What the records of one partition amount to, taken one by one in log order; ``gap_ms`` is that of a session."""
+
+    fold: Fold
+    gap_ms: int | None
+    records: list[tuple[int, Any]] = field(default_factory=list)
+    amount: Any = None
+
+    def __post_init__(self) -> None:
+        self.amount = self._of(())
+
+    def add(self, at_ms: int, value: Any) -> None:
+        """One more record; where a function raises, the amount is that of the others."""
+        try:
+            self.amount = self._and(self.amount, (at_ms, value))
+        except Exception:
+            # a list, which is what a function can have changed in part, is made anew
+            if self.gap_ms is not None or isinstance(self.amount, list):
+                self.amount = self._of(self.records)
+            raise
+        self.records.append((at_ms, value))
+
+    def _of(self, records: Iterable[tuple[int, Any]]) -> Any:
+        return reduce(self._and, records, _nothing(self.fold) if self.gap_ms is None else [])
+
+    def _and(self, amount: Any, record: tuple[int, Any]) -> Any:
+        if self.gap_ms is None:
+            return _plus(self.fold, amount, record[1])
+        return _with(self.fold, amount, *record, self.gap_ms)
+
+
+def _nothing(fold: Fold) -> Any:
+    return None if fold.initial is None else fold.initial()
+
+
+def _with(fold: Fold, sessions: Sequence[Session], at_ms: int, value: Any, gap_ms: int) -> list[Session]:
+    """``sessions`` after one more record."""
+    apart = [one for one in sessions if at_ms < one.start - gap_ms or one.end + gap_ms < at_ms]
+    joined = [one for one in sessions if one.start - gap_ms <= at_ms <= one.end + gap_ms]
+    start = min([at_ms, *(one.start for one in joined)])
+    end = max([at_ms, *(one.end for one in joined)])
+    amount = _together(fold, [_nothing(fold), *(session.amount for session in joined)])
+    return sorted([*apart, Session(start, end, _plus(fold, amount, value))], key=lambda one: one[:2])
 
 
 def _together(fold: Fold, amounts: Sequence[Any]) -> Any:
@@ -53,14 +89,8 @@ def _together(fold: Fold, amounts: Sequence[Any]) -> Any:
     return reduce(fold.merger, told) if told else None
 
 
-def _joined(fold: Fold, joined: Sequence[Session], value: Any) -> Any:
-    if fold.initial is not None:
-        amount = fold.initial()
-        for session in joined:
-            amount = fold.merger(amount, session.amount)
-        return fold.adder(amount, value)
-    amount = _together(fold, [session.amount for session in joined])
-    if amount is None or value is None:
+def _plus(fold: Fold, amount: Any, value: Any) -> Any:
+    if fold.initial is None and (amount is None or value is None):
         return value if amount is None else amount
     return fold.adder(amount, value)
 

@@ -165,6 +165,8 @@ def _made_or_raised(node: Node, above: list[Rows], operators: Stateful) -> DataF
             return flat_mapped(node, above[0].frame)
         case Process():
             return operators.processed_or_raised[node]
+        case WindowedAggregate():
+            return operators.tried.get(node)
     return None
 
 

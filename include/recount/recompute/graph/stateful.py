@@ -22,8 +22,10 @@ from recount.recompute.graph.judging import STREAM_TIME, held_back, judged, refu
 from recount.recompute.graph.ordering import lies_in_the_log, require_ordered, waits
 from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
 from recount.recompute.graph.stateless import returned
+from recount.recompute.graph.trying import tried
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.deduplicating import goes_by_offset
+from recount.recompute.rules.raising import tries_folds
 from recount.recompute.rules.waiting import (
     is_held_back,
     judges_above,
@@ -40,8 +42,9 @@ class Stateful:
 
     Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. ``passed_over`` has the
     places of records that did not advance an operator's stream time, ``on_time`` the records that an aggregation has
-    placed in windows, ``processed_or_raised`` what processors made, beside the records for which they raised. Frames
-    that are read more than once are computed once, and held until nobody refers to them.
+    placed in windows, ``processed_or_raised`` what processors made, beside the records for which they raised, ``tried``
+    the records that folds were tried with. Frames that are read more than once are computed once, and held until nobody
+    refers to them.
     """
 
     session: SparkSession
@@ -56,6 +59,7 @@ class Stateful:
     frontiers: dict[Node, list[int]] = field(default_factory=dict)
     on_time: dict[Node, DataFrame] = field(default_factory=dict)
     processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
+    tried: dict[Node, DataFrame] = field(default_factory=dict)
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
         """Records placed in windows, the late ones noted for each, the others aggregated."""
@@ -66,7 +70,7 @@ class Stateful:
         without = self._without(node, judging)
         if isinstance(node.windows, GlobalWindow | LastN):
             self.journal.note(frame.where(takes), F.lit("counted"))
-            return windows.aggregated(node, windows.placed(node, frame.where(takes)))
+            return windows.aggregated(node, self._tried(node, windows.placed(node, frame.where(takes))))
         times = self._times(node, without)
         placed = self._keep(windows.placed(node, judged(frame.where(takes), times)))
         late = F.col(windows.IS_LATE)
@@ -74,10 +78,16 @@ class Stateful:
         start, end = F.col(windows.START), F.col(windows.END)
         margin = overdue_ms(node.windows, end, F.col(STREAM_TIME))
         self.journal.late_for(placed.where(late), named(node.key), margin, start, end)
-        on_time = self.on_time[node] = placed.where(~late)
+        on_time = self.on_time[node] = self._tried(node, placed.where(~late))
         if node.emission.kind == "final":
             on_time = on_time.where(overdue_ms(node.windows, end, F.lit(self._frontier_ms(node))) >= 0)
         return windows.aggregated(node, on_time)
+
+    def _tried(self, node: WindowedAggregate, placed: DataFrame) -> DataFrame:
+        if not tries_folds(node):
+            return placed
+        self.tried[node] = self._keep(tried(node, placed, (windows.START, windows.END)))
+        return self.tried[node]
 
     def stream_joined(self, node: StreamStreamJoin, sides: Sequence[Rows]) -> Rows:
         """Each side judged by its own partitions; a null key is kept on an outer side only."""

@@ -32,6 +32,7 @@ from recount.recompute.graph.rows import (
 )
 from recount.recompute.graph.sessions import in_sessions
 from recount.recompute.graph.sliding import slid
+from recount.recompute.graph.trying import PASSED_OVER
 from recount.recompute.rules.closing import overdue_ms
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
@@ -68,7 +69,8 @@ def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
     gap_ms = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None
     if isinstance(node.windows, GlobalWindow) and node.emission.kind == "each record" and is_ordered(node.input):
         return Rows(node=node, frame=_running(node, on_time), holds="changes")
-    results = Over(fields=node.input.fields, gap_ms=gap_ms).results(node.aggregates)
+    over = Over(fields=node.input.fields, gap_ms=gap_ms, passed_over=_passed_over(on_time))
+    results = over.results(node.aggregates)
     grouped = on_time.groupBy(named(node.key), START, END).agg(
         *(result.alias(name) for name, result in results.items()), F.max(TIME).alias("__last_ms")
     )
@@ -79,11 +81,16 @@ def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
     return Rows(node=node, frame=frame, holds="records" if node.emission.kind == "final" else "latest")
 
 
+def _passed_over(placed: DataFrame) -> Column | None:
+    return F.col(PASSED_OVER) if PASSED_OVER in placed.columns else None
+
+
 def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
     so_far = (
         Window.partitionBy(named(node.key)).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    results = Over(fields=node.input.fields, running=so_far).results(node.aggregates)
+    over = Over(fields=node.input.fields, running=so_far, passed_over=_passed_over(frame))
+    results = over.results(node.aggregates)
     made = frame.select(
         named(node.key),
         *(result.alias(name) for name, result in results.items()),

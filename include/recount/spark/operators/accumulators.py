@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from recount.core.aggregates import Aggregate
+from recount.core.aggregates import Aggregate, Fold
 from recount.core.expression_types import type_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.schema import FieldType
@@ -53,6 +53,16 @@ class Accumulators:
             _column(name, part): kind
             for name, accumulator in self._kinds.items()
             for part, kind in accumulator.columns.items()
+        }
+
+    @property
+    def folds(self) -> dict[str, tuple[Fold, str]]:
+        """The functions of each fold or reduce, and the column with its values."""
+        return {
+            name: (aggregate.fold, _column(name, part))
+            for name, aggregate in self._aggregates.items()
+            if aggregate.fold is not None
+            for part in self._kinds[name].columns
         }
 
     def lifted(self, rows: pl.DataFrame) -> pl.DataFrame:

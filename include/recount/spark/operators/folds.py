@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial, reduce
 from typing import Any
 
@@ -24,6 +25,43 @@ class FoldedSession:
     start_ms: int
     end_ms: int
     folded: Any
+
+
+_UNCHANGING = (type(None), bool, int, float, str, Decimal)
+
+
+class Trial:
+    """A fold that grows value by value, those of a session (``gap_ms``) as ``folded_session`` takes them in."""
+
+    def __init__(self, fold: Fold, gap_ms: int | None) -> None:
+        self._fold, self._gap_ms = fold, gap_ms
+        self._taken: list[Mapping[str, Any]] = []
+        self._state = self._begun()
+
+    def take(self, one: Mapping[str, Any]) -> None:
+        """Add the value ``one``; where a function raises, so does this, and the value has not been."""
+        try:
+            self._state = self._after(self._state, one)
+        except Exception:
+            if not self._is_unchanging():
+                # the function may have changed in part what it was given
+                self._state = self._begun()
+                for earlier in self._taken:
+                    self._state = self._after(self._state, earlier)
+            raise
+        self._taken.append(one)
+
+    def _begun(self) -> Any:
+        return _initial(self._fold) if self._gap_ms is None else []
+
+    def _after(self, state: Any, one: Mapping[str, Any]) -> Any:
+        if self._gap_ms is None:
+            return _added(self._fold, state, one[VALUE])
+        return _grown(self._fold, state, one, self._gap_ms)
+
+    def _is_unchanging(self) -> bool:
+        amounts = [self._state] if self._gap_ms is None else [session.folded for session in self._state]
+        return all(isinstance(amount, _UNCHANGING) for amount in amounts)
 
 
 def folded(fold: Fold, values: Values) -> Any:

@@ -10,6 +10,7 @@ import polars as pl
 
 from recount.core.nodes import WindowedAggregate
 from recount.core.own_columns import IS_NULL, REVISION
+from recount.core.revisions import can_be_revised
 from recount.core.windows import GlobalWindow, LastN, SlidingWindows
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
@@ -19,7 +20,7 @@ from recount.spark.operators.panes import UNBOUNDED, Pane, pane_of
 from recount.spark.operators.placed import Placed
 from recount.spark.operators.placing import NUMBER, Placing, Step, to_placed
 from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
-from recount.spark.operators.windowing import BOUNDS, LATEST, can_be_revised, ledger
+from recount.spark.operators.windowing import BOUNDS, LATEST, ledger
 from recount.spark.polars_expressions import field_column
 
 COUNTED = "counted"

@@ -20,9 +20,10 @@ from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.windows import SessionWindows
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
+from recount.spark.operators.fold_trials import FoldTrials
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
+from recount.spark.operators.rows import ENTRY, JUDGED, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
 from recount.spark.operators.windowing import BOUNDS, LATEST, is_late, ledger, result_schema
 from recount.spark.polars_expressions import field_column
 
@@ -52,6 +53,7 @@ class MergedSessions:
         own |= dict.fromkeys(BOUNDS, pl.Int64())
         self._own = KeyedRows(own, [*self._own_by, *BOUNDS])
         self.states = {"windows": self._sessions, "own": self._own}
+        self._trials = FoldTrials.of(self.node, self.accumulators)
 
     def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Join the accepted rows to the sessions: those that grew or came, and those that were merged away."""
@@ -59,10 +61,13 @@ class MergedSessions:
         accepted = self.accumulators.lifted(self._accepted(moments, output))
         columns = list(self._sessions.schema)
         before = self._sessions.of(accepted, [self._key]).select(columns)
-        both = pl.concat(
-            [before.with_columns(pl.lit(None, pl.String).alias(ORDER)), accepted.select(*columns, ORDER)]
-        ).with_columns(pl.col(ORDER).is_not_null().alias(_NEW))
+        both = pl.concat([before, accepted.select(*columns, ORDER, *ENTRY)], how="diagonal").with_columns(
+            pl.col(ORDER).is_not_null().alias(_NEW)
+        )
         marked = self._marked(both, [self._key])
+        if self._trials is not None:
+            known, new = marked.filter(~pl.col(_NEW)), marked.filter(_NEW)
+            marked = pl.concat([known, self._trials.passed(known, new, [self._key, _SESSION], output)])
         after = self.accumulators.merged(
             marked,
             [self._key, _SESSION],

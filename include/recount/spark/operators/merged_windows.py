@@ -10,6 +10,7 @@ from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.windows import TimeWindows
 from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
+from recount.spark.operators.fold_trials import FoldTrials
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import ORDER, rows_schema
@@ -36,6 +37,7 @@ class MergedWindows:
         schema = result_schema(self._key, rows_schema(self.node.input.fields), self.accumulators)
         self._windows = KeyedRows(schema, self._by)
         self.states = {"windows": self._windows}
+        self._trials = FoldTrials.of(self.node, self.accumulators)
 
     def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Add the rows to their windows; every window that got one has changed."""
@@ -76,14 +78,21 @@ class MergedWindows:
         lifted = self.accumulators.lifted(rows)
         if not isinstance(windows, TimeWindows):
             output.note(rows, "counted")
-            return lifted.with_columns(pl.lit(0, pl.Int64).alias(bound) for bound in BOUNDS)
+            return self._tried(lifted.with_columns(pl.lit(0, pl.Int64).alias(bound) for bound in BOUNDS), output)
         assigned = _assigned(lifted, windows)
         late = assigned.filter(is_late(windows))
         on_time = assigned.filter(~is_late(windows))
         output.ledger(ledger(late, self._key, windows))
         output.note(late, "late")
         output.note(on_time, "counted")
-        return on_time
+        return self._tried(on_time, output)
+
+    def _tried(self, placed: pl.DataFrame, output: Output) -> pl.DataFrame:
+        return (
+            placed
+            if self._trials is None
+            else self._trials.passed(self._windows.of(placed, self._by), placed, self._by, output)
+        )
 
 
 def _assigned(rows: pl.DataFrame, windows: TimeWindows) -> pl.DataFrame:

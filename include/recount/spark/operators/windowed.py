@@ -9,6 +9,7 @@ import polars as pl
 
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.own_columns import IS_NULL
+from recount.core.revisions import can_be_revised
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
@@ -20,7 +21,7 @@ from recount.spark.operators.merged_sessions import MergedSessions
 from recount.spark.operators.merged_windows import MergedWindows
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import ENTRY, ORDER, SUPERSEDED, WITHIN, no_rows, rows_schema, window_order
-from recount.spark.operators.windowing import BOUNDS, Windowing, can_be_revised
+from recount.spark.operators.windowing import BOUNDS, Windowing
 from recount.spark.polars_expressions import field_column
 
 

@@ -13,9 +13,7 @@ from typing import Protocol
 
 import polars as pl
 
-from recount.core.changelogs import TableAggregate
-from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.core.nodes import WINDOW_END, WINDOW_START, Node, Source, WindowedAggregate
+from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.windows import ClosingWindows
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
@@ -52,18 +50,6 @@ class Windowing(Protocol):
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Of the ``wanted`` keys and windows those that hold anything: bounds, time and accumulators."""
-
-
-def can_be_revised(node: Node) -> bool:
-    """Whether a row without a place in the log that leaves ``node`` can replace an earlier one of its order."""
-    match node:
-        case WindowedAggregate() | TableAggregate() | TableTableJoin():
-            return True
-        case Source() | StreamStreamJoin():
-            return False
-        case StreamTableJoin(left=left):
-            return can_be_revised(left)
-    return any(can_be_revised(above) for above in node.inputs)
 
 
 def is_late(windows: ClosingWindows) -> pl.Expr:

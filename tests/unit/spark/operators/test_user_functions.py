@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.unit.spark.by_hand import EXACT, LEFT, assert_law, drawn_by_hand, left
+from tests.unit.spark.by_hand import EXACT, LATEST, LEFT, assert_law, drawn_by_hand, left
 from tests.unit.spark.operators.feeding import LEFT as TOPIC
 from tests.unit.spark.operators.feeding import Event, fed, interpreted, keyed, topology
+from tests.unit.spark.random_flows import Comparable
 from tests.unit.spark.random_topology_logs import Cut
 from tests.unit.spark.topology_engine import TopologyEngine
 from tests.unit.spark.topology_runs import by_interpreter
 
-from recount.core.aggregates import count, fold
+from recount.core.aggregates import Aggregate, count, fold, reduce
 from recount.core.errors import Terminal
-from recount.core.expressions import col
-from recount.core.flow import RecordStream
+from recount.core.expressions import coalesce, col
+from recount.core.flow import RecordStream, Table
 from recount.core.nodes import KEY
 from recount.core.processing import KeyState
-from recount.core.schema import LONG
+from recount.core.schema import LONG, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.core.user_functions import FunctionFailed, message_of, reason_of
-from recount.core.windows import tumbling
+from recount.core.windows import SessionWindows, SlidingWindows, Windows, hopping, last_n, tumbling
 
 Row = Mapping[str, Any]
 
@@ -196,19 +198,105 @@ def test_where_no_record_is_at_hand_the_stream_fails_by_name(flow: RecordStream,
         by_interpreter(drawn, [Cut([left(1), left(90, "b")])])
 
 
-FOLDED = topology(
-    keyed(TOPIC)
-    .windowed_by(tumbling("10 s", grace="0 s"))
-    .aggregate(n=fold("l", initial=int, adder=lambda total, n: total + 10 // n, merger=max, returns=LONG))
-    .emit_each_batch()
+REVISED = Comparable(exactness="revised", with_times=True, has_bounds=True)
+
+
+def inverses(total: int, n: int) -> int:
+    """Raises for 0, and for 5 once the total has reached 10."""
+    return total + 10 // (n if total < 10 else n - 5)
+
+
+INVERSES = fold("ln", initial=int, adder=inverses, merger=lambda one, other: one + other, returns=LONG)
+KEYED = LEFT.select_key(id=coalesce(col("lw"), "a"))
+LOG_OF_FOLDS = [
+    *(left(at, n=n) for at, n in enumerate([2, 0, 1, 5, 10])),
+    *(left(at, n=n, partition=1) for at, n in enumerate([1, 0, 5, 10, 2])),
+]
+
+
+def test_a_record_for_which_a_fold_raises_is_set_aside_and_passed_over_by_this_fold_alone() -> None:
+    engine = engine_of(
+        KEYED.windowed_by(tumbling("10 ms", grace="0 s")).aggregate(n=INVERSES, all=count()).emit_final()
+    )
+    first = engine.batch({"left": [event.record for event in LOG_OF_FOLDS[:5]]})
+    #  2: 5    0 raises    1: 15    5 raises, for 10 is reached    10: 17
+    assert first.rejected["offset"].to_list() == [1, 3]
+    [reason] = first.rejected["reason"].unique()
+    assert reason.startswith("function-raised: ZeroDivisionError in n = fold(ln), all = count() per id, tumbling 10 ms")
+    proof = first.after.partitions["left", 0]
+    assert (proof.counted, proof.dead_lettered) == (3, 2)
+    second = engine.batch({"left": [left(90).record]})
+    assert second.emitted["out"].select("n", "all").rows() == [(17, 5)]
+
+
+def flows_with(numbers: Aggregate) -> dict[str, tuple[RecordStream | Table, Comparable]]:
+    tumbling_ms = KEYED.windowed_by(tumbling("10 ms", grace="0 s"))
+    hopping_ms = KEYED.windowed_by(hopping("4 ms", advance="2 ms", grace="90 ms"))
+    sessions = KEYED.windowed_by(SessionWindows(gap_ms=2, grace_ms=90))
+    return {
+        "tumbling": (tumbling_ms.aggregate(n=numbers, all=count()).emit_final(), EXACT),
+        "hopping": (hopping_ms.aggregate(n=numbers).emit_final(), EXACT),
+        "sessions": (sessions.aggregate(n=numbers).emit_final(), REVISED),
+        "of all time": (KEYED.aggregate(n=numbers), replace(LATEST, has_bounds=False)),
+        "of some records": (tumbling_ms.aggregate(n=numbers.only(col("lb"))).emit_each_batch(), REVISED),
+    }
+
+
+@pytest.mark.parametrize("at", [[], [1], [4, 6], [1, 2, 3, 4, 5, 6, 7, 8, 9]])
+@pytest.mark.parametrize("kind", flows_with(INVERSES))
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_a_fold_passes_over_the_same_records_however_the_log_is_cut(
+    kind: str, partitions: int, at: Sequence[int]
+) -> None:
+    """With two partitions whether it raises is a matter of the value alone."""
+    alone = fold("ln", initial=int, adder=lambda total, n: total + 10 // n, merger=min, returns=LONG)
+    flow, sink = flows_with(INVERSES if partitions == 1 else alone)[kind]
+    log = (
+        LOG_OF_FOLDS
+        if partitions == 2
+        else [replace(one, record=replace(one.record, partition=0)) for one in LOG_OF_FOLDS]
+    )
+    bounds = [0, *at, len(log)]
+    cuts = [Cut(log[start:end], restarts=True) for start, end in pairwise(bounds)]
+    assert_law(drawn_by_hand(flow, sink, {"left": partitions}), *cuts)
+
+
+def test_what_a_fold_had_begun_to_change_when_it_raised_is_undone() -> None:
+    def listed(seen: list[int], n: int) -> list[int]:
+        seen.append(n)
+        return [*seen, 1 // n][:-1]
+
+    numbers = fold("ln", initial=list, adder=listed, merger=lambda one, other: one + other, returns=list_of(LONG))
+    flow = KEYED.windowed_by(tumbling("10 ms", grace="0 s")).aggregate(n=numbers).emit_final()
+    engine = engine_of(flow)
+    engine.batch({"left": [left(at, n=n).record for at, n in enumerate([1, 0, 2, 0])]})
+    assert engine.batch({"left": [left(90).record]}).emitted["out"]["n"].to_list() == [[1, 2]]
+
+
+NOT_TRIED = fold("ln", initial=int, adder=lambda total, n: total + 10 // n, merger=max, returns=LONG)
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [SlidingWindows(difference_ms=5, grace_ms=0), last_n(2), SessionWindows(gap_ms=5, grace_ms=0, max_duration_ms=9)],
+    ids=["sliding", "last n", "sessions that are cut"],
 )
-
-
-def test_a_fold_that_raises_fails_the_stream_and_names_the_record() -> None:
+def test_where_a_window_is_known_only_later_a_fold_that_raises_fails_the_stream_and_names_the_record(
+    windows: Windows,
+) -> None:
+    flow = KEYED.windowed_by(windows).aggregate(n=NOT_TRIED).emit_each_batch()
     with pytest.raises(FunctionFailed) as failed:
-        fed(FOLDED, [[Event(1, "a", {"l": 2}), Event(2, "a", {"l": 0})]])
-    assert failed.value.place.endswith("-0@1")
+        engine_of(flow).batch({"left": [left(1, n=2).record, left(2, n=0).record]})
+    assert failed.value.place == "left-0@1"
     assert "ZeroDivisionError" in failed.value.what
+
+
+def test_a_fold_that_raises_only_among_values_of_several_partitions_fails_the_stream_and_names_the_record() -> None:
+    flow = KEYED.aggregate(n=reduce("ln", lambda one, other: one + 10 // other))
+    engine = TopologyEngine(Topology(name="t", sinks=[flow.to(Topic(name="out", key="id"))]), {"left": 2})
+    with pytest.raises(FunctionFailed) as failed:
+        engine.batch({"left": [left(1, n=2).record, left(2, n=0, partition=1).record]})
+    assert failed.value.place == "left-1@0"
 
 
 def test_an_action_that_raises_fails_the_stream_and_names_the_record() -> None:
