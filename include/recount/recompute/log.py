@@ -116,7 +116,7 @@ def headers_never_null() -> Column:
     """The column ``headers``, empty where there are none; ``null_headers`` makes them null again.
 
     Spark asks after every row how large the Arrow batch is by now, and Arrow looks then at all rows since the last list
-    that is not null: with 50,000 rows without headers that took ten times as long as all the rest.
+    that is not null: without headers the time would grow with the square of a batch's rows.
     """
     return F.coalesce(F.col("headers"), F.array().cast(_HEADERS_TYPE)).alias("headers")
 

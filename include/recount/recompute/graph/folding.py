@@ -55,7 +55,8 @@ class Attempt:
             self.amount = self._and(self.amount, (at_ms, value))
         except Exception:
             # a list, which is what a function can have changed in part, is made anew
-            if self.gap_ms is not None or isinstance(self.amount, list):
+            amounts = [self.amount] if self.gap_ms is None else [session.amount for session in self.amount]
+            if any(isinstance(amount, list) for amount in amounts):
                 self.amount = self._of(self.records)
             raise
         self.records.append((at_ms, value))

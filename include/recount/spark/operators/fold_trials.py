@@ -59,9 +59,8 @@ class FoldTrials:
         values = new[column].to_list()
         for number, group, source, value in _in_order(new, values, by):
             if (*group, *source) not in trials:
-                trial = trials[*group, *source] = Trial(fold, gap_ms)
-                for earlier in _of_partition(before.get(group, ()), *source):
-                    trial.take(earlier)
+                earlier = _of_partition(before.get(group, ()), *source)
+                trials[*group, *source] = Trial.after(fold, gap_ms, earlier)
             try:
                 trials[*group, *source].take(value)
             except Exception as error:

@@ -38,6 +38,17 @@ class Trial:
         self._taken: list[Mapping[str, Any]] = []
         self._state = self._begun()
 
+    @classmethod
+    def after(cls, fold: Fold, gap_ms: int | None, values: Values) -> Trial:
+        """As it is with ``values``, which have been tried before; it fails where one raises all the same."""
+        trial = cls(fold, gap_ms)
+        for one in values:
+            try:
+                trial.take(one)
+            except Exception as error:
+                raise failed("a reduce or fold", _readable(one[ORDER]), error) from error
+        return trial
+
     def take(self, one: Mapping[str, Any]) -> None:
         """Add the value ``one``; where a function raises, so does this, and the value has not been."""
         try:
