@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from tests.eventually import eventually
 
 from recount.core.errors import InvalidDeclaration, Terminal
 from recount.local import daemon
@@ -55,6 +56,18 @@ def test_a_killed_broker_comes_back_on_its_port_with_its_records(tmp_path: Path,
         assert values(kafka, "orders", 2) == [b"1", b"2"]
 
 
+def setting(admin: AdminClient, topic: str, name: str) -> str | None:
+    """None from a broker that has not heard of the topic yet."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        value: str = admin.describe_configs([resource])[resource].result(20)[name].value
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return None
+    return value
+
+
 def test_nothing_runs_after_the_context_and_the_shape_stays(tmp_path: Path, project: Project) -> None:
     home = Home(path=tmp_path)
     with EmbeddedKafka(home=home, project=project):
@@ -68,8 +81,7 @@ def test_three_brokers_replicate_and_survive_the_loss_of_one(tmp_path: Path, pro
     with EmbeddedKafka(home=Home(path=tmp_path), project=project, brokers=3) as kafka:
         create(kafka, "orders", replicas=3)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        resource = ConfigResource(ResourceType.TOPIC, "orders")
-        assert admin.describe_configs([resource])[resource].result(20)["min.insync.replicas"].value == "2"
+        assert eventually(lambda: setting(admin, "orders", "min.insync.replicas"), "2") == "2"
         produce(kafka, "orders", b"1")
         kafka.stop_broker(2, patience_s=0)
         produce(kafka, "orders", b"2")
