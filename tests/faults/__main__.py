@@ -35,9 +35,9 @@ def main() -> None:
         parser.error("--record keeps whole faults; a sample is run at once")
     record, began = Record(given.record), time.monotonic()
     stop_when_told()
+    kept = record.cases()
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn"), initializer=stop_when_told) as pool:
         parts = [pool.submit(alone, part, faults, given.seed, given.sample, record) for part in given.part or PARTS]
-        kept = record.cases()
         try:
             found = kept + [case for part in parts for case in part.result()]
         finally:

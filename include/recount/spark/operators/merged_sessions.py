@@ -61,7 +61,8 @@ class MergedSessions:
         accepted = self.accumulators.lifted(self._accepted(moments, output))
         columns = list(self._sessions.schema)
         before = self._sessions.of(accepted, [self._key]).select(columns)
-        both = pl.concat([before, accepted.select(*columns, ORDER, *ENTRY)], how="diagonal").with_columns(
+        places = () if self._trials is None else ENTRY
+        both = pl.concat([before, accepted.select(*columns, ORDER, *places)], how="diagonal").with_columns(
             pl.col(ORDER).is_not_null().alias(_NEW)
         )
         marked = self._marked(both, [self._key])
