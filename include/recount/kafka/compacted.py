@@ -66,7 +66,8 @@ class CompactedView:
     def _poll(self) -> None:
         try:
             first = self._consumer.poll(0.2)
-            messages = [first, *self._consumer.consume(1_000, 0)] if first else []
+            # a message has the length of its value: one without a value is as false as None
+            messages = [] if first is None else [first, *self._consumer.consume(1_000, 0)]
         except KafkaException as error:
             raise failure(f"reading {self._topic}", error) from error
         for message in messages:

@@ -10,6 +10,7 @@ from tests.eventually import eventually
 from tests.integration.kafka.conftest import MakeTopic
 from tests.statuses import a_status
 
+from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel, request_stop
 from recount.kafka.lease import Lease
@@ -34,6 +35,17 @@ def test_a_driver_whose_broker_is_lost_hears_the_next_order_once_it_is_back(tmp_
         request_stop(connection, "orders", 1)
         assert eventually(channel.stop_requested, True, limit_s=60)
         channel.close()
+
+
+def test_a_record_with_an_empty_value_is_read_like_any_other(connection: Connection, make_topic: MakeTopic) -> None:
+    """Python takes such a message for false, as it does one without a value: the withdrawal of an order."""
+    topic = make_topic("control", cleanup_policy="compact", retention_ms=-1)
+    producer = connection.producer()
+    producer.produce(topic, key="orders", value=b"")
+    assert producer.flush(10) == 0
+    view = CompactedView(connection, topic)
+    assert view.refresh() == {"orders": b""}
+    view.close()
 
 
 GARBAGE = ((b"\xff\xfe", b"{}"), (b"orders", b"\xff"), (b"orders", b"{"), (b"orders", b'{"command": "dance"}'))
