@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from decimal import Decimal
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +22,7 @@ from recount.recompute.flow import Flow
 from recount.recompute.log import Ranges, headers_never_null
 
 _MAX_LONG, _MAX_INT = 2**63, 2**31
+_WIDE = Context(prec=100)
 
 
 def copies_of(records: Iterable[CommittedRecord], flow: Flow) -> pa.Table:
@@ -74,7 +75,7 @@ def _document(value: bytes | None) -> dict[str, Any]:
     """The JSON object in ``value``; empty where it holds none."""
     try:
         said = json.loads(value or b"", parse_float=Decimal)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, InvalidOperation):
         return {}
     return said if isinstance(said, dict) else {}
 
@@ -103,11 +104,16 @@ def _double(said: float | Decimal) -> float | None:
 
 
 def _decimal(said: Decimal, kind: FieldType) -> Decimal | None:
+    """``said`` with the decimal places of ``kind``; None where it has more.
+
+    Arrow is not asked: of a decimal with many places it reads beyond its tables, and makes another number or ends the
+    process.
+    """
     try:
-        pa.scalar(said, pa.decimal128(kind.precision, kind.scale))
-    except pa.ArrowInvalid:
+        made = said.quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
+    except InvalidOperation:
         return None
-    return said
+    return made if made == said and made.copy_abs() < 10 ** (kind.precision - kind.scale) else None
 
 
 def _revision(said: str | None) -> int:

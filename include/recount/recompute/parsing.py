@@ -33,6 +33,8 @@ _PLAIN: dict[str, set[type]] = {
 }
 _NOTHING: dict[str, Any] = {}
 _FEW = 32
+_LONGEST = 40
+"""Characters of a number that Arrow is given as it was written."""
 _UNFIT = (OverflowError, ValueError, InvalidOperation)
 """Raised for a number that is too large or has too many digits, a text that is no number or has half a character."""
 
@@ -51,7 +53,7 @@ class Parser:
     def __init__(self, schema: RecordSchema, wanted: Sequence[str]) -> None:
         self._schema, self._wanted = schema, wanted
         has_decimals = any((kind.element or kind).kind == "decimal" for kind in schema.fields.values())
-        self._of_float = Decimal if has_decimals else float
+        self._of_float = _number if has_decimals else float
         self._is_plain_text = False
 
     def parsed(self, values: Sequence[bytes | None]) -> Parsed:
@@ -133,13 +135,32 @@ class Parser:
                 yield name, kind
 
 
+class _Odd:
+    """A number that is told one by one."""
+
+
+_ODD = _Odd()
+
+
+def _number(written: str) -> Decimal | _Odd:
+    """A number with a point or an exponent, or ``_ODD``.
+
+    Of a decimal with many places Arrow reads beyond its tables, and makes another number or ends the process.
+    """
+    if len(written) > _LONGEST:
+        return _ODD
+    number = Decimal(written)
+    return number if "e" not in written.lower() or abs(number.adjusted()) < _LONGEST else _ODD
+
+
 def _form(cell: Any, kind: FieldType) -> Any:
     if kind.kind == "double":
         return float(cell)
     if kind.kind == "decimal" and type(cell) is str:
-        if not NUMBER.fullmatch(cell):
+        number = _number(cell) if NUMBER.fullmatch(cell) else _ODD
+        if number is _ODD:
             raise ValueError(cell)
-        return Decimal(cell)
+        return number
     return cell
 
 

@@ -49,7 +49,7 @@ def test_a_record_is_a_copy_with_its_offset_as_evidence() -> None:
     assert copy(origin="backfill")[ORIGIN] == "backfill"
 
 
-@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"n":1e9999999999999999999}'])
 def test_a_value_that_is_no_result_has_nulls(value: bytes | None) -> None:
     assert {copy(value)[name] for name in ("region", "window_start", "orders", "revenue")} == {None}
     assert copy(value)[REVISION] == -1
@@ -63,6 +63,9 @@ def test_a_value_that_is_no_result_has_nulls(value: bytes | None) -> None:
         (b'"orders":99999999999999999999', "orders"),
         (b'"revenue":3.505', "revenue"),
         (b'"revenue":"3.50"', "revenue"),
+        (b'"revenue":1e-99999999', "revenue"),
+        (b'"revenue":1e99999999', "revenue"),
+        (b'"revenue":0.' + 60 * b"0" + b"1", "revenue"),
         (b'"revenue":NaN', "revenue"),
         (b'"region":1', "region"),
         (b'"region":"\\ud800"', "region"),
@@ -70,6 +73,12 @@ def test_a_value_that_is_no_result_has_nulls(value: bytes | None) -> None:
 )
 def test_a_field_of_another_type_or_with_more_digits_is_null(said: bytes, name: str) -> None:
     assert copy(VALUE[:-1] + b"," + said + b"}")[name] is None
+
+
+@pytest.mark.parametrize("revenue", [b"3.5", b"35e-1", b"3.50" + 5_000 * b"0"])
+def test_a_number_is_the_same_with_other_digits(revenue: bytes) -> None:
+    """Arrow would read 0.00 for the last."""
+    assert copy(VALUE.replace(b"3.50", revenue))["revenue"] == Decimal("3.50")
 
 
 def test_a_record_under_another_key_or_without_our_headers_has_no_revision() -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from tests.unit.codec.test_decoder import SCHEMA, columns, values
 
-from recount.core.schema import LONG, BadRecord, RecordSchema, decimal
+from recount.codec.decoder import ValueDecoder
+from recount.core.schema import LONG, BadRecord, FieldType, RecordSchema, decimal
 from recount.recompute import parsing
 from recount.recompute.parsing import Parser
 from recount.recompute.rules.json_values import Bad, fields_of
@@ -81,6 +82,32 @@ def test_a_decimal_is_judged_by_its_digits_or_as_the_double_that_stands_for_it(w
         Decimal(read)
     ]
     assert [reason for reason, _ in found.bad.values()] == ([] if read else ["schema"])
+
+
+@pytest.mark.parametrize("kind", [decimal(15, 2), decimal(30, 4)])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("1e-99999999", "0e-99999999", "1e-1000000000000000001", "1e1000000000000000001", "1e99999999"),
+        *("1." + 5_000 * "0", "0." + 60 * "0" + "1", "0." + 5_000 * "0" + "1", 5_000 * "1"),
+    ],
+)
+def test_a_number_of_which_arrow_would_make_another_is_read_as_by_the_stream(written: str, kind: FieldType) -> None:
+    """Of a decimal with many places Arrow reads beyond its tables: some become 0, others end the process."""
+    schema = RecordSchema.of(n=kind)
+    for value in (b'{"n":%s}' % written.encode(), b'{"n":"%s"}' % written.encode()):
+        found, by_stream = Parser(schema, ["n"]).parsed([value]), ValueDecoder(schema).decode([value])
+        assert found.columns["n"].to_pylist() == by_stream.columns["n"].to_pylist()
+        assert [reason for reason, _ in found.bad.values()] == [fault.reason for fault in by_stream.faults]
+        assert bool(by_stream.faults) == _is_refused(value, schema)
+
+
+def _is_refused(value: bytes, schema: RecordSchema) -> bool:
+    try:
+        schema.decode(value)
+    except BadRecord:
+        return True
+    return False
 
 
 def test_values_that_would_be_others_together_are_read_apart() -> None:

@@ -18,6 +18,7 @@ NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 """A number as JSON writes it."""
 DOUBLE_DIGITS = 15
 _WIDE = Context(prec=400)
+_ZERO = Decimal(0)
 _LONGS = range(-(2**63), 2**63)
 
 
@@ -90,6 +91,9 @@ def exact(written: str, kind: FieldType) -> Decimal | None:
     """
     try:
         number = Decimal(written)
+    except InvalidOperation:  # an exponent beyond every Decimal, but maybe one of a number that no double tells from 0
+        return _ZERO if kind.precision <= DOUBLE_DIGITS and float(written) == 0 else None
+    try:
         made = number.quantize(Decimal(1).scaleb(-kind.scale), context=_WIDE)
     except InvalidOperation:
         return None
