@@ -93,5 +93,5 @@ def _command(text: bytes) -> Command:
         if said["command"] != "stop":
             raise ValueError(said["command"])
         return Command(command="stop", lease_epoch=int(said["lease_epoch"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise Terminal("an unknown order on the control topic", given=text[:200], expected="a stop") from error

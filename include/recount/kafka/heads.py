@@ -134,7 +134,7 @@ def _head(value: bytes, stream: str, topic: str) -> Head:
         said = json.loads(value)
         if all(type(said[name]) is kind for name, kind in _FIELDS.items()) and said["stream"] == stream:
             return dict(said)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise UnreadableHead(
         f"the head of {stream} on {topic} cannot be read",

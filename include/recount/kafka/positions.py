@@ -66,7 +66,7 @@ class Position:
                 checkpoint_id=said["checkpoint_id"],
                 spans={(str(topic), int(part)): (int(start), int(end)) for topic, part, start, end in said["spans"]},
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise UnreadablePosition("a position cannot be read", given=text[:200]) from error
 
 

@@ -78,7 +78,8 @@ class StreamStatus:
         """Read ``text``; fields this version does not know are ignored, so that a newer driver can add some.
 
         Raises ``UnreadableStatus`` for another version, a missing field, an unknown state, a value of another type, a
-        text of more than ``MOST_CHARACTERS`` and a number of more than 64 bits: anybody may write to the topic.
+        text of more than ``MOST_CHARACTERS`` or that is no Unicode, and a number of more than 64 bits: anybody may
+        write to the topic.
         """
         try:
             said = json.loads(text)
@@ -88,7 +89,7 @@ class StreamStatus:
             status = cls(**{name: value for name, value in said.items() if name in known})
             _require_plain(status)
             return status
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UnreadableStatus(
                 "a status message cannot be read",
                 given=text[:200],
@@ -114,8 +115,10 @@ def _require_plain(status: StreamStatus) -> None:
         kinds = _KINDS[str(field.type)]
         if type(value) not in kinds:
             raise ValueError(f"{field.name} is {value!r}")
-        if isinstance(value, str) and len(value) > MOST_CHARACTERS:
-            raise ValueError(f"{field.name} has {len(value)} characters")
+        if isinstance(value, str):
+            value.encode()  # half a character, which JSON can escape, fits on no page
+            if len(value) > MOST_CHARACTERS:
+                raise ValueError(f"{field.name} has {len(value)} characters")
         if isinstance(value, int | float) and not -(2**63) <= value < 2**63:
             raise ValueError(f"{field.name} is {value!r}")
 

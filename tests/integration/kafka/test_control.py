@@ -48,7 +48,16 @@ def test_a_record_with_an_empty_value_is_read_like_any_other(connection: Connect
     view.close()
 
 
-GARBAGE = ((b"\xff\xfe", b"{}"), (b"orders", b"\xff"), (b"orders", b"{"), (b"orders", b'{"command": "dance"}'))
+GARBAGE = (
+    (b"\xff\xfe", b"{}"),
+    *(
+        (b"orders", value)
+        for value in (
+            *(b"\xff", b"{", b'{"command": "dance"}', b"[" * 100_000),
+            b'{"command": "stop", "lease_epoch": Infinity}',
+        )
+    ),
+)
 
 
 def put_garbage(connection: Connection, topic: str) -> None:

@@ -28,7 +28,14 @@ def test_another_version_or_state_is_refused(change: dict[str, object]) -> None:
         StreamStatus.from_json(json.dumps(message).encode())
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff", b'{"version":1,"state":"running"}'])
+@pytest.mark.parametrize("text", [b"", b"[]", b"{}", b"\xff", b'{"version":1,"state":"running"}', b"[" * 100_000])
 def test_what_is_no_status_is_refused(text: bytes) -> None:
     with pytest.raises(UnreadableStatus):
         StreamStatus.from_json(text)
+
+
+def test_half_a_character_is_refused_for_no_page_can_show_it() -> None:
+    message = STATUS.to_json().replace(b"\\u00e9", b"\\ud800")
+    assert b"ud800" in message
+    with pytest.raises(UnreadableStatus):
+        StreamStatus.from_json(message)
