@@ -20,7 +20,7 @@ def load(path: Path) -> Certificate:
     """The certificate in the file ``path``; raises ``Terminal`` when it is none."""
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Terminal("no certificate", given=str(path), expected="a JSON certificate", remedy=str(error)) from error
     if not isinstance(document, Mapping) or "sha256" not in document:
         raise Terminal("no certificate", given=str(path), expected="a JSON object with a sha256")

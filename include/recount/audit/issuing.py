@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
+from recount.audit.certificate import load
 from recount.audit.page import page
 from recount.audit.signing import PublicKeys, Signer
 from recount.core.certificate import Certificate, Unverified, certified, head_of, verify_alone
@@ -129,9 +130,13 @@ def _at_hand(folder: Path, stream: str) -> list[Certificate]:
     found = []
     for path in folder.glob("*.json"):
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            found.append((int(document["sequence"]), path, document))
-        except (OSError, ValueError, KeyError, TypeError):
+            document = load(path)
+            number = document["sequence"]
+        except (Terminal, KeyError):
+            number = None
+        if type(number) is int:
+            found.append((number, path, document))
+        else:
             _LOG.warning("%s is no certificate", path)
     found.sort(key=lambda one: one[0], reverse=True)
     while found:
@@ -162,7 +167,7 @@ def _settle_drafts(folder: Path, head: Certificate | None) -> None:
     for draft in folder.glob(".*.json.draft"):
         try:
             is_published = head is not None and json.loads(draft.read_text())["sha256"] == head["sha256"]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             is_published = False
         if is_published:
             _complete(draft, folder / draft.name.removeprefix(".").removesuffix(".draft"))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 from deltalake import DeltaTable
 
+from recount.audit.certificate import load
 from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import MATCH
 from recount.audit.findings import Findings
+from recount.audit.signing import PublicKeys, trusted_in
 from recount.audit.store import VERDICTS, AuditStore
+from recount.core.certificate import Certificate, verify_alone
+from recount.core.errors import Terminal
 from recount.core.finding import UNLISTED, Acceptance, Finding, Sighting, difference_from
 from recount.core.finding_faults import version_of
 from recount.core.finding_register import Register, Standing, found_repaired, register, sightings, standing
@@ -23,6 +27,7 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog
 
+_LOG = logging.getLogger(__name__)
 _OUTPUT = "output"
 _ROW = ("key", WINDOW_START, WINDOW_END, "origin")
 
@@ -54,11 +59,10 @@ def read_register(settings: Settings, stream: str) -> Register:
     audits = {run.audit for run in runs}
     enacted = DeclarationLog(settings.data, stream).last()
     version = enacted.version if enacted else 1
-    for path in sorted(folder.glob("*.json")):
-        if path.stem not in audits:
-            certificate = json.loads(path.read_text(encoding="utf-8"))
-            if version_of(certificate) == version:
-                seen += _certified_only(certificate)
+    others = (path for path in sorted(folder.glob("*.json")) if path.stem not in audits)
+    for certificate in _certified(others, stream, trusted_in(settings.keys)):
+        if certificate["audit"] not in audits and version_of(certificate) == version:
+            seen += _certified_only(certificate)
     return register(seen, acceptances(tables, stream))
 
 
@@ -90,6 +94,25 @@ def standing_after(
         since=findings.seed.order,
     )
     return standing(register(mine, acceptances(tables, stream), before=now), findings.audit)
+
+
+def _certified(files: Iterable[Path], stream: str, trusted: PublicKeys) -> Iterator[Certificate]:
+    """The certificates of ``stream`` that hold; where keys are trusted, those that one of them has signed.
+
+    Others can write to the folder who cannot sign. What is left out ``recount verify --chain`` names.
+    """
+    for path in files:
+        try:
+            certificate = load(path)
+            verify_alone(certificate)
+        except Terminal as error:
+            _LOG.warning("%s does not hold: %s", path, error)
+            continue
+        fault = trusted.fault(certificate) if trusted.keys else None
+        if fault or certificate["stream"] != stream:
+            _LOG.warning("%s counts for nothing: %s", path, fault or f"it is of the stream {certificate['stream']}")
+            continue
+        yield certificate
 
 
 def _certified_only(certificate: Mapping[str, Any]) -> Iterator[Sighting]:

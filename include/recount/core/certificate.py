@@ -123,12 +123,15 @@ def verify_alone(certificate: Certificate) -> None:
     """Raise ``Unverified`` unless the hash, the counts and the verdict of ``certificate`` hold."""
     known = (FIRST_FORMAT, FORMAT)
     _require(certificate.get("format") in known, "format", certificate.get("format"), " or ".join(known))
-    actual = content_hash(certificate)
+    try:
+        actual = content_hash(certificate)
+    except (ValueError, RecursionError) as error:
+        raise _unverified("it cannot be hashed", repr(error), "numbers and texts as JSON has them") from error
     _require(certificate.get("sha256") == actual, "sha256", certificate.get("sha256"), actual)
     try:
         _verify_content(certificate)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        _require(False, "a field is missing or of another kind", repr(error), "the fields of its format")
+        raise _unverified("a field is missing or of another kind", repr(error), "the fields of its format") from error
 
 
 def standing(certificate: Certificate) -> str:
@@ -145,6 +148,10 @@ def standing(certificate: Certificate) -> str:
 def _verify_content(certificate: Certificate) -> None:
     for name in (*_SIGNED, "outcome"):
         _require(name in certificate, name, None, "a value")
+    number = certificate["sequence"]
+    _require(type(number) is int, "sequence", number, "a whole number")
+    for name in ("stream", "audit"):
+        _require(isinstance(certificate[name], str), name, certificate[name], "a text")
     first = certificate["sequence"] == 1
     _require(first == (certificate["previous_sha256"] is None), "sequence", certificate["sequence"], "1 for the first")
     for part in certificate["partitions"]:
@@ -183,9 +190,13 @@ def _verify_digests(certificate: Certificate) -> None:
 
 def _require(holds: bool, what: str, given: object, expected: object) -> None:
     if not holds:
-        raise Unverified(
-            f"the certificate does not hold: {what}",
-            given=given,
-            expected=str(expected),
-            remedy="do not trust this file: take the original, or audit again",
-        )
+        raise _unverified(what, given, expected)
+
+
+def _unverified(what: str, given: object, expected: object) -> Unverified:
+    return Unverified(
+        f"the certificate does not hold: {what}",
+        given=given,
+        expected=str(expected),
+        remedy="do not trust this file: take the original, or audit again",
+    )

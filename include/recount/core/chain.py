@@ -67,7 +67,7 @@ class Chain:
         """Sort the sound ones by number and hash, so that copies of one certificate are one; yields the others."""
         for name, certificate in sorted(self.files.items()):
             number = certificate.get("sequence")
-            told = number if isinstance(number, int) else None
+            told = number if type(number) is int else None
             try:
                 verify_alone(certificate)
             except Unverified as error:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import findings
 
 from recount.audit.acceptances import accept, accept_all
 from recount.audit.evidence import Evidence
 from recount.audit.findings import Findings, Interval
 from recount.audit.ledger import Ledger
 from recount.audit.register import read_register, standing_after
+from recount.audit.signing import make_keys, signer_in
 from recount.audit.store import NOTHING, VERDICTS, AuditStore, Run, Seed
 from recount.audit.verdict_tables import write_tables
 from recount.cli import app
+from recount.core.certificate import certified
 from recount.core.errors import Terminal
-from recount.core.finding import finding_id
+from recount.core.finding import difference_document, finding_id
 from recount.core.finding_register import Standing
 from recount.core.own_columns import AUDIT
 from recount.core.registry import declared
@@ -160,14 +165,32 @@ def test_a_fault_of_a_stretch_is_judged_again_by_an_audit_that_begins_no_later(n
     assert states(nights.audit("4", [], None, batch=3)) == {FAULT_ID: "repaired"}
 
 
+def a_certificate(audit: str, standing: Standing, *, key_id: str | None = None, **said: Any) -> dict[str, Any]:
+    """One of batch 2 that holds, with the findings of ``standing``, all of which this audit saw first."""
+    of_audit = findings(audit)
+    opened = [{**one.document(), "last_audit": audit} for one in standing.open]
+    section = {**of_audit["findings"], "open": opened, "open_found": len(opened)}
+    differences = [{**difference_document(one.difference), "finding": one.id} for one in standing.open]
+    document = {
+        **of_audit,
+        "stream": STREAM,
+        "outcome": "violation",
+        "cut": {**of_audit["cut"], "batch": 2},
+        "findings": section,
+        "differences": differences,
+        "differences_found": len(differences),
+        **said,
+    }
+    return certified(document, None, key_id=key_id)
+
+
 def test_certificates_of_the_version_before_a_reset_open_no_finding(nights: Nights) -> None:
     found = nights.findings("former", [LOST], whole=True, batch=2)
     standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
     folder = Path(nights.settings.reports) / "certificates" / STREAM
     folder.mkdir(parents=True)
-    document = {"audit": "former", "cut": {"generation": 0, "batch": 2}, "declaration": {"stream_version": 2}}
-    section = {"open": [one.document() for one in standing.open]}
-    (folder / "former.json").write_text(json.dumps({**document, "findings": section}))
+    document = a_certificate("former", standing, declaration={"fingerprint": "f", "stream_version": 2})
+    (folder / "former.json").write_text(json.dumps(document))
     assert read_register(nights.settings, STREAM) == {}
 
 
@@ -212,10 +235,35 @@ def test_an_audit_that_is_not_complete_says_nothing_unless_it_has_issued_its_cer
     standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
     folder = Path(nights.settings.reports) / "certificates" / STREAM
     folder.mkdir(parents=True)
-    section = {"open": [one.document() for one in standing.open]}
-    document = {"audit": "killed", "cut": {"generation": 0, "batch": 2}, "findings": section}
-    (folder / "killed.json").write_text(json.dumps(document))
+    (folder / "killed.json").write_text(json.dumps(a_certificate("killed", standing)))
     assert {one.id: one.last_cut for one in read_register(nights.settings, STREAM).values()} == {LOST_ID: (0, 2)}
+
+
+def test_a_file_that_is_no_certificate_or_that_no_trusted_key_has_signed_says_nothing_of_findings(
+    nights: Nights, tmp_path: Path
+) -> None:
+    nights.audit("1", [LOST], "lost")
+    before = read_register(nights.settings, STREAM)
+    folder = Path(nights.settings.reports) / "certificates" / STREAM
+    folder.mkdir(parents=True)
+    for name, text in {"empty": "", "deep": "[" * 100_000, "other": "{}", "not a number": '{"sha256": NaN}'}.items():
+        (folder / f"{name}.json").write_text(text)
+    assert read_register(nights.settings, STREAM) == before
+
+    found = nights.findings("forged", [FAULT], whole=False, batch=2)
+    standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
+    forged = a_certificate("forged", standing)
+    (folder / "forged.json").write_text(json.dumps({**forged, "sha256": "0" * 64}))
+    assert read_register(nights.settings, STREAM) == before
+    (folder / "forged.json").write_text(json.dumps(forged))
+    keys = tmp_path / "keys"
+    make_keys(keys, reports=None)
+    assert read_register(replace(nights.settings, keys=str(keys)), STREAM) == before
+    signer = signer_in(str(keys))
+    assert signer is not None
+    signed = signer.with_signature(a_certificate("forged", standing, key_id=signer.key_id))
+    (folder / "forged.json").write_text(json.dumps(signed))
+    assert read_register(replace(nights.settings, keys=str(keys)), STREAM).keys() == {LOST_ID, FAULT_ID}
 
 
 def test_the_expectations_are_told_accepted_verdicts_as_such_and_open_findings_as_differences(nights: Nights) -> None:

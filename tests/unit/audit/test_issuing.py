@@ -19,7 +19,7 @@ from tests.unit.audit.documents import findings
 from recount.audit.issuing import Opened, UntrustedHead, issue
 from recount.audit.signing import make_keys, signer_in, trusted_in
 from recount.audit.verifying import chain_in
-from recount.core.certificate import head_of
+from recount.core.certificate import FORMAT, certified, content_hash, head_of
 from recount.core.errors import Terminal
 from recount.kafka.connection import Fenced
 from recount.local.project import Project
@@ -165,4 +165,16 @@ def test_rubbish_in_the_folder_does_not_keep_a_certificate_from_being_issued(tmp
     folder = tmp_path / "certificates/revenue"
     (folder / "rubbish.json").write_text("[]")
     (folder / "forged.json").write_text('{"sequence": 999, "sha256": "0"}')
+    (folder / "deep.json").write_text("[" * 100_000)
+    for name, what in (
+        ("infinite", '"sequence": Infinity'),
+        ("text", '"sequence": "998"'),
+        ("no number", '"results": NaN'),
+    ):
+        said = json.dumps({**findings(name), "format": FORMAT, "sequence": 997, "sha256": "0"})
+        (folder / f"{name}.json").write_text(f"{said[:-1]}, {what}}}")
+    hashed = certified(findings("text"), {"sequence": 996, "sha256": "0"}) | {"sequence": "999"}
+    (folder / "hashed.json").write_text(json.dumps({**hashed, "sha256": content_hash(hashed)}))
     assert issued(tmp_path, "night-2")["sequence"] == 2
+    named = {fault.kind for fault in chain_in(folder, "revenue").faults()}
+    assert "altered" in named
