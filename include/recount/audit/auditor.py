@@ -25,6 +25,7 @@ from recount.audit.repetition import Repetition
 from recount.audit.series import charted
 from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.store import NOTHING, AuditStore, Seed
+from recount.audit.strangers import strange_rows
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
@@ -41,7 +42,7 @@ from recount.recompute.recomputation import Recomputation, recompute
 
 @dataclass(frozen=True, kw_only=True)
 class _Scope:
-    """What one audit covers: ``ledger`` are the batches to judge, ``before`` the one that they follow.
+    """What one audit covers: of those ``settled``, ``ledger`` are the batches to judge, ``before`` the one they follow.
 
     ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began,
     ``backfills`` those whose corrections count (None: all).
@@ -49,6 +50,7 @@ class _Scope:
 
     stretch: Stretch
     source: Source
+    settled: Ledger
     before: BatchProof | None
     ledger: Ledger
     ranges: Ranges
@@ -136,6 +138,7 @@ class Auditor:
         return _Scope(
             stretch=Stretch(audit=audit, seed=seed, cut=cut.order, frontier_ms=frontier_ms, again=again),
             source=source,
+            settled=ledger,
             before=_at(ledger, seed.order),
             ledger=segment,
             ranges=segment.ranges[self._source.name],
@@ -224,6 +227,7 @@ class Auditor:
         is_first = scope.stretch.seed.run is None
         return [
             *ledger_faults(scope.before, scope.ledger.proofs, self._topology),
+            *strange_rows(self._tables, self._topology, scope.settled, self._settled),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,
@@ -231,6 +235,9 @@ class Auditor:
             *unexplained(judgement.misses),
             *judgement.corrections,
         ]
+
+    def _settled(self) -> Ledger:
+        return settled_ledger(self._tables, self._topology, published_offsets(self._connection, self._topology))
 
     def _unread(self, scope: _Scope) -> list[Difference]:
         begins = self._in_force.begins(self._source.name)

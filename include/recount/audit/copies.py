@@ -40,7 +40,7 @@ def copies_in_output(tables: Tables, flow: Flow, cut: Order) -> pl.LazyFrame:
         PLACE: pl.when(written_after(cut)).then(pl.lit(LATER)).otherwise(pl.lit(DELTA)),
         ORIGIN: pl.lit(STREAM),
         REVISION: pl.col(REVISION).fill_null(NO_REVISION),
-        EVIDENCE: pl.format(f"outputs/{flow.sink.table} batch {{}}/{{}}", GENERATION, BATCH),
+        EVIDENCE: pl.format(f"outputs/{flow.sink.table} batch {{}}/{{}}", _told(GENERATION), _told(BATCH)),
     }
     return as_copies(pl.scan_delta(tables.output(flow.sink.table)).with_columns(**told), flow)
 
@@ -53,11 +53,16 @@ def copies_in_corrections(tables: Tables, flow: Flow, backfills: Sequence[str] |
     told: Mapping[str, pl.Expr] = {
         PLACE: pl.lit(DELTA),
         ORIGIN: pl.lit(BACKFILL),
-        EVIDENCE: pl.format(f"corrections/{flow.sink.table} {{}}", BACKFILL_ID),
+        EVIDENCE: pl.format(f"corrections/{flow.sink.table} {{}}", _told(BACKFILL_ID)),
     }
     rows = pl.scan_delta(path)
     known = rows if backfills is None else rows.filter(pl.col(BACKFILL_ID).is_in(list(backfills)))
     return as_copies(known.with_columns(**told), flow)
+
+
+def _told(name: str) -> pl.Expr:
+    """A column as text, also where somebody wrote a row without it."""
+    return pl.col(name).cast(pl.String).fill_null("?")
 
 
 def written_after(order: Order) -> pl.Expr:

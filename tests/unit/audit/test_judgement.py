@@ -153,6 +153,12 @@ def test_what_nobody_makes_is_extra_even_if_it_names_no_window(tried: Tried) -> 
     assert [row["kafka_evidence"] for row in found.wrong] == [["revenue-0@7"], None]
 
 
+def test_a_row_that_names_no_batch_is_evidence_too(tried: Tried) -> None:
+    nowhere = {**stored(OTHER, 1), GENERATION: None, BATCH: None}
+    [row] = tried.judged([R], [published(R)], [stored(R), nowhere]).wrong
+    assert "outputs/revenue batch ?/?" in row["delta_evidence"]
+
+
 def test_a_null_key_is_a_key(tried: Tried) -> None:
     mine = result(region=None)
     assert tried.judged([mine], [published(mine)], [stored(mine)]).counts["kafka match"] == 1

@@ -24,6 +24,7 @@ from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.store import NOTHING, VERDICTS, AuditStore
+from recount.audit.strangers import strange_rows
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.differences import output_differences
 from recount.audit.topologies.identity import identity_of
@@ -115,6 +116,7 @@ class TopologyAuditor:
             }
             differences = [
                 *ledger_faults(None, ledger.proofs, self._topology),
+                *strange_rows(self._tables, self._topology, settled, self._settled),
                 *(one for topic, ranges in ledger.ranges.items() for one in self._unread(topic, ranges)),
                 *(one for t in totals for one in conservation_differences(found[t], totals[t], ledger)),
                 *self._side_ledgers(truth, ledger, late, posted),
@@ -179,6 +181,9 @@ class TopologyAuditor:
 
     def _own(self, topic: str) -> Ranges:
         return self._in_force.own_ranges(topic, kept_if_any(self._connection, topic))
+
+    def _settled(self) -> Ledger:
+        return settled_ledger(self._tables, self._topology, published_offsets(self._connection, self._topology))
 
     def _unread(self, topic: str, ranges: Ranges) -> list[Difference]:
         return unread(self._connection, topic, ranges, self._in_force.begins(topic))

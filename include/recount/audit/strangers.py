@@ -1,0 +1,69 @@
+"""Rows of a stream's tables that no batch of the stream wrote: what they say is judged by no audit.
+
+An audit leaves out what batches after its cut wrote, for the stream goes on meanwhile, and the next audit judges that.
+So whoever can write to a table could hide a row from all audits by naming a batch that never comes, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import polars as pl
+from deltalake import DeltaTable
+
+from recount.audit.copies import written_after
+from recount.audit.ledger import Ledger, Order
+from recount.audit.ledger_rules import LEDGER
+from recount.core.own_columns import BATCH, GENERATION
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.core.verdict import Difference
+
+MAX_STRANGERS = 100
+"""So many batches are named per table."""
+_Named = tuple[int | None, int | None]
+
+
+def strange_rows(tables: Tables, topology: Topology, ledger: Ledger, settled: Callable[[], Ledger]) -> list[Difference]:
+    """A difference for each batch that rows of ``topology``'s tables name and that is none of the stream's.
+
+    Rows of batches up to the last in ``ledger`` are judged by what they say. ``settled`` gives the ledger that holds
+    all that Kafka has when it is asked. A batch is committed to Kafka before its rows are written: so rows that were
+    there before that call are of no batch, unless it is in that ledger. It is not asked where there is no such row.
+    """
+    last = ledger.proofs[-1].order
+    paths = {f"table outputs/{node.table}": tables.output(node.table) for node in topology.written}
+    paths |= {"late table": tables.late(topology.name), "rejected table": tables.rejected(topology.name)}
+    named = {place: _named_after(path, last) for place, path in paths.items()}
+    if not any(named.values()):
+        return []
+    known = {proof.order for proof in settled().proofs}
+    return [_difference(place, batch, rows) for place, found in named.items() for batch, rows in _first(found, known)]
+
+
+def _named_after(path: str, last: Order) -> Mapping[_Named, int]:
+    """How many rows name which batch after ``last``, or none; the table of a sink that is new may not be there yet."""
+    if not DeltaTable.is_deltatable(path):
+        return {}
+    is_none = pl.col(GENERATION).is_null() | pl.col(BATCH).is_null()
+    rows = pl.scan_delta(path).filter(is_none | written_after(last))
+    counted = rows.group_by(GENERATION, BATCH).len().sort(GENERATION, BATCH).collect()
+    return {(generation, batch): number for generation, batch, number in counted.iter_rows()}
+
+
+def _first(found: Mapping[_Named, int], known: Iterable[Order]) -> list[tuple[_Named, int]]:
+    batches = set(known)
+    return [(batch, rows) for batch, rows in found.items() if batch not in batches][:MAX_STRANGERS]
+
+
+def _difference(place: str, batch: _Named, rows: int) -> Difference:
+    generation, number = ("?" if part is None else part for part in batch)
+    return Difference(
+        kind=LEDGER,
+        place=place,
+        verdict="extra",
+        expected=f"no row of batch {generation}/{number}",
+        actual=f"{rows} rows",
+        cause="the stream has no such batch: somebody else wrote to its table",
+        evidence=(f"batch {generation}/{number}",),
+    )

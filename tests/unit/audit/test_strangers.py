@@ -1,0 +1,61 @@
+"""A row that names a batch which the stream does not have is seen, though no audit judges it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+from deltalake import write_deltalake
+from tests.unit.audit.test_judgement import a_flow
+from tests.unit.audit.test_ledger import batch
+
+from recount.audit.ledger import Ledger
+from recount.audit.strangers import strange_rows
+from recount.core.own_columns import BATCH, GENERATION
+from recount.core.tables import Tables
+from recount.core.verdict import Difference
+
+TOPOLOGY = a_flow().topology
+LEDGER = Ledger((batch(0, 10), batch(1, 20)))
+
+
+def told(folder: Path, *batches: tuple[int | None, int | None], settled: Ledger | None = None) -> list[Difference]:
+    """What is said of an output table with a row of each of these batches."""
+    tables = Tables(str(folder))
+    named = pl.DataFrame(list(batches), schema={GENERATION: pl.Int32, BATCH: pl.Int64}, orient="row")
+    write_deltalake(tables.output("revenue"), named, mode="overwrite")
+    for path in (tables.late(TOPOLOGY.name), tables.rejected(TOPOLOGY.name)):
+        write_deltalake(path, named.clear(), mode="overwrite")
+
+    def now() -> Ledger:
+        assert settled is not None, "it is not asked"
+        return settled
+
+    return strange_rows(tables, TOPOLOGY, LEDGER, now)
+
+
+def test_rows_of_batches_of_the_stream_are_no_strangers_nor_of_those_that_came_since(tmp_path: Path) -> None:
+    assert told(tmp_path, (0, 0), (0, 1)) == []
+    assert told(tmp_path, (0, 1), (0, 2), settled=Ledger((*LEDGER.proofs, batch(2, 30)))) == []
+
+
+def test_rows_of_a_batch_that_never_was_or_of_none_are_named_by_table_and_batch(tmp_path: Path) -> None:
+    strange = [(2_000_000_000, 5), (2_000_000_000, 5), (None, 1), (0, None), (0, 3)]
+    found = told(tmp_path, (0, 1), (0, 2), *strange, settled=Ledger((*LEDGER.proofs, batch(2, 30))))
+    assert {one.evidence: one.actual for one in found} == {
+        ("batch 2000000000/5",): "2 rows",
+        ("batch ?/1",): "1 rows",
+        ("batch 0/?",): "1 rows",
+        ("batch 0/3",): "1 rows",
+    }
+    assert {(one.kind, one.place, one.verdict) for one in found} == {("batch ledger", "table outputs/revenue", "extra")}
+
+
+def test_the_late_ledger_and_the_rejected_records_are_looked_at_too(tmp_path: Path) -> None:
+    told(tmp_path, (0, 1))
+    tables = Tables(str(tmp_path))
+    row = pl.DataFrame({GENERATION: [9], BATCH: [9]}, schema={GENERATION: pl.Int32, BATCH: pl.Int64})
+    write_deltalake(tables.late(TOPOLOGY.name), row, mode="append")
+    write_deltalake(tables.rejected(TOPOLOGY.name), row, mode="append")
+    found = strange_rows(tables, TOPOLOGY, LEDGER, lambda: LEDGER)
+    assert [one.place for one in found] == ["late table", "rejected table"]
