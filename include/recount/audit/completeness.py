@@ -23,8 +23,10 @@ def with_completeness(lined_up: pl.DataFrame, flow: Flow) -> pl.DataFrame:
     """``lined_up`` (with verdicts) with ``completeness``: ``kept`` (grace lost nothing), ``missed``, ``repaired``.
 
     A backfill repairs a result when the newest revision is the complete one, in Delta and, unless it expired, on Kafka.
+    One that was corrected must be that, also where grace lost nothing: readers see the correction.
     """
-    unaffected = same_result(pl.col(EXPECTED), pl.col(COMPLETE), flow)
+    corrected = pl.any_horizontal(pl.col(f"{place}_corrections") > 0 for place in (KAFKA, DELTA))
+    unaffected = same_result(pl.col(EXPECTED), pl.col(COMPLETE), flow) & ~corrected
     kafka, delta = (same_result(pl.col(f"{place}_latest"), pl.col(COMPLETE), flow) for place in (KAFKA, DELTA))
     repaired = delta & (kafka | (pl.col(f"{KAFKA}_verdict") == EXPIRED))
     verdict = pl.when(unaffected).then(pl.lit(KEPT)).when(repaired).then(pl.lit(REPAIRED)).otherwise(pl.lit(MISSED))
@@ -36,8 +38,8 @@ def grace_misses(
 ) -> list[GraceMiss]:
     """Every missed result of ``judged`` with the late records behind it.
 
-    ``partials`` are all of those windows, ``late_ledger`` the stream's own list: the miss is explained when the
-    ledger lists as many records for the key and window as the recompute found late.
+    ``partials`` are all of those windows, ``late_ledger`` the stream's own list: the miss is explained when there are
+    late records, and the ledger lists as many for the key and window as the recompute found.
     """
     missed = judged.filter(pl.col(COMPLETENESS) == MISSED)
     if missed.is_empty():
@@ -70,7 +72,7 @@ def grace_misses(
             complete=text_of(row[COMPLETE]),
             late_records=row["late_records"] or 0,
             late=tuple(row["late"] or ()),
-            explained=(row["listed"] or 0) == (row["late_records"] or 0),
+            explained=(row["listed"] or 0) == (row["late_records"] or 0) > 0,
         )
         for row in in_order(rows, WINDOW_START, "late_key")
     ]
@@ -88,7 +90,9 @@ def unexplained(misses: Sequence[GraceMiss]) -> list[Difference]:
             window_end=miss.window_end,
             expected=miss.complete,
             actual=miss.published,
-            cause="the late ledger does not list the records that are missing from the result",
+            cause="the late ledger does not list the records that are missing from the result"
+            if miss.late_records
+            else "a correction that no late record asked for",
             evidence=miss.late,
         )
         for miss in misses

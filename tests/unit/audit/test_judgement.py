@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from recount.audit import judgement
+from recount.audit.completeness import unexplained
 from recount.audit.copies import copy_schema
 from recount.audit.judgement import Judge, Judgement, Row, Stretch
 from recount.audit.results import KEY_TEXT
@@ -184,6 +185,22 @@ def test_a_late_record_is_missed_until_both_places_have_the_correction(tried: Tr
     write_deltalake(tried.tables.corrections("revenue"), whole)
     found = tried.judged([R], corrected, [stored(R)], late=[late])
     assert (found.counts["completeness repaired"], found.misses, found.corrections) == (1, [], [])
+
+
+def test_a_correction_that_is_not_what_the_whole_log_gives_is_missed_and_unexplained_without_a_late_record(
+    tried: Tried,
+) -> None:
+    forged = result(orders=99, revenue="99.00")
+    row = pl.DataFrame([{**forged, REVISION: 1, BACKFILL: "b"}], schema_overrides={"revenue": SUM, REVISION: pl.Int32})
+    write_deltalake(tried.tables.corrections("revenue"), row)
+    found = tried.judged([R], [published(R), published(forged, 1, "backfill")], [stored(R)])
+    assert found.counts["completeness missed"] == 1
+    [miss] = found.misses
+    assert (miss.late_records, miss.explained) == (0, False)
+    assert [one.verdict for one in unexplained(found.misses)] == ["unexplained"]
+
+    after_all = tried.judged([R], [published(R), published(R, 1, "backfill")], [stored(R)])
+    assert [one.verdict for one in after_all.corrections] == ["altered"]
 
 
 def test_the_parts_together_say_what_one_part_says(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
