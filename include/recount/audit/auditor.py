@@ -17,7 +17,7 @@ from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.judgement import Judge, Judgement, Row, Stretch
 from recount.audit.keeping import keep_partials, keep_published
-from recount.audit.kept import kept, kept_if_any, log_of, require_kept, sources_of, unread
+from recount.audit.kept import kept, kept_if_any, log_of, require_grown, require_kept, sources_of, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.listing import Listing
@@ -132,6 +132,8 @@ class Auditor:
         else:
             cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
             published = repetition.ends(self._flow.sink.topic.name, published)
+        if seed.run:
+            require_grown(sink, seed.run.published_ends, published)
         segment = ledger.between(seed.order, cut.order)
         self._in_force.require_made_by(segment)
         frontier_ms = self._in_force.closing(ledger.between(None, cut.order).frontier_ms)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from confluent_kafka import IsolationLevel
 from deltalake import DeltaTable
 
 from recount.audit.conservation import OFFSETS
@@ -33,6 +34,15 @@ def kept_if_any(connection: Connection, topic: str) -> Ranges:
     if topic not in connection.admin().list_topics(timeout=15).topics:
         return {}
     return {partition: (span.start, span.end) for partition, span in kept(connection, topic).items()}
+
+
+def written_so_far(connection: Connection, topics: Iterable[str]) -> dict[str, Ranges]:
+    """The offsets that each partition of ``topics`` has had until now, those of open transactions too."""
+    found: dict[str, dict[int, tuple[int, int]]] = {}
+    places = [place for topic in topics for place in partitions_of(connection, topic)]
+    for (topic, partition), span in log_ranges(connection, places, IsolationLevel.READ_UNCOMMITTED).items():
+        found.setdefault(topic, {})[partition] = (0, span.end)
+    return dict(found)
 
 
 def sources_of(connection: Connection, tables: Tables, topology: Topology, source: Source) -> Mapping[str, Source]:
@@ -79,6 +89,19 @@ def require_kept(connection: Connection, tables: Tables, topic: str, ranges: Ran
             given={partition: spans[partition].start for partition in expired},
             expected=f"to begin at offsets {expired}",
             remedy="audit with --source archive, and set the topic's retention above the audit's interval",
+        )
+
+
+def require_grown(topic: str, seen: Mapping[int, int], spans: Mapping[int, LogRange]) -> None:
+    """Raise ``Terminal`` when ``topic`` ends before the offsets ``seen`` by the last audit: it is another topic."""
+    ends = {partition: spans[partition].end if partition in spans else None for partition in seen}
+    shorter = {partition: end for partition, end in ends.items() if end is None or end < seen[partition]}
+    if shorter:
+        raise Terminal(
+            f"{topic} ends before what the last audit has read of it",
+            given=shorter,
+            expected=f"to end at or after the offsets { ({partition: seen[partition] for partition in shorter}) }",
+            remedy="it was deleted and made anew, or cut: see who did, and audit it --from-the-beginning",
         )
 
 

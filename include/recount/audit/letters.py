@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
+from operator import or_
+
 import polars as pl
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.committed import CommittedRecord, committed_records, header, read_committed
@@ -26,17 +30,24 @@ def dead_letters(connection: Connection, topic: str, letters: Ranges) -> pl.Data
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
-def within(rows: pl.DataFrame, group: str, topic: str, ranges: Ranges) -> pl.DataFrame:
+def within(rows: pl.DataFrame, group: str, topic: str, ranges: Ranges, log: Mapping[str, Ranges]) -> pl.DataFrame:
     """The letters of the stream with this consumer ``group`` about offsets in ``ranges`` of ``topic``.
 
-    A letter that names no place counts as well, and so does one that names no stream: no stream of this version wrote
-    it. Letters of another stream are that stream's, even where they name no place.
+    ``log`` are the offsets that the topics which the stream reads have had, asked after those of the letters: a letter
+    of the stream about any other place counts as well. So does one that names no stream, about these offsets or about
+    none: no stream of this version wrote it. Letters of another stream are that stream's, whatever place they name.
     """
+    mine, nobodys = (pl.col("stream") == group).fill_null(value=False), pl.col("stream").is_null()
+    nowhere = ~pl.any_horizontal(_is_at(name, spans) for name, spans in log.items())
+    judged = _is_at(topic, ranges) & (mine | nobodys)
+    return rows.filter(judged | nowhere & (mine | nobodys & pl.col("offset").is_null()))
+
+
+def _is_at(topic: str, ranges: Ranges) -> pl.Expr:
     inside = pl.lit(value=False)
     for partition, (start, end) in ranges.items():
         inside = inside | ((pl.col("partition") == partition) & pl.col("offset").is_between(start, end, closed="left"))
-    judged = (pl.col("topic") == topic) & inside | pl.col("offset").is_null()
-    return rows.filter(judged & (pl.col("stream").is_null() | (pl.col("stream") == group)))
+    return ((pl.col("topic") == topic) & inside).fill_null(value=False)
 
 
 def dead_letters_by_spark(session: SparkSession, bootstrap_servers: str, topic: str, letters: Ranges) -> DataFrame:
@@ -53,13 +64,19 @@ def dead_letters_by_spark(session: SparkSession, bootstrap_servers: str, topic: 
     )
 
 
-def within_by_spark(rows: DataFrame, group: str, topic: str, ranges: Ranges) -> DataFrame:
+def within_by_spark(rows: DataFrame, group: str, topic: str, ranges: Ranges, log: Mapping[str, Ranges]) -> DataFrame:
     """``within`` of Spark's rows."""
+    mine, nobodys = F.col("stream").eqNullSafe(group), F.col("stream").isNull()
+    nowhere = ~reduce(or_, (_is_at_by_spark(name, spans) for name, spans in log.items()))
+    judged = _is_at_by_spark(topic, ranges) & (mine | nobodys)
+    return rows.where(judged | nowhere & (mine | nobodys & F.col("offset").isNull()))
+
+
+def _is_at_by_spark(topic: str, ranges: Ranges) -> Column:
     inside = F.lit(False)
     for partition, (start, end) in ranges.items():
         inside = inside | ((F.col("partition") == partition) & (F.col("offset") >= start) & (F.col("offset") < end))
-    judged = (F.col("topic") == topic) & inside | F.col("offset").isNull()
-    return rows.where(judged & (F.col("stream").isNull() | (F.col("stream") == group)))
+    return F.coalesce((F.col("topic") == topic) & inside, F.lit(False))
 
 
 def _letter(record: CommittedRecord) -> tuple[str | None, int | None, int | None, str | None, str | None]:

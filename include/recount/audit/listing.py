@@ -11,6 +11,7 @@ from recount.audit import letters
 from recount.audit.committed import offsets_in
 from recount.audit.copies import is_after, written_after
 from recount.audit.keeping import RECORDS_AT_HAND, at_hand
+from recount.audit.kept import written_so_far
 from recount.audit.ledger import Ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records, side_ledger_differences
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
@@ -41,7 +42,7 @@ class Listing:
         if longest > RECORDS_AT_HAND:
             return self._by_spark(recomputed)
         posted = letters.dead_letters(self.connection, place, self.letters)
-        mine = letters.within(posted, self.connection.group(name), source.name, ranges)
+        mine = letters.within(posted, self.connection.group(name), source.name, ranges, self._log(source.name))
         bad = at_hand(recomputed.rejected)
         return side_ledger_differences(
             [
@@ -56,7 +57,11 @@ class Listing:
         place, servers = source.dead_letter_name, self.connection.bootstrap_servers
         posted = letters.dead_letters_by_spark(self.session, servers, place, self.letters)
         mine = letters.within_by_spark(
-            posted, self.connection.group(name), source.name, self.ledger.ranges[source.name]
+            posted,
+            self.connection.group(name),
+            source.name,
+            self.ledger.ranges[source.name],
+            self._log(source.name),
         )
         return side_ledger_differences_by_spark(
             [
@@ -65,6 +70,9 @@ class Listing:
                 posted_letters(recomputed.rejected, mine, place),
             ]
         )
+
+    def _log(self, topic: str) -> dict[str, Ranges]:
+        return written_so_far(self.connection, [topic])
 
     def _written(self, path: str) -> pl.LazyFrame:
         (generation, batch), last = self.ledger.proofs[0].order, self.ledger.proofs[-1].order

@@ -8,7 +8,17 @@ from typing import Any
 import polars as pl
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from tests.unit.audit.test_side_ledgers import LATE, LETTER, LETTERS, LISTED, NAMED, ROW, letters_and_rejected, rows
+from tests.unit.audit.test_side_ledgers import (
+    LATE,
+    LETTER,
+    LETTERS,
+    LISTED,
+    LOG,
+    NAMED,
+    ROW,
+    letters_and_rejected,
+    rows,
+)
 
 from recount.audit import side_ledgers_by_spark
 from recount.audit.letters import within, within_by_spark
@@ -42,6 +52,6 @@ def test_many_differences_of_one_list_do_not_hide_those_of_another(
 
 def test_only_letters_of_the_audited_offsets_count_and_those_that_name_none(spark: SparkSession) -> None:
     letters = rows(NAMED, *LETTERS, ("orders", 0, 4, None))
-    mine = ("recount.mine", "orders", {0: (0, 10)})
+    mine = ("recount.mine", "orders", {0: (0, 10)}, LOG)
     kept = within_by_spark(spark.createDataFrame(letters.to_arrow()), *mine).collect()
     assert [tuple(row) for row in kept] == within(letters, *mine).rows()

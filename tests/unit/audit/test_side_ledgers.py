@@ -31,6 +31,15 @@ LATE = {
 BAD = {**RECORD, "timestamp_ms": pl.Int64, "reason": pl.String, "detail": pl.String}
 LETTER = {**RECORD, "reason": pl.String}
 NAMED = {**RECORD, "stream": pl.String}
+LOG = {"orders": {0: (0, 12)}, "other": {0: (0, 4)}}
+NOWHERE: list[tuple[Any, ...]] = [
+    ("orders", 0, 12, "recount.mine"),
+    ("orders", 0, -1, "recount.mine"),
+    ("orders", 1, 3, "recount.mine"),
+    ("orders", None, 3, "recount.mine"),
+    ("third", 0, 3, "recount.mine"),
+]
+"""Letters about places that no topic of the stream has."""
 LETTERS: list[tuple[Any, ...]] = [
     ("orders", 0, 3, "recount.mine"),
     ("orders", 0, 10, "recount.mine"),
@@ -38,6 +47,8 @@ LETTERS: list[tuple[Any, ...]] = [
     ("other", 0, 3, "recount.mine"),
     (None, None, None, "recount.mine"),
     (None, None, None, "recount.other"),
+    ("third", 0, 3, None),
+    *NOWHERE,
 ]
 """Letters by source offset and stream."""
 ROW = ("orders", 0, 7, 10, 400, "EU", 0, 300, 40)
@@ -100,22 +111,22 @@ def test_many_differences_of_one_list_say_that_there_are_more_and_do_not_hide_th
     ]
 
 
-def test_only_letters_of_the_audited_offsets_count_and_those_that_name_none() -> None:
-    kept = within(rows(NAMED, *LETTERS), "recount.mine", "orders", {0: (0, 10)}).rows()
-    assert kept == [("orders", 0, 3, "recount.mine"), (None, None, None, "recount.mine")]
+def test_only_letters_of_the_audited_offsets_count_and_those_about_places_that_the_log_does_not_have() -> None:
+    kept = within(rows(NAMED, *LETTERS), "recount.mine", "orders", {0: (0, 10)}, LOG).rows()
+    assert kept == [("orders", 0, 3, "recount.mine"), (None, None, None, "recount.mine"), *NOWHERE]
 
 
 def test_a_letter_of_another_stream_that_reads_the_topic_is_not_this_stream_s() -> None:
     bad = rows(BAD, ("orders", 0, 3, 5, "schema", "x"))
     both = rows({**LETTER, "stream": pl.String}, *(("orders", 0, 3, "schema", f"recount.{who}") for who in "ab"))
     for who in "ab":
-        mine = within(both, f"recount.{who}", "orders", {0: (0, 10)})
+        mine = within(both, f"recount.{who}", "orders", {0: (0, 10)}, LOG)
         assert side_ledger_differences([posted_letters(bad, mine, "orders.dlq")]) == []
 
 
 @pytest.mark.parametrize("stream", ["recount.mine", None])
 def test_a_letter_that_this_stream_did_not_write_is_extra(stream: str | None) -> None:
     forged = rows({**LETTER, "stream": pl.String}, ("orders", 0, 3, "schema", stream))
-    mine = within(forged, "recount.mine", "orders", {0: (0, 10)})
+    mine = within(forged, "recount.mine", "orders", {0: (0, 10)}, LOG)
     [found] = side_ledger_differences([posted_letters(rows(BAD), mine, "orders.dlq")])
     assert (found.verdict, found.evidence) == ("extra", ("orders-0@3",))

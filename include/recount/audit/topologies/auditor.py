@@ -16,7 +16,7 @@ from recount.audit.evidence import Evidence, Witness
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
-from recount.audit.kept import kept_if_any, log_of, require_kept, sources_of, unread
+from recount.audit.kept import kept_if_any, log_of, require_kept, sources_of, unread, written_so_far
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.repetition import Repetition
@@ -199,11 +199,12 @@ class TopologyAuditor:
             late_records(truth.late, late),
             rejected_records(truth.rejected, rejected),
         ]
+        log = written_so_far(self._connection, sorted({one.topic.name for one in self._topology.sources}))
         for source in self._topology.sources:
             topic, name = source.topic.name, source.topic.dead_letter_name
             found = letters.dead_letters_by_spark(self._session, self._settings.bootstrap_servers, name, posted[topic])
             group = self._connection.group(self._topology.name)
-            mine = letters.within_by_spark(found, group, topic, ledger.ranges[topic])
+            mine = letters.within_by_spark(found, group, topic, ledger.ranges[topic], log)
             bad = truth.rejected.where(truth.rejected.topic == topic)
             comparisons.append(posted_letters(bad, mine, name))
         return side_ledger_differences_by_spark(comparisons)
