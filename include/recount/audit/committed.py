@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -119,7 +120,7 @@ def _received(consumer: Consumer, topic: str) -> list[Message]:
 
 def _record(message: Message, partition: int, offset: int) -> CommittedRecord:
     kind, timestamp_ms = message.timestamp()
-    key, value, headers = message.key(), message.value(), message.headers()
+    key, value, headers = message.key(), message.value(), _headers(message)
     return CommittedRecord(
         partition=partition,
         offset=offset,
@@ -128,6 +129,14 @@ def _record(message: Message, partition: int, offset: int) -> CommittedRecord:
         value=value,
         headers=tuple(headers.items() if isinstance(headers, dict) else headers or ()),
     )
+
+
+def _headers(message: Message) -> Any:
+    """The headers; none where the name of one is no UTF-8, for then it is no record of ours."""
+    try:
+        return message.headers()
+    except (SystemError, UnicodeDecodeError):  # the client's own code fails on such a name
+        return None
 
 
 def text_of_bytes(value: str | bytes | None) -> str | None:
