@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -14,16 +15,28 @@ from recount.kafka.offsets import Partition, partitions_of
 
 _LOG = logging.getLogger(__name__)
 
+Isolation = Literal["read_committed", "read_uncommitted"]
+
 
 class CompactedView:
     """A small compacted topic read to its end; each ``refresh`` reads only what is new.
 
-    Committed records only; a null value removes its key. A record whose key is not UTF-8, or whose value ``readable``
-    raises a ``RecountError`` for, is passed over with a warning that names it: anybody may write to a topic, and one
-    bad record must not stop every stream. Not safe for use by several threads.
+    A null value removes its key. ``read_committed`` leaves out what was aborted, and shows nothing behind the first
+    record of a transaction that is open, whosever it is; ``read_uncommitted`` shows all that was written.
+
+    A record whose key is not UTF-8, or whose value ``readable`` raises a ``RecountError`` for, is passed over with a
+    warning that names it: anybody may write to a topic, and one bad record must not stop every stream. Not safe for use
+    by several threads.
     """
 
-    def __init__(self, connection: Connection, topic: str, readable: Callable[[bytes], object] = bytes) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        topic: str,
+        readable: Callable[[bytes], object] = bytes,
+        *,
+        isolation: Isolation = "read_committed",
+    ) -> None:
         self._connection = connection
         self._topic = connection.own(topic)
         self._readable = readable
@@ -31,7 +44,12 @@ class CompactedView:
         self._read: dict[Partition, int] = {}
         self._consumer = connection.consumer(
             connection.own("recount.view"),
-            {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50},
+            {
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 50,
+            },
         )
 
     def refresh(self, timeout_s: float = 20.0) -> Mapping[str, bytes]:
@@ -51,7 +69,7 @@ class CompactedView:
         self._consumer.close()
 
     def _end(self, partition: Partition) -> int:
-        """The last stable offset: a read_committed consumer is not told of what lies behind it."""
+        """The end that the view's consumer gets to: the last stable offset, or the log's end for read_uncommitted."""
         try:
             _, end = self._consumer.get_watermark_offsets(TopicPartition(*partition), REQUEST_TIMEOUT_S)
         except KafkaException as error:

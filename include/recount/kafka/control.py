@@ -38,11 +38,13 @@ def withdraw_stop(connection: Connection, stream: str, *, topic: str = CONTROL) 
 class StandingOrders:
     """The orders that stand, one view held open: each question reads only what is new.
 
-    What is no order is passed over with a warning, and the last one before it stands.
+    Orders are written without transactions and read uncommitted: a transaction that somebody leaves open on the topic
+    hides none of them. An order in a transaction that is aborted counts, too; whoever can abort one here could write
+    the order as well. What is no order is passed over with a warning, and the last one before it stands.
     """
 
     def __init__(self, connection: Connection, topic: str = CONTROL) -> None:
-        self._view = CompactedView(connection, topic, _command)
+        self._view = CompactedView(connection, topic, _command, isolation="read_uncommitted")
 
     def stop_of(self, stream: str) -> int | None:
         """The lease epoch up to which drivers of ``stream`` are to stop; None when no order stands."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from tests.statuses import a_status
 
 from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import Connection
-from recount.kafka.control import ControlChannel, request_stop
+from recount.kafka.control import ControlChannel, request_stop, withdraw_stop
 from recount.kafka.lease import Lease
 from recount.kafka.platform import platform_topics
 from recount.kafka.status import StatusBoard
@@ -97,3 +99,33 @@ def test_what_is_no_status_is_passed_over_and_the_status_before_it_stands(
     board.close()
     successor = Lease.acquire(connection, "orders", status_topic=topics[0], history_topic=topics[1])
     assert successor.epoch == 2
+
+
+@contextmanager
+def open_transaction(connection: Connection, name: str, topic: str, key: str = "stranger") -> Iterator[None]:
+    """Somebody else's transaction with a record in ``topic``; aborted at the end."""
+    producer = connection.producer({"transactional.id": name})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, key=key, value=b"{}")
+    assert producer.flush(10) == 0
+    try:
+        yield
+    finally:
+        producer.abort_transaction(20)
+
+
+def test_an_open_transaction_on_the_control_topic_hides_no_order(
+    connection: Connection, make_topic: MakeTopic, unique: Callable[[str], str]
+) -> None:
+    topic = make_topic("control", cleanup_policy="compact", retention_ms=-1)
+    channel = ControlChannel(connection, "orders", lease_epoch=1, topic=topic)
+    with open_transaction(connection, unique("stranger"), topic):
+        assert not channel.stop_requested()
+        request_stop(connection, "orders", 1, topic=topic)
+        assert channel.stop_requested()
+        withdraw_stop(connection, "orders", topic=topic)
+        assert not channel.stop_requested()
+    request_stop(connection, "orders", 2, topic=topic)
+    assert channel.stop_requested()
+    channel.close()
