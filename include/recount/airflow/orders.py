@@ -22,6 +22,15 @@ def last_status(connection: Connection, stream: str) -> StreamStatus | None:
         board.close()
 
 
+def hidden_status(connection: Connection, stream: str) -> str | None:
+    """Where a later status of the stream lies that an open transaction hides, None where there is none."""
+    board = StatusBoard(connection)
+    try:
+        return board.hidden(stream)
+    finally:
+        board.close()
+
+
 def is_held(stream: str) -> bool:
     """Whether an order to stop stands for the stream's last driver: then none is launched until it is withdrawn."""
     hold = Hold(_here()[0], stream)

@@ -18,7 +18,7 @@ from recount.airflow.health import standstill
 from recount.airflow.links import StreamLink
 from recount.airflow.naming import stream_page
 from recount.airflow.notices import notify
-from recount.airflow.orders import is_held, last_status, start, stop, wait_for_end
+from recount.airflow.orders import hidden_status, is_held, last_status, start, stop, wait_for_end
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealthTrigger, health_from, limits_of
 from recount.core.errors import Terminal
@@ -192,6 +192,7 @@ class StreamOperator(BaseOperator):
         settings = Settings.from_environment(os.environ)
         driver = DriverProcess.find(record_of(settings.run, self.stream))
         is_dead = driver is not None and not driver.is_alive
+        hidden = hidden_status(Connection.of(settings), self.stream)  # before the status: see StatusBoard.hidden
         status = last_status(Connection.of(settings), self.stream)
         if is_held(self.stream):
             self.log.info("the last driver was told to stop: waiting for its end")
@@ -199,7 +200,10 @@ class StreamOperator(BaseOperator):
             return None
         if status is not None and not is_dead and not status.is_over:
             reasons = standstill(status, health_from(self.limits), _now_ms())
-            if not reasons:
+            if reasons and hidden:
+                # whether the driver is silent, the watch finds out once the transaction is decided
+                self.log.warning("an open transaction hides the status at %s: %s", hidden, "; ".join(reasons))
+            if hidden or not reasons:
                 self.log.info("adopting driver %s, lease epoch %d", status.driver_id, status.lease_epoch)
                 return status.lease_epoch - 1, _now_ms()
             self.log.warning("not adopting driver %s: %s", status.driver_id, "; ".join(reasons))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ from recount.airflow.health import StreamHealth, health_of
 from recount.core.limits import Health
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
+
+_LOG = logging.getLogger(__name__)
 
 Outcome = Literal[
     "stopped", "failed", "died", "refused", "not started", "unhealthy", "degraded", "recovered", "outdated"
@@ -32,9 +35,11 @@ class Finding:
     outcome: Outcome
     reasons: list[str] = field(default_factory=list)
     healthy_ms: int = 0
+    of_silence: bool = False
+    """Whether it rests on statuses that did not come: those can be written, and hidden by an open transaction."""
 
     def to_event(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"outcome": self.outcome, "reasons": self.reasons, "healthy_ms": self.healthy_ms}
 
 
 class StreamWatch:
@@ -73,7 +78,20 @@ class StreamWatch:
         self._changed_ms: int | None = None
 
     def look(self) -> Finding | None:
-        """None while all is well. Raises ``Transient`` when the status topic cannot be read: look again later."""
+        """None while all is well. Raises ``Transient`` when the status topic cannot be read: look again later.
+
+        A driver whose later statuses are hidden by an open transaction is not called silent: that is decided first.
+        """
+        found = self._look()
+        if found is None or not found.of_silence:
+            return found
+        if hidden := self._board.hidden(self._stream):
+            reasons = "; ".join([found.outcome, *found.reasons])
+            _LOG.warning("stream %s: %s, but an open transaction hides the status at %s", self._stream, reasons, hidden)
+            return None
+        return self._look()  # what was hidden before can be read now
+
+    def _look(self) -> Finding | None:
         driver = DriverProcess.find(self._record)
         is_dead = driver is not None and not driver.is_alive
         now_ms = time.time_ns() // 1_000_000
@@ -89,7 +107,8 @@ class StreamWatch:
         if is_dead:
             return Finding(outcome="not started", reasons=["the driver ended before it took its lease"])
         if now_ms - self._launched_at_ms > self._start_timeout_ms:
-            return Finding(outcome="not started", reasons=[f"no status within {self._start_timeout_ms} ms"])
+            reason = f"no status within {self._start_timeout_ms} ms"
+            return Finding(outcome="not started", reasons=[reason], of_silence=True)
         return None
 
     def _running(self, status: StreamStatus, is_dead: bool, now_ms: int) -> Finding | None:
@@ -109,7 +128,8 @@ class StreamWatch:
             return Finding(outcome="outdated", reasons=[reason], healthy_ms=healthy_ms)
         health = health_of(status, self._limits, now_ms)
         if health.state == "failed":
-            return Finding(outcome="unhealthy", reasons=list(health.problems), healthy_ms=healthy_ms)
+            reasons = list(health.problems)
+            return Finding(outcome="unhealthy", reasons=reasons, healthy_ms=healthy_ms, of_silence=True)
         return self._alert(health, now_ms, healthy_ms)
 
     def _alert(self, health: StreamHealth, now_ms: int, healthy_ms: int) -> Finding | None:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Literal
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 
 from recount.core.errors import RecountError, Transient
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
-from recount.kafka.offsets import Partition, partitions_of
+from recount.kafka.offsets import Partition, log_ranges, messages, partitions_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -64,6 +64,23 @@ class CompactedView:
                 raise Transient(f"topic {self._topic} was not read to its end in {timeout_s} s", given=dict(self._read))
             self._poll()
         return self._values
+
+    def undecided(self, key: str) -> str | None:
+        """Where a record of ``key`` lies that a read_committed view does not show yet, as topic-partition@offset.
+
+        None when every record of it that was written before this call is decided. Whether the record will be committed
+        is not known. It is decided when the transaction on the topic that holds it up is, at the latest when that times
+        out.
+        """
+        places = partitions_of(self._connection, self._topic)
+        # the ends are asked for first: what is written in between has not to be taken for undecided
+        written = log_ranges(self._connection, places, IsolationLevel.READ_UNCOMMITTED)
+        for place, decided in log_ranges(self._connection, places).items():
+            hidden = messages(self._connection, *place, decided.end, written[place].end, "read_uncommitted")
+            for message in hidden:
+                if message.key() == key.encode():
+                    return f"{self._topic}-{place[1]}@{message.offset()}"
+        return None
 
     def close(self) -> None:
         self._consumer.close()

@@ -143,5 +143,13 @@ class StatusBoard:
         status = None if value is None else StreamStatus.from_json(value)
         return status if status is not None and status.stream == stream else None
 
+    def hidden(self, stream: str) -> str | None:
+        """Where a later status of ``stream`` lies that cannot be read yet, None where there is none.
+
+        Anybody's open transaction on the topic hides what is written behind it, until it is decided: before a driver
+        is called silent, ask this, and where there is nothing hidden, read its status once more.
+        """
+        return self._view.undecided(stream)
+
     def close(self) -> None:
         self._view.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -15,22 +17,25 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Consumer
 from tests.eventually import eventually
+from tests.integration.spark.streams import cut_purchases, revenue
 from tests.statuses import a_status
 
 from recount.airflow import orders
 from recount.airflow.drivers import DriverProcess, record_of
 from recount.airflow.streams import StreamOperator
 from recount.airflow.watching import StreamWatch
+from recount.core.errors import Transient
 from recount.core.fingerprint import Declared
 from recount.core.limits import Health
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog
 from recount.kafka.connection import Connection
 from recount.kafka.lease import Lease
-from recount.kafka.platform import platform_topics
+from recount.kafka.platform import STATUS, platform_topics
 from recount.kafka.status import State, StatusBoard
 from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
+from recount.versions.standstill import require_no_driver
 
 LIMITS = Health(heartbeat_age_ms=30_000)
 START_TIMEOUT_MS = 60_000
@@ -192,6 +197,88 @@ def test_a_running_driver_is_left_alone_until_it_is_silent(connection: Connectio
     assert outcome(watching) is None
     says(connection, lease, heartbeat_ms=now_ms() - 31_000)
     assert outcome(watching) == "unhealthy"
+
+
+@contextmanager
+def open_transaction(connection: Connection, stream: str) -> Iterator[None]:
+    """Somebody else's transaction on the status topic, open until the end: later statuses are hidden."""
+    producer = connection.producer({"transactional.id": f"stranger-to-{stream}"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(STATUS, key=f"stranger-to-{stream}", value=b"{}")
+    assert producer.flush(10) == 0
+    try:
+        yield
+    finally:
+        producer.abort_transaction(20)
+
+
+def publish(lease: Lease, **said: Any) -> None:
+    """As ``says``, for a status that nobody can read yet."""
+    times = {"started_at_ms": now_ms(), "heartbeat_ms": now_ms()}
+    lease.publish(a_status(**{"stream": lease.stream, "lease_epoch": lease.epoch, **times, **said}))
+
+
+def test_a_driver_whose_statuses_an_open_transaction_hides_is_not_called_silent(
+    connection: Connection, run: str, stream: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = Lease.acquire(connection, stream)
+    says(connection, lease, heartbeat_ms=now_ms() - 31_000)
+    watching = watch(connection, run, stream)
+    with open_transaction(connection, stream):
+        assert outcome(watching) == "unhealthy"  # it is silent: no later status is hidden
+        publish(lease)
+        with caplog.at_level(logging.WARNING):
+            assert outcome(watching) is None
+        [warned] = [record.getMessage() for record in caplog.records if record.name == "recount.airflow.watching"]
+        assert f"{STATUS}-0@" in warned
+        publish(lease, heartbeat_ms=now_ms() - 32_000)
+    assert eventually(lambda: outcome(watching), "unhealthy") == "unhealthy"
+    publish(lease)
+    assert eventually(lambda: outcome(watching), None) is None
+
+
+def test_a_driver_whose_first_status_is_hidden_is_not_called_not_started(
+    connection: Connection, run: str, stream: str
+) -> None:
+    lease = Lease.acquire(connection, stream)
+    watching = watch(connection, run, stream, launched_ago_ms=START_TIMEOUT_MS + 1_000)
+    with open_transaction(connection, stream):
+        assert outcome(watching) == "not started"
+        publish(lease)
+        assert outcome(watching) is None
+    assert outcome(watching) is None
+
+
+def test_a_driver_that_is_dead_by_its_process_died_whatever_is_hidden(
+    connection: Connection, run: str, stream: str, driver: DriverProcess
+) -> None:
+    lease = Lease.acquire(connection, stream)
+    says(connection, lease)
+    watching = watch(connection, run, stream)
+    with open_transaction(connection, stream):
+        publish(lease)
+        driver.end()
+        assert outcome(watching) == "died"
+
+
+def test_a_driver_whose_statuses_are_hidden_is_adopted(connection: Connection, run: str, stream: str) -> None:
+    lease = Lease.acquire(connection, stream)
+    says(connection, lease, heartbeat_ms=now_ms() - 31_000)
+    operator = StreamOperator(task_id="run", stream=stream, application=Path("stream.py"), limits=LIMITS)
+    with open_transaction(connection, stream):
+        publish(lease)
+        adopted = operator._adopted()
+    assert adopted is not None
+    assert adopted[0] == lease.epoch - 1
+
+
+def test_a_stream_whose_statuses_are_hidden_is_not_taken_for_one_that_stands_still(connection: Connection) -> None:
+    stream = revenue("hidden", cut_purchases)
+    with open_transaction(connection, stream.name):
+        publish(Lease.acquire(connection, stream.name))
+        with pytest.raises(Transient, match=f"{STATUS}-0@"):
+            require_no_driver(connection, stream)
 
 
 def test_a_backlog_is_told_once_and_the_driver_is_left_alone(connection: Connection, run: str, stream: str) -> None:
