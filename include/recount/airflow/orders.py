@@ -10,7 +10,7 @@ from recount.airflow.drivers import DriverProcess, record_of
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.control import StandingOrders, request_stop, withdraw_stop
-from recount.kafka.status import StatusBoard, StreamStatus
+from recount.kafka.status import StatusBoard, StreamStatus, last_epoch
 
 
 def last_status(connection: Connection, stream: str) -> StreamStatus | None:
@@ -67,8 +67,7 @@ class Hold:
 def stop(stream: str, least_epoch: int = 0) -> None:
     """Order the stream's driver, and one that is just starting with ``least_epoch``, to end after its batch."""
     connection, _ = _here()
-    status = last_status(connection, stream)
-    request_stop(connection, stream, max(least_epoch, status.lease_epoch if status else 0))
+    request_stop(connection, stream, max(least_epoch, last_epoch(connection, stream)))
 
 
 def start(stream: str) -> None:

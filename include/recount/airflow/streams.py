@@ -25,6 +25,7 @@ from recount.core.errors import Terminal
 from recount.core.limits import Health
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
+from recount.kafka.status import last_epoch
 
 _RELAUNCHES_FORGOTTEN_AFTER_MS = 600_000
 _MOST_BACKOFF_MS = 300_000
@@ -225,7 +226,7 @@ class StreamOperator(BaseOperator):
             stop(self.stream)
             raise
         self._end_driver()
-        status = last_status(Connection.of(settings), self.stream)
+        after_epoch = last_epoch(Connection.of(settings), self.stream)
         submission = Submission(
             application=Path(self.application),
             arguments=["--stream", self.stream, *self.run_options],
@@ -238,7 +239,7 @@ class StreamOperator(BaseOperator):
         log = log_of(settings.logs, self.stream)
         driver = submission.launch(record=record_of(settings.run, self.stream), log=log)
         self.log.info("launched %s, log %s", f"pid {driver.pid}" if driver else "on the cluster", log)
-        return status.lease_epoch if status else 0, launched_at_ms
+        return after_epoch, launched_at_ms
 
     def _end_driver(self) -> None:
         settings = Settings.from_environment(os.environ)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from recount.core.errors import Terminal
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
 from recount.kafka.platform import HISTORY, STATUS
-from recount.kafka.status import StatusBoard, StreamStatus
+from recount.kafka.status import StreamStatus, last_epoch
 
 _PUBLISH_TIMEOUT_S = 60.0
 
@@ -46,14 +46,8 @@ class Lease:
         """Take the lease; the former holder is fenced when this returns."""
         producer = connection.producer({"transactional.id": connection.own(f"recount.{stream}.lease"), "linger.ms": 0})
         _checked(f"acquiring the lease of {stream}", lambda: producer.init_transactions(REQUEST_TIMEOUT_S))
-        board = StatusBoard(connection, status_topic)
-        try:
-            last = board.of(stream)
-        finally:
-            board.close()
-        return cls(
-            producer, stream, last.lease_epoch + 1 if last else 1, *map(connection.own, (status_topic, history_topic))
-        )
+        epoch = last_epoch(connection, stream, status_topic) + 1
+        return cls(producer, stream, epoch, *map(connection.own, (status_topic, history_topic)))
 
     def publish(self, status: StreamStatus) -> None:
         """Put ``status`` on the board and into the history; raises ``Fenced`` when the lease was lost."""

@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Literal, get_args
 
 from recount.core.errors import Terminal
-from recount.kafka.compacted import CompactedView
+from recount.kafka.compacted import CompactedView, Isolation
 from recount.kafka.connection import Connection
 from recount.kafka.platform import STATUS
 
@@ -129,8 +129,8 @@ class StatusBoard:
     What is no status is passed over with a warning, and the last one before it stands.
     """
 
-    def __init__(self, connection: Connection, topic: str = STATUS) -> None:
-        self._view = CompactedView(connection, topic, StreamStatus.from_json)
+    def __init__(self, connection: Connection, topic: str = STATUS, *, isolation: Isolation = "read_committed") -> None:
+        self._view = CompactedView(connection, topic, StreamStatus.from_json, isolation=isolation)
 
     def latest(self) -> Mapping[str, StreamStatus]:
         """The last status by stream name, as of this call."""
@@ -153,3 +153,17 @@ class StatusBoard:
 
     def close(self) -> None:
         self._view.close()
+
+
+def last_epoch(connection: Connection, stream: str, topic: str = STATUS) -> int:
+    """The lease epoch of the stream's last status, 0 when no driver ever spoke.
+
+    Read uncommitted: an open transaction on the topic must not hide the last driver from the next one, nor from an
+    order to stop. The epoch of a status that is aborted is skipped, no more.
+    """
+    board = StatusBoard(connection, topic, isolation="read_uncommitted")
+    try:
+        status = board.of(stream)
+    finally:
+        board.close()
+    return status.lease_epoch if status else 0

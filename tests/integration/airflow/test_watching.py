@@ -30,6 +30,7 @@ from recount.core.limits import Health
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog
 from recount.kafka.connection import Connection
+from recount.kafka.control import ControlChannel
 from recount.kafka.lease import Lease
 from recount.kafka.platform import STATUS, platform_topics
 from recount.kafka.status import State, StatusBoard
@@ -271,6 +272,19 @@ def test_a_driver_whose_statuses_are_hidden_is_adopted(connection: Connection, r
         adopted = operator._adopted()
     assert adopted is not None
     assert adopted[0] == lease.epoch - 1
+
+
+def test_an_order_to_stop_is_for_the_last_driver_though_its_statuses_are_hidden(
+    connection: Connection, run: str, stream: str
+) -> None:
+    says(connection, Lease.acquire(connection, stream))
+    with open_transaction(connection, stream):
+        later = Lease.acquire(connection, stream)
+        publish(later)
+        orders.stop(stream)
+        channel = ControlChannel(connection, stream, later.epoch)
+        assert channel.stop_requested()
+        channel.close()
 
 
 def test_a_stream_whose_statuses_are_hidden_is_not_taken_for_one_that_stands_still(connection: Connection) -> None:

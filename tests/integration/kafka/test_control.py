@@ -129,3 +129,20 @@ def test_an_open_transaction_on_the_control_topic_hides_no_order(
     request_stop(connection, "orders", 2, topic=topic)
     assert channel.stop_requested()
     channel.close()
+
+
+def test_an_open_transaction_on_the_status_topic_hides_no_lease_from_the_next(
+    connection: Connection, make_topic: MakeTopic, unique: Callable[[str], str]
+) -> None:
+    topics = [make_topic(name, cleanup_policy="compact", retention_ms=-1) for name in ("status", "history")]
+    with open_transaction(connection, unique("stranger"), topics[0]):
+        lease = Lease.acquire(connection, "orders", status_topic=topics[0], history_topic=topics[1])
+        lease.publish(a_status(stream="orders"))
+        board = StatusBoard(connection, topics[0])
+        assert board.of("orders") is None
+        assert str(board.hidden("orders")).startswith(f"{topics[0]}-0@")
+        successor = Lease.acquire(connection, "orders", status_topic=topics[0], history_topic=topics[1])
+        assert successor.epoch == 2
+    assert eventually(lambda: board.hidden("orders"), None) is None
+    assert board.of("orders") == a_status(stream="orders")
+    board.close()
