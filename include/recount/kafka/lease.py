@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -12,8 +13,9 @@ from confluent_kafka import KafkaException, Producer
 from recount.core.errors import Terminal
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
 from recount.kafka.platform import HISTORY, STATUS
-from recount.kafka.status import StreamStatus, last_epoch
+from recount.kafka.status import LARGEST_EPOCH, StreamStatus, last_epoch
 
+_LOG = logging.getLogger(__name__)
 _PUBLISH_TIMEOUT_S = 60.0
 
 
@@ -43,10 +45,17 @@ class Lease:
     def acquire(
         cls, connection: Connection, stream: str, *, status_topic: str = STATUS, history_topic: str = HISTORY
     ) -> Self:
-        """Take the lease; the former holder is fenced when this returns."""
+        """Take the lease; the former holder is fenced when this returns.
+
+        After ``LARGEST_EPOCH``, which somebody made up, epochs begin again with 1: it is Kafka that fences the former
+        holder, whatever its epoch, and the next one would be unreadable to everybody.
+        """
         producer = connection.producer({"transactional.id": connection.own(f"recount.{stream}.lease"), "linger.ms": 0})
         _checked(f"acquiring the lease of {stream}", lambda: producer.init_transactions(REQUEST_TIMEOUT_S))
         epoch = last_epoch(connection, stream, status_topic) + 1
+        if epoch > LARGEST_EPOCH:
+            _LOG.warning("stream %s: a status has the lease epoch %d, epochs begin again with 1", stream, epoch - 1)
+            epoch = 1
         return cls(producer, stream, epoch, *map(connection.own, (status_topic, history_topic)))
 
     def publish(self, status: StreamStatus) -> None:

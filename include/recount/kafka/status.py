@@ -17,6 +17,8 @@ State = Literal["starting", "running", "stopping", "stopped", "failed"]
 VERSION = 1
 MOST_CHARACTERS = 2_000
 """Of any text in a status; an error is cut to it."""
+LARGEST_EPOCH = 2**62
+"""Of a lease; far beyond what relaunches come to, so a larger one was made up."""
 
 
 class UnreadableStatus(Terminal):
@@ -78,8 +80,8 @@ class StreamStatus:
         """Read ``text``; fields this version does not know are ignored, so that a newer driver can add some.
 
         Raises ``UnreadableStatus`` for another version, a missing field, an unknown state, a value of another type, a
-        text of more than ``MOST_CHARACTERS`` or that is no Unicode, and a number of more than 64 bits: anybody may
-        write to the topic.
+        text of more than ``MOST_CHARACTERS`` or that is no Unicode, a number of more than 64 bits, and a lease epoch
+        that is not from 1 to ``LARGEST_EPOCH``: anybody may write to the topic.
         """
         try:
             said = json.loads(text)
@@ -121,6 +123,8 @@ def _require_plain(status: StreamStatus) -> None:
                 raise ValueError(f"{field.name} has {len(value)} characters")
         if isinstance(value, int | float) and not -(2**63) <= value < 2**63:
             raise ValueError(f"{field.name} is {value!r}")
+    if not 1 <= status.lease_epoch <= LARGEST_EPOCH:
+        raise ValueError(f"lease_epoch is {status.lease_epoch}")
 
 
 class StatusBoard:

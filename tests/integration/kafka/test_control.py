@@ -17,7 +17,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel, request_stop, withdraw_stop
 from recount.kafka.lease import Lease
 from recount.kafka.platform import platform_topics
-from recount.kafka.status import StatusBoard
+from recount.kafka.status import LARGEST_EPOCH, StatusBoard
 from recount.kafka.topics import apply, plan
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
@@ -145,4 +145,28 @@ def test_an_open_transaction_on_the_status_topic_hides_no_lease_from_the_next(
         assert successor.epoch == 2
     assert eventually(lambda: board.hidden("orders"), None) is None
     assert board.of("orders") == a_status(stream="orders")
+    board.close()
+
+
+@pytest.mark.parametrize(
+    ("forged", "passed_over", "next_epoch"),
+    [(2**63 - 1, True, 2), (LARGEST_EPOCH + 1, True, 2), (LARGEST_EPOCH, False, 1), (7, False, 8)],
+)
+def test_the_status_of_the_next_lease_stands_after_one_with_a_forged_epoch(
+    connection: Connection, make_topic: MakeTopic, forged: int, passed_over: bool, next_epoch: int
+) -> None:
+    topics = [make_topic(name, cleanup_policy="compact", retention_ms=-1) for name in ("status", "history")]
+    lease = Lease.acquire(connection, "orders", status_topic=topics[0], history_topic=topics[1])
+    said, lie = a_status(stream="orders"), a_status(stream="orders", lease_epoch=forged, state="stopped")
+    lease.publish(said)
+    producer = connection.producer()
+    producer.produce(topics[0], key="orders", value=lie.to_json())
+    assert producer.flush(10) == 0
+    board = StatusBoard(connection, topics[0])
+    assert eventually(lambda: board.of("orders"), said if passed_over else lie) == (said if passed_over else lie)
+    successor = Lease.acquire(connection, "orders", status_topic=topics[0], history_topic=topics[1])
+    assert successor.epoch == next_epoch
+    truth = a_status(stream="orders", lease_epoch=next_epoch)
+    successor.publish(truth)
+    assert eventually(lambda: board.of("orders"), truth) == truth
     board.close()

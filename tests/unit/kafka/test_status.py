@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.statuses import a_status
 
-from recount.kafka.status import StreamStatus, UnreadableStatus
+from recount.kafka.status import LARGEST_EPOCH, StreamStatus, UnreadableStatus
 
 STATUS = a_status(batch=3, frontier_ms=1_690_000_020_000, error="é")
 
@@ -39,3 +39,15 @@ def test_half_a_character_is_refused_for_no_page_can_show_it() -> None:
     assert b"ud800" in message
     with pytest.raises(UnreadableStatus):
         StreamStatus.from_json(message)
+
+
+@pytest.mark.parametrize("epoch", [1, LARGEST_EPOCH])
+def test_a_lease_epoch_up_to_the_largest_is_read(epoch: int) -> None:
+    status = a_status(lease_epoch=epoch)
+    assert StreamStatus.from_json(status.to_json()) == status
+
+
+@pytest.mark.parametrize("epoch", [-1, 0, LARGEST_EPOCH + 1, 2**63 - 1])
+def test_a_lease_epoch_that_no_lease_has_is_refused(epoch: int) -> None:
+    with pytest.raises(UnreadableStatus):
+        StreamStatus.from_json(a_status(lease_epoch=epoch).to_json())
