@@ -18,6 +18,8 @@ Happening = Callable[[], None]
 
 _AUDIT = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}")
 """The name of an audit, which is another one each time."""
+_VERSION = re.compile(r"(?<=former/\*/)\d+(?=/)")
+"""The version of a stream whose tables were moved away: each reset of a chain has another one."""
 
 
 class Killed(BaseException):
@@ -91,7 +93,7 @@ class Effects:
         """After an effect."""
         for text in self._hidden:
             name = name.replace(text, "*")
-        name = _AUDIT.sub("*", name)
+        name = _VERSION.sub("*", _AUDIT.sub("*", name))
         with self._lock:
             self._counts[name] += 1
             self.seen.append(name)

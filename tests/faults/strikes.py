@@ -15,10 +15,9 @@ from tests.faults.effects import Point
 from tests.faults.hosts import Host, Outcome
 from tests.faults.scene import Scene
 
-from recount.kafka.connection import Connection
+from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.transaction import OutputTransaction
 from recount.local.kafka import EmbeddedKafka
-from recount.versions.standstill import BACKFILL_SLOT
 
 BROKER = 1
 _DEAD_S = 1.0

@@ -20,7 +20,7 @@ from recount.local.project import Project
 from recount.local.started import Started
 
 _HEAP = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC")
-_START_LIMIT_S = 60.0
+_START_LIMIT_S = 120.0
 
 _LOG4J = """\
 appender.console.type = Console

@@ -25,6 +25,13 @@ def test_a_driver_dies_after_the_nth_effect_of_a_name() -> None:
     assert effects.seen == ["append late/*", "append state/*", "append late/*"]
 
 
+def test_an_effect_is_the_same_in_each_reset_of_a_chain() -> None:
+    effects = effects_of(None)
+    for version in (2, 3):
+        effects.happened(f"file rename data/former/orders/{version}/streams/orders")
+    assert effects.seen == ["file rename data/former/*/*/streams/*"] * 2
+
+
 def test_what_is_dead_does_nothing_more_and_drops_what_it_had_not_sent() -> None:
     effects, dropped = effects_of(Point("commit")), []
     effects.at_death(lambda: dropped.append("records"))
