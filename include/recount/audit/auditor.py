@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,9 +24,10 @@ from recount.audit.ledger_rules import ledger_faults
 from recount.audit.listing import Listing
 from recount.audit.repetition import Repetition
 from recount.audit.series import charted
-from recount.audit.settled import published_offsets, settled_ledger
+from recount.audit.settled import published_backfills, published_offsets, settled_ledger
 from recount.audit.store import NOTHING, AuditStore, Seed
 from recount.audit.strangers import strange_rows
+from recount.audit.table_checksums import TableChecksums
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
@@ -39,12 +41,15 @@ from recount.recompute.flow import Flow
 from recount.recompute.log import Ranges
 from recount.recompute.recomputation import Recomputation, recompute
 
+_LOG = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Scope:
     """What one audit covers: of those ``settled``, ``ledger`` are the batches to judge, ``before`` the one they follow.
 
-    ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began,
+    ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began, the former
+    with the first ``published_backfills``;
     ``backfills`` those whose corrections count (None: all).
     """
 
@@ -54,6 +59,7 @@ class _Scope:
     before: BatchProof | None
     ledger: Ledger
     ranges: Ranges
+    published_backfills: int
     published: Mapping[int, LogRange]
     letters: Ranges
     backfills: Sequence[str] | None
@@ -123,6 +129,7 @@ class Auditor:
     ) -> _Scope:
         reached = published_offsets(self._connection, self._topology)
         sink, dead_letters = self._flow.sink.topic.name, self._source.dead_letter_name
+        backfills = published_backfills(self._connection, self._topology)
         published = self._in_force.own(sink, kept(self._connection, sink))
         letters = self._in_force.own_ranges(dead_letters, kept_if_any(self._connection, dead_letters))
         ledger = settled_ledger(self._tables, self._topology, reached)
@@ -138,12 +145,20 @@ class Auditor:
         self._in_force.require_made_by(segment)
         frontier_ms = self._in_force.closing(ledger.between(None, cut.order).frontier_ms)
         return _Scope(
-            stretch=Stretch(audit=audit, seed=seed, cut=cut.order, frontier_ms=frontier_ms, again=again),
+            stretch=Stretch(
+                audit=audit,
+                seed=seed,
+                cut=cut.order,
+                frontier_ms=frontier_ms,
+                again=again,
+                is_whole=self._was_written_to(seed, backfills),
+            ),
             source=source,
             settled=ledger,
             before=_at(ledger, seed.order),
             ledger=segment,
             ranges=segment.ranges[self._source.name],
+            published_backfills=backfills,
             published=published,
             letters=letters,
             backfills=repetition.backfills if repetition else None,
@@ -153,6 +168,13 @@ class Auditor:
         """From where this declaration can be judged: the beginning of the log, or the batch of its upgrade."""
         after = self._in_force.after
         return NOTHING if after is None else self.store.seed_for(ledger, (after[0], after[1] + 1))
+
+    def _was_written_to(self, seed: Seed, backfills: int) -> bool:
+        run, table = seed.run, self._flow.sink.table
+        if run is None or run.checksums is None or run.checksums.hold(self._tables, table, run.order, backfills):
+            return False
+        _LOG.warning("rows of %s that the audit %s had judged are others now: all are judged again", table, run.audit)
+        return True
 
     def _recomputed(self, scope: _Scope, log: DigestedLog) -> Recomputation:
         return recompute(
@@ -190,6 +212,7 @@ class Auditor:
             evidence=self._evidence(scope, log, found),
             charted=charted(self._flow),
             series=tuple(judgement.series),
+            checksums=TableChecksums.of(self._tables, self._flow.sink.table, stretch.cut, scope.published_backfills),
         )
 
     def _evidence(self, scope: _Scope, log: DigestedLog, found: Sequence[PartitionAccount]) -> Evidence:

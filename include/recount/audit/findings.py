@@ -14,6 +14,7 @@ from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
 from recount.audit.series import WindowTotal
 from recount.audit.store import Seed
+from recount.audit.table_checksums import TableChecksums
 from recount.core.finding_register import Standing
 from recount.core.ledger import BatchProof
 from recount.core.topology import Topology
@@ -57,6 +58,7 @@ class Findings:
     charted: str | None = None
     series: tuple[WindowTotal, ...] = ()
     standing: Standing | None = None
+    checksums: TableChecksums | None = None
 
     @property
     def cut(self) -> BatchProof:

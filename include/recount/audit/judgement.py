@@ -43,6 +43,7 @@ Row = tuple[str | None, int | None, int | None]
 class Stretch:
     """What is judged: the results that the batches after ``seed`` up to ``cut`` made due, changed, or wrote.
 
+    ``is_whole``: of those before ``seed`` too, for somebody wrote to the tables that an earlier audit has judged.
     ``frontier_ms`` is that of the cut. What was recomputed and what was read from Kafka is in the audit's tables.
     ``again`` are older rows, (key as text, window start, window end), whose findings are not closed: judged again too.
     """
@@ -52,6 +53,7 @@ class Stretch:
     cut: Order
     frontier_ms: int | None
     again: tuple[Row, ...] = ()
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +142,7 @@ class Judge:
         ]
         copies = pl.concat(written)
         touched = None
-        if stretch.seed.run:  # an audit from the beginning touches everything
+        if stretch.seed.run and not stretch.is_whole:  # an audit from the beginning touches everything
             touched = self._touched(stretch, stretch.seed.run)
             oldest_ms = touched.select(pl.col(WINDOW_START).min()).collect().item()
             near = _since(oldest_ms) | _in_windows(stretch.again)

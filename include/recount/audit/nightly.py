@@ -111,6 +111,7 @@ def audited(
             checkpoint_id=findings.cut.checkpoint_id,
             repaired=tuple(finding.id for finding in findings.standing.repaired) if findings.standing else (),
             certificate_sha256=str(load(certificate)["sha256"]),
+            checksums=findings.checksums,
         )
     )
     return CertifiedAudit(findings=findings, certificate=certificate)

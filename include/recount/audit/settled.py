@@ -26,6 +26,12 @@ def published_offsets(connection: Connection, topology: Topology) -> dict[tuple[
     return positions.published_offsets(connection, connection.group(topology.name), partitions)
 
 
+def published_backfills(connection: Connection, topology: Topology) -> int:
+    """How many backfills of the stream are on Kafka. Asked before the ends of the sink's topic, which hold them."""
+    counter = (topology.written[0].topic.name, 0)
+    return positions.published_offsets(connection, connection.backfill_group(topology.name), [counter]).get(counter, 0)
+
+
 def settled_ledger(
     tables: Tables,
     topology: Topology,

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.ledger import Ledger, Order
+from recount.audit.table_checksums import TableChecksums
 from recount.core.errors import Terminal
 from recount.core.finding import difference_from
 from recount.core.ledger import BatchProof
@@ -38,6 +39,7 @@ class Run:
 
     ``published_ends`` are offsets of the sink's topic, ``repaired`` ids of findings of earlier audits that it closed.
     ``checkpoint_id`` is that of the cut's batch: another version of the stream can have a batch of the same number.
+    ``checksums`` are those of the sink's tables at the cut, None where every audit judges all.
     Runs are ordered by ``finished_ms``, which is after that of every earlier one whatever the clock says.
     """
 
@@ -58,6 +60,7 @@ class Run:
     checkpoint_id: str | None = None
     repaired: tuple[str, ...] = ()
     certificate_sha256: str = ""
+    checksums: TableChecksums | None = None
 
     @property
     def order(self) -> Order:
@@ -257,4 +260,6 @@ def _run(row: Mapping[str, Any]) -> Run:
     document["lineage"] = tuple(document["lineage"])
     document["repaired"] = tuple(document.get("repaired", ()))
     document["published_ends"] = {int(p): offset for p, offset in document["published_ends"].items()}
+    checksums = document.get("checksums")
+    document["checksums"] = TableChecksums.from_document(checksums) if checksums else None
     return Run(**document)

@@ -25,14 +25,12 @@ from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, ORIGIN, PUBLISHE
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.declarations import DeclarationLog
-from recount.kafka.connection import Connection
+from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.positions import published_offsets
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
-
-SLOT = "backfill"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +62,7 @@ def pending(session: SparkSession, settings: Settings, plan: Plan) -> int:
         return 0
     counter = (plan.flow.sink.topic.name, 0)
     connection = Connection.of(settings)
-    group = connection.own(f"recount.{plan.topology.name}.{SLOT}")
+    group = connection.backfill_group(plan.topology.name)
     done = published_offsets(connection, group, [counter]).get(counter, 0)
     return rows.where(F.col(BACKFILL_NUMBER) >= done).select(BACKFILL_NUMBER).distinct().count()
 
@@ -101,8 +99,8 @@ def _publish_pending(settings: Settings, plan: Plan, rows: DataFrame) -> tuple[s
     transaction = OutputTransaction(
         connection,
         plan.topology.name,
-        SLOT,
-        group=connection.own(f"recount.{plan.topology.name}.{SLOT}"),
+        BACKFILL_SLOT,
+        group=connection.backfill_group(plan.topology.name),
     )
     enacted = DeclarationLog(settings.data, plan.topology.name).last()
     version = enacted.version if enacted else 1

@@ -21,6 +21,9 @@ _QUIET: Mapping[str, Any] = {"log_level": 4, "reconnect.backoff.ms": 200, "recon
 _NONE: Mapping[str, Any] = {}
 _DEFAULT = "recount."
 
+BACKFILL_SLOT = "backfill"
+"""The output slot of a stream's backfills."""
+
 REQUEST_TIMEOUT_S = 15.0
 ANSWER_S = 10.0
 """How long a call may take of which the client does not keep the time by itself, see ``answered``."""
@@ -73,6 +76,10 @@ class Connection:
     def group(self, stream: str) -> str:
         """The consumer group under which ``stream`` commits its offsets, and by which its dead letters name it."""
         return self.own(f"{_DEFAULT}{stream}")
+
+    def backfill_group(self, stream: str) -> str:
+        """The group whose offset counts the backfills of ``stream`` that are published."""
+        return f"{self.group(stream)}.{BACKFILL_SLOT}"
 
     def admin(self) -> AdminClient:
         return AdminClient(self._config({}), logger=_LOG)

@@ -9,12 +9,10 @@ from contextlib import ExitStack, closing, contextmanager
 from recount.core.durations import readable
 from recount.core.errors import Terminal
 from recount.core.registry import Stream
-from recount.kafka.connection import Connection
+from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.lease import Lease
 from recount.kafka.status import StatusBoard
 from recount.kafka.transaction import OutputTransaction
-
-BACKFILL_SLOT = "backfill"
 
 
 @contextmanager
@@ -30,7 +28,7 @@ def standstill(connection: Connection, stream: Stream) -> Iterator[tuple[OutputT
     with ExitStack() as held:
         held.callback(lease.release)
         of_stream = held.enter_context(closing(OutputTransaction(connection, stream.name)))
-        group = f"{of_stream.group}.{BACKFILL_SLOT}"
+        group = connection.backfill_group(stream.name)
         of_backfills = OutputTransaction(connection, stream.name, BACKFILL_SLOT, group=group)
         yield of_stream, held.enter_context(closing(of_backfills))
 

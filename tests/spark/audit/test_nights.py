@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 from delta.tables import DeltaTable
+from pyspark.sql import functions as F
 from tests.spark.audit.conftest import MINUTE_MS, Scene, order
 
 from recount.audit.acceptances import accept
 from recount.audit.certificate import load, verify_file
 from recount.audit.mutation import mutate
 from recount.audit.nightly import CertifiedAudit
+from recount.core.own_columns import REVISION
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -98,6 +100,27 @@ def test_a_row_deleted_once_is_a_violation_every_night_until_it_is_put_back_or_a
         "deleted on request",
     )
     assert "chain is complete" in verify_file(fourth.certificate)[-1]
+
+
+def test_the_next_night_finds_a_row_deleted_after_its_audit_and_one_written_under_an_old_batch(scene: Scene) -> None:
+    """Nothing that the stream did since touches them: the table has other rows than the last audit counted."""
+    an_evening(scene, 0)
+    scene.run()
+    assert scene.audit().findings.outcome == "match"
+    path = scene.tables.output(scene.topology.sinks[0].table)
+    rows = scene.session.read.format("delta").load(path)
+    deleted, kept, *_ = sorted(row.window_start for row in rows.collect())
+    DeltaTable.forPath(scene.session, path).delete(f"window_start = {deleted}")
+    forged = rows.where(F.col("window_start") == kept).withColumn(REVISION, F.col(REVISION) + 1)
+    forged.withColumn("orders", F.lit(77).cast(rows.schema["orders"].dataType)).write.format("delta").mode(
+        "append"
+    ).save(path)
+
+    an_evening(scene, 20)
+    scene.run()
+    found = scene.audit().findings
+    assert found.seed.run is not None
+    assert {(one.verdict, one.window_start) for one in found.differences} == {("lost", deleted), ("altered", kept)}
 
 
 def _beside(done: CertifiedAudit, name: str) -> Path:

@@ -88,6 +88,7 @@ class Tried:
         seed: Seed = NOTHING,
         audit: str = "tonight",
         again: tuple[Row, ...] = (),
+        is_whole: bool = False,
     ) -> Judgement:
         """The judgement where the log makes ``results``, and ``late`` more with unlimited grace."""
         parts = [{**one, IS_LATE: False, RECORDS: 1} for one in results]
@@ -105,7 +106,7 @@ class Tried:
         self.store.put_rows(PUBLISHED, audit, pl.DataFrame(list(on_kafka), schema=copies))
         rows = {**types, RESULT_TIME: pl.Int64, REVISION: pl.Int32, GENERATION: pl.Int64, BATCH: pl.Int64}
         write_deltalake(self.tables.output("revenue"), pl.DataFrame(list(in_delta), schema=rows), mode="overwrite")
-        stretch = Stretch(audit=audit, seed=seed, cut=CUT, frontier_ms=None, again=again)
+        stretch = Stretch(audit=audit, seed=seed, cut=CUT, frontier_ms=None, again=again, is_whole=is_whole)
         return Judge(self.tables, self.store, self.flow).judge(stretch)
 
 
@@ -265,6 +266,13 @@ def test_a_second_night_judges_the_rows_of_findings_again_though_nothing_touched
     put_back = [*rows, stored(removed, order=(0, 0))]
     repaired = tried.judged([], [], put_back, seed=seed_of("first"), again=again)
     assert repaired.counts == {"kafka match": 1, "delta match": 1, "completeness kept": 1}
+
+
+def test_a_whole_judgement_of_a_second_night_finds_a_row_under_an_old_batch(tried: Tried) -> None:
+    tried.judged([R], [published(R)], [stored(R)], audit="first")
+    rows = [stored(R, order=(0, 0)), stored(OTHER, 1, order=(0, 0))]
+    assert tried.judged([], [], rows, seed=seed_of("first")).counts == {}
+    assert tried.judged([], [], rows, seed=seed_of("first"), is_whole=True).counts["delta altered"] == 1
 
 
 def test_wrong_rows_beyond_those_that_are_followed_are_counted(tried: Tried, monkeypatch: pytest.MonkeyPatch) -> None:

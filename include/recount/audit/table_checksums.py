@@ -1,0 +1,109 @@
+"""Checksums of a sink's tables: from night to night they tell whether somebody wrote to what was judged before.
+
+The batches that an audit has judged write no more rows, nor does a backfill that is published. So an audit that goes on
+from a cut may pass over what lies before it only while the rows there are those that the audit before saw.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import polars as pl
+from deltalake import DeltaTable
+
+from recount.audit.copies import written_after
+from recount.audit.ledger import Order
+from recount.core.own_columns import BACKFILL_NUMBER
+from recount.core.tables import Tables
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checksum:
+    """The sum of the hashes of rows, whatever their order and files, over the ``columns`` that there were.
+
+    The hash is Polars' with a ``secret`` of one audit: who cannot read it cannot make other rows with the same sum.
+    Another version of Polars may give another sum.
+    """
+
+    secret: int
+    columns: Sequence[str]
+    value: int
+
+    @classmethod
+    def of(cls, rows: pl.LazyFrame) -> Self:
+        """That of ``rows`` now."""
+        secret, columns = secrets.randbits(63), rows.collect_schema().names()
+        return cls(secret=secret, columns=columns, value=_summed(rows, secret, columns))
+
+    def holds(self, rows: pl.LazyFrame) -> bool:
+        """Whether ``rows`` are the same still; columns that are younger do not count."""
+        is_there = set(self.columns) <= set(rows.collect_schema().names())
+        return is_there and _summed(rows, self.secret, self.columns) == self.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChecksums:
+    """Of ``outputs`` up to a cut, and of ``corrections`` (None: no such table) by the first ``backfills``.
+
+    ``waiting`` counts rows of later ones: a backfill waits to be published from its append to its Kafka transaction.
+    """
+
+    outputs: Checksum
+    backfills: int
+    corrections: Checksum | None
+    waiting: int
+
+    @classmethod
+    def of(cls, tables: Tables, table: str, cut: Order, backfills: int) -> Self:
+        """Those of the rows now; ``backfills`` is how many were published before."""
+        published, waiting = _corrections(tables, table, backfills)
+        return cls(
+            outputs=Checksum.of(_outputs(tables, table, cut)),
+            backfills=backfills,
+            corrections=None if published is None else Checksum.of(published),
+            waiting=waiting,
+        )
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Self:
+        """Those that ``dataclasses.asdict`` made a document of."""
+        corrections = document["corrections"]
+        return cls(
+            **{
+                **document,
+                "outputs": Checksum(**document["outputs"]),
+                "corrections": None if corrections is None else Checksum(**corrections),
+            }
+        )
+
+    def hold(self, tables: Tables, table: str, cut: Order, backfills: int) -> bool:
+        """Whether the rows that were there at ``cut`` are the same still, and no backfill has waited since."""
+        published, waiting = _corrections(tables, table, self.backfills)
+        if self.waiting and waiting and backfills == self.backfills:
+            return False
+        if self.corrections is None:
+            is_same = published is None or published.select(pl.len()).collect().item() == 0
+        else:
+            is_same = published is not None and self.corrections.holds(published)
+        return is_same and self.outputs.holds(_outputs(tables, table, cut))
+
+
+def _outputs(tables: Tables, table: str, cut: Order) -> pl.LazyFrame:
+    return pl.scan_delta(tables.output(table)).filter(~written_after(cut))
+
+
+def _corrections(tables: Tables, table: str, backfills: int) -> tuple[pl.LazyFrame | None, int]:
+    """The rows by the first ``backfills``, and the number of the others."""
+    path = tables.corrections(table)
+    if not DeltaTable.is_deltatable(path):
+        return None, 0
+    rows = pl.scan_delta(path)
+    is_published = (pl.col(BACKFILL_NUMBER) < backfills).fill_null(value=False)
+    return rows.filter(is_published), rows.filter(~is_published).select(pl.len()).collect().item()
+
+
+def _summed(rows: pl.LazyFrame, secret: int, columns: Sequence[str]) -> int:
+    return int(rows.select(pl.struct(columns).hash(secret).sum()).collect(engine="streaming").item())

@@ -1,0 +1,121 @@
+"""Checksums of rows that nobody writes any more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from recount.audit.table_checksums import TableChecksums
+from recount.core.own_columns import BACKFILL_NUMBER, BATCH, GENERATION
+from recount.core.tables import Tables
+
+CUT = (1, 4)
+
+
+class Sink:
+    """Its tables, of batches 1/3 and 1/4 and two published backfills."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tables = Tables(str(folder))
+        self.output([(1, 3), (1, 3), (1, 4)])
+        self.corrections([0, 1, 1])
+
+    def output(self, batches: Sequence[tuple[int | None, int | None]]) -> None:
+        rows = pl.DataFrame(list(batches), {GENERATION: pl.Int64, BATCH: pl.Int64}, orient="row")
+        write_deltalake(
+            self.tables.output("revenue"), rows.with_columns(orders=pl.lit(2)), mode="append", schema_mode="merge"
+        )
+
+    def corrections(self, numbers: Sequence[int | None]) -> None:
+        rows = pl.DataFrame({BACKFILL_NUMBER: list(numbers)}, {BACKFILL_NUMBER: pl.Int64})
+        write_deltalake(self.tables.corrections("revenue"), rows, mode="append")
+
+    def checksums(self, backfills: int = 2) -> TableChecksums:
+        return TableChecksums.of(self.tables, "revenue", CUT, backfills)
+
+    def holds(self, seen: TableChecksums, backfills: int = 2) -> bool:
+        return seen.hold(self.tables, "revenue", CUT, backfills)
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> Sink:
+    return Sink(tmp_path)
+
+
+def test_later_batches_and_backfills_change_nothing(sink: Sink) -> None:
+    seen = sink.checksums()
+    sink.output([(1, 5), (2, 0)])
+    sink.corrections([2])
+    assert sink.holds(seen, backfills=3)
+
+
+def test_a_row_of_an_old_batch_that_is_added_or_gone_shows(sink: Sink) -> None:
+    seen = sink.checksums()
+    sink.output([(1, 3)])
+    assert not sink.holds(seen)
+    seen = sink.checksums()
+    DeltaTable(sink.tables.output("revenue")).delete(f"{BATCH} = 4")
+    assert not sink.holds(seen)
+
+
+def test_a_row_that_is_replaced_by_another_of_its_batch_shows(sink: Sink) -> None:
+    seen = sink.checksums()
+    DeltaTable(sink.tables.output("revenue")).update({"orders": "77"}, predicate=f"{BATCH} = 4")
+    assert not sink.holds(seen)
+
+
+def test_rows_in_other_files_are_the_same_rows(sink: Sink) -> None:
+    seen = sink.checksums()
+    sink.output([(1, 5)])
+    DeltaTable(sink.tables.output("revenue")).optimize.compact()
+    assert sink.holds(seen)
+
+
+def test_a_correction_under_the_number_of_a_published_backfill_shows(sink: Sink) -> None:
+    seen = sink.checksums()
+    sink.corrections([1])
+    assert not sink.holds(seen)
+
+
+@pytest.mark.parametrize("number", [2, 1 << 40, None])
+def test_a_correction_that_nobody_publishes_shows_in_the_second_night(sink: Sink, number: int | None) -> None:
+    before = sink.checksums()
+    sink.corrections([number])
+    assert sink.holds(before), "a backfill may be at work"
+    waiting = sink.checksums()
+    assert waiting.waiting == 1
+    assert not sink.holds(waiting)
+    assert sink.holds(waiting, backfills=3), "it was published since"
+
+
+def test_a_column_that_is_younger_does_not_count(sink: Sink) -> None:
+    seen = sink.checksums()
+    rows = pl.DataFrame({GENERATION: [1], BATCH: [5], "orders": [2], "country": ["FR"]})
+    write_deltalake(sink.tables.output("revenue"), rows, mode="append", schema_mode="merge")
+    assert sink.holds(seen)
+    sink.output([(1, 4)])
+    assert not sink.holds(seen)
+
+
+def test_the_first_corrections_show_only_where_no_backfill_was_published(tmp_path: Path) -> None:
+    tables = Tables(str(tmp_path))
+    write_deltalake(tables.output("revenue"), pl.DataFrame({GENERATION: [1], BATCH: [1]}))
+    seen = TableChecksums.of(tables, "revenue", CUT, 0)
+    assert seen.corrections is None
+    assert seen.hold(tables, "revenue", CUT, 0)
+    write_deltalake(tables.corrections("revenue"), pl.DataFrame({BACKFILL_NUMBER: [0]}))
+    assert seen.hold(tables, "revenue", CUT, 1), "a backfill of today"
+    write_deltalake(tables.corrections("revenue"), pl.DataFrame({BACKFILL_NUMBER: [-1]}), mode="append")
+    assert not seen.hold(tables, "revenue", CUT, 1)
+
+
+def test_checksums_are_kept_with_the_audit(sink: Sink) -> None:
+    seen = sink.checksums()
+    kept = json.loads(json.dumps(asdict(seen)))
+    assert TableChecksums.from_document(kept) == seen
