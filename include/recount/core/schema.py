@@ -196,14 +196,14 @@ def exact_decimal(written: str, field_type: FieldType) -> Decimal | None:
     """
     if not NUMBER.fullmatch(written):
         return None
+    may_be_double = field_type.precision <= DOUBLE_DIGITS
     try:
         number = Decimal(written)
         with localcontext(_WIDE):
             made = number.quantize(Decimal((0, (1,), -field_type.scale)))
-            same = made == number or (field_type.precision <= DOUBLE_DIGITS and float(made) == float(written))
+            same = made == number or (may_be_double and float(made) == float(written))
     except InvalidOperation:  # more digits than any decimal has, or so small that no double tells it from 0
-        small = field_type.precision <= DOUBLE_DIGITS and float(written) == 0
-        return Decimal((0, (0,), -field_type.scale)) if small else None
+        return Decimal((0, (0,), -field_type.scale)) if may_be_double and float(written) == 0 else None
     fits = not made or made.adjusted() < field_type.precision - field_type.scale
     return abs(made) if same and not made else made if same and fits else None
 
