@@ -76,6 +76,7 @@ class StreamWatch:
         self._told_degraded = degraded
         self._alert_after_ms = alert_after_ms
         self._changed_ms: int | None = None
+        self._told_hidden: str | None = None
 
     def look(self) -> Finding | None:
         """None while all is well. Raises ``Transient`` when the status topic cannot be read: look again later.
@@ -85,9 +86,12 @@ class StreamWatch:
         found = self._look()
         if found is None or not found.of_silence:
             return found
-        if hidden := self._board.hidden(self._stream):
+        hidden = self._board.hidden(self._stream)
+        if hidden and hidden != self._told_hidden:
             reasons = "; ".join([found.outcome, *found.reasons])
             _LOG.warning("stream %s: %s, but an open transaction hides the status at %s", self._stream, reasons, hidden)
+        self._told_hidden = hidden
+        if hidden:
             return None
         return self._look()  # what was hidden before can be read now
 
