@@ -16,8 +16,9 @@ from recount.airflow.notices import notifiers
 from recount.core.registry import DEFAULT_MODULES, declared
 
 JOB = Path(__file__).parents[1] / "spark_jobs" / "audit.py"
-# Without a start date the first run is the next night's: what was before the stream is nobody's audit.
-NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", interval=timedelta(days=1))
+# Without a start date the first run is the next night's: what was before the stream is nobody's audit. Airflow takes
+# run_immediately=False for a tenth of the interval: a stream new at 02:00 would be audited for the night before.
+NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", interval=timedelta(days=1), run_immediately=timedelta(0))
 
 for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topologies:
     with DAG(
