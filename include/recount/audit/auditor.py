@@ -138,9 +138,10 @@ class Auditor:
             seed = self._first_seed(ledger) if from_the_beginning else self.store.seed_for(ledger, cut.order)
         else:
             cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
-            published = repetition.ends(self._flow.sink.topic.name, published)
         if seed.run:
             require_grown(sink, seed.run.published_ends, published)
+        if repetition is not None:
+            published = repetition.ends(sink, published)
         segment = ledger.between(seed.order, cut.order)
         self._in_force.require_made_by(segment)
         frontier_ms = self._in_force.closing(ledger.between(None, cut.order).frontier_ms)
