@@ -19,6 +19,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.audit.settled import published_backfills
 from recount.backfill.plan import Plan
 from recount.core.output import output_record
 from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, ORIGIN, PUBLISHED_AT, RESULT_TIME, REVISION
@@ -26,7 +27,6 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.declarations import DeclarationLog
 from recount.kafka.connection import BACKFILL_SLOT, Connection
-from recount.kafka.positions import published_offsets
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
@@ -60,10 +60,7 @@ def pending(session: SparkSession, settings: Settings, plan: Plan) -> int:
     rows = _corrections(session, Tables(settings.data).corrections(plan.flow.sink.table))
     if rows is None:
         return 0
-    counter = (plan.flow.sink.topic.name, 0)
-    connection = Connection.of(settings)
-    group = connection.backfill_group(plan.topology.name)
-    done = published_offsets(connection, group, [counter]).get(counter, 0)
+    done = published_backfills(Connection.of(settings), plan.topology)
     return rows.where(F.col(BACKFILL_NUMBER) >= done).select(BACKFILL_NUMBER).distinct().count()
 
 
