@@ -7,16 +7,31 @@ import multiprocessing
 import socket
 import sys
 import time
+from datetime import UTC, datetime
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.decoders import decode_timetable
+from airflow.serialization.encoders import encode_timetable
 from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import TimeRestriction
 
 HEAVY = ("pyspark", "delta", "great_expectations", "polars", "pandas")
+DEPLOYED = datetime(2026, 11, 23, 2, 30, tzinfo=UTC)
 
 
 def no_network(*_: object) -> NoReturn:
     raise AssertionError("a DAG file used the network")
+
+
+def first_run(dag: Any) -> str | None:
+    """When a DAG that is new at ``DEPLOYED`` runs first by its schedule."""
+    timetable = decode_timetable(encode_timetable(dag.timetable))  # as the scheduler has it
+    never = TimeRestriction(earliest=None, latest=None, catchup=False)
+    with patch("airflow.timetables.trigger.utcnow", return_value=DEPLOYED):
+        run = timetable.next_dagrun_info(last_automated_data_interval=None, restriction=never)
+    return run.run_after.isoformat() if run else None
 
 
 def parse(file: str) -> dict[str, Any]:
@@ -36,6 +51,7 @@ def parse(file: str) -> dict[str, Any]:
             name: {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks}
             for name, dag in bag.dags.items()
         },
+        "first_runs": {name: first_run(dag) for name, dag in bag.dags.items()},
         "rules": {
             name: {task.task_id: task.trigger_rule.value for task in dag.tasks} for name, dag in bag.dags.items()
         },

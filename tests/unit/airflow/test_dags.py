@@ -56,6 +56,11 @@ def test_a_stream_is_held_before_it_runs(parsed: dict[str, Any]) -> None:
     assert parsed["streams"]["dags"]["stream__revenue-by-region"] == {"hold": ["run"], "run": []}
 
 
+def test_the_first_nightly_audit_of_a_new_stream_is_the_next_night_s(parsed: dict[str, Any]) -> None:
+    """The audit of the night before could only fail. The DAGs are new at half past two."""
+    assert set(parsed["audit"]["first_runs"].values()) == {"2026-11-24T01:00:00+00:00"}
+
+
 def test_grace_misses_are_announced_after_the_expectations_and_after_a_violation_too(parsed: dict[str, Any]) -> None:
     """Item 1.2: a violation fails the audit task, and does not keep misses from being announced."""
     assert parsed["audit"]["dags"]["audit__revenue-by-region"] == {
