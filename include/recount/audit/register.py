@@ -36,7 +36,8 @@ def read_register(settings: Settings, stream: str) -> Register:
     """All findings of ``stream``, as its last audit and the acceptances since left them.
 
     An audit that was killed after it had issued its certificate counts, though no other begins where it ended. Findings
-    of the versions before a reset belong to these.
+    of the versions before a reset belong to these. What the newest certificate calls open is open, whoever has taken it
+    out of the tables.
     """
     tables = Tables(settings.data)
     store = AuditStore(None, tables, stream)
@@ -55,15 +56,18 @@ def read_register(settings: Settings, stream: str) -> Register:
             since=order.get(run.seed) if run.seed else None,
         )
     ]
-    folder = Path(settings.reports) / "certificates" / stream
     audits = {run.audit for run in runs}
     enacted = DeclarationLog(settings.data, stream).last()
     version = enacted.version if enacted else 1
-    others = (path for path in sorted(folder.glob("*.json")) if path.stem not in audits)
-    for certificate in _certified(others, stream, trusted_in(settings.keys)):
-        if certificate["audit"] not in audits and version_of(certificate) == version:
+    files = sorted((Path(settings.reports) / "certificates" / stream).glob("*.json"))
+    certificates = [one for one in _certified(files, stream, trusted_in(settings.keys)) if version_of(one) == version]
+    for certificate in certificates:
+        if certificate["audit"] not in audits:
             seen += _certified_only(certificate)
-    return register(seen, acceptances(tables, stream))
+    accepted = acceptances(tables, stream)
+    found = register(seen, accepted)
+    newest = max(certificates, key=lambda one: int(one["sequence"]), default=None)
+    return register(_removed(found, newest), accepted, before=found) if newest else found
 
 
 def acceptances(tables: Tables, stream: str) -> list[Acceptance]:
@@ -127,6 +131,22 @@ def _certified_only(certificate: Mapping[str, Any]) -> Iterator[Sighting]:
                 at_ms=one["repaired_ms" if is_repaired else "last_ms"],
                 cut=(cut["generation"], cut["batch"]),
                 difference=None if is_repaired else difference_from(one),
+            )
+
+
+def _removed(found: Register, newest: Certificate) -> Iterator[Sighting]:
+    """What ``newest`` has open and the tables do not, or call repaired: no audit after it can have repaired it."""
+    cut = newest["cut"]
+    for one in newest.get("findings", {}).get("open", ()):
+        known = found.get(one["finding"])
+        if known is None or known.state == "repaired":
+            _LOG.warning("finding %s is open in %s, and gone from the audits' tables", one["finding"], newest["audit"])
+            yield Sighting(
+                finding=one["finding"],
+                audit=one["last_audit"],
+                at_ms=one["last_ms"],
+                cut=(cut["generation"], cut["batch"]),
+                difference=difference_from(one),
             )
 
 

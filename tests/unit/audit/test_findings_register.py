@@ -239,6 +239,27 @@ def test_an_audit_that_is_not_complete_says_nothing_unless_it_has_issued_its_cer
     assert {one.id: one.last_cut for one in read_register(nights.settings, STREAM).values()} == {LOST_ID: (0, 2)}
 
 
+def test_who_takes_a_finding_out_of_the_tables_does_not_close_it_while_the_newest_certificate_has_it_open(
+    nights: Nights,
+) -> None:
+    standing = nights.audit("1", [LOST, FAULT], "lost", batch=2)
+    folder = Path(nights.settings.reports) / "certificates" / STREAM
+    folder.mkdir(parents=True)
+    (folder / "1.json").write_text(json.dumps(a_certificate("1", standing)))
+    before = read_register(nights.settings, STREAM)
+
+    nights.store.put_findings("1", [], [LOST], [])
+    assert read_register(nights.settings, STREAM) == before
+    assert nights.last is not None
+    forged = replace(nights.last, audit="2", finished_ms=nights.store.next_ms(), repaired=(LOST_ID, FAULT_ID))
+    nights.store.complete(forged)
+    assert {one.id: one.state for one in read_register(nights.settings, STREAM).values()} == {
+        LOST_ID: "open",
+        FAULT_ID: "open",
+    }
+    assert states(nights.audit("3", [], "match", whole=True, batch=3)) == {LOST_ID: "repaired", FAULT_ID: "repaired"}
+
+
 def test_a_file_that_is_no_certificate_or_that_no_trusted_key_has_signed_says_nothing_of_findings(
     nights: Nights, tmp_path: Path
 ) -> None:
