@@ -12,6 +12,7 @@ import argparse
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -230,6 +231,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--publish", action="store_true", help="write docs/operations/nights.md")
     given = parser.parse_args()
+    # a SIGTERM shall stop the broker as Ctrl-C does
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory(prefix="recount-nights-") as root:
         found, wrong, city = lived(given.nights, given.seed, Path(root))
     alarms = [one for one in found if one.is_false_alarm]
