@@ -44,7 +44,9 @@ def main(
     against: Annotated[
         Path | None, typer.Option(help="Only Recount beside the Recount of this checkout: every job, and the audits.")
     ] = None,
-    earlier: Annotated[Path | None, typer.Option(help="Measure nothing: show this results.json.")] = None,
+    earlier: Annotated[
+        Path | None, typer.Option(help="Show this results.json, with nothing measured anew but what --part names.")
+    ] = None,
 ) -> None:
     """Run Recount beside Kafka Streams, plain Structured Streaming and Quix Streams on this machine."""
     place = Place.new()
@@ -53,7 +55,10 @@ def main(
         plan, part = plan.against(recount_of(against.resolve()), repeats), [Part.THROUGHPUT, Part.AUDIT]
     chosen = [scenario for scenario in plan.scenarios if not job or scenario.job.name in job]
     plan = replace(plan, scenarios=chosen, records=records or plan.records, other_records=records or plan.other_records)
-    results = Results.read(earlier) if earlier else measure(plan, part or list(Part), place)
+    results = Results.read(earlier) if earlier else None
+    if part or results is None:
+        measured = measure(plan, part or list(Part), place)
+        results = results.with_anew(measured, part or ()) if results else measured
     for table in tables(results):
         place.console.print(table.rich())
     written = write_page(results, place.project.root / "docs" if publish else place.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,11 @@ class Results:
     def write(self, path: Path) -> None:
         """Write as JSON."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    def with_anew(self, measured: Results, parts: Iterable[str]) -> Results:
+        """These results with the ``parts`` of another run in place of their own."""
+        anew: dict[str, Any] = {part: getattr(measured, part) for part in parts}
+        return replace(self, **anew, failures=[*self.failures, *measured.failures])
 
     @classmethod
     def read(cls, path: Path) -> Results:

@@ -61,6 +61,12 @@ def test_every_row_has_the_ratio_of_recount_to_it() -> None:
     assert recovery.body == [[RECOUNT.name, "10", "10.0", "9.0 to 12.0", "1.00 x"]]
 
 
+def test_a_part_that_is_measured_anew_replaces_the_earlier_one_and_leaves_the_others() -> None:
+    measured = replace(_RESULTS, throughput=[], latency=[], recovery=_RESULTS.recovery[:1], failures=["second"])
+    together = replace(_RESULTS, failures=["first"]).with_anew(measured, ["recovery"])
+    assert together == replace(_RESULTS, recovery=_RESULTS.recovery[:1], failures=["first", "second"])
+
+
 def test_without_recount_there_is_no_ratio() -> None:
     [throughput] = tables(replace(_RESULTS, throughput=[_THEIRS], latency=[], recovery=[]))
 
