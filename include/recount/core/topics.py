@@ -13,6 +13,8 @@ from recount.core.schema import RecordSchema
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 
 UNLIMITED_RETENTION_MS = -1
+FARTHEST_AHEAD = "message.timestamp.after.max.ms"
+"""The setting that says how far ahead of the broker's clock the time of a record may be."""
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 

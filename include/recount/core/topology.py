@@ -38,6 +38,7 @@ from recount.core.nodes import Node, Sink, Source
 from recount.core.own_columns import require_distinct
 from recount.core.reading import Layers, reading_layers, require_versions
 from recount.core.stateless import Foreach, Merge, Through
+from recount.core.topics import FARTHEST_AHEAD
 
 Written = Sink | Through
 """Operators whose rows are written to a topic and a table."""
@@ -90,6 +91,15 @@ class Topology:
             require_distinct(str(node), node.fields)
         assert self.idle_after_ms >= 0
         assert self.max_future_ms >= 0
+        for node in self.written:
+            limit = node.topic.configs.get(FARTHEST_AHEAD, str(self.max_future_ms))
+            require(
+                limit.isdigit() and int(limit) >= self.max_future_ms,
+                f"topic {node.topic.name} {FARTHEST_AHEAD}",
+                given=limit,
+                expected=f"at least max_future, {self.max_future_ms} ms: results have the times of records",
+                remedy="leave it out, it follows max_future; or lower max_future",
+            )
         require_versions(self.nodes())
         assert self.layers
 

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.settings import Settings
+from recount.core.topics import FARTHEST_AHEAD
 
 _LOG = logging.getLogger("recount.kafka")
 _QUIET: Mapping[str, Any] = {"log_level": 4, "reconnect.backoff.ms": 200, "reconnect.backoff.max.ms": 5_000}
@@ -117,6 +118,13 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
             given=str(cause),
             expected="to be the only process with this transactional.id",
             remedy="nothing, when a newer driver runs this stream; else look for a second launch of it",
+        )
+    if cause.code() == KafkaError.INVALID_TIMESTAMP:
+        return Transient(
+            f"Kafka refused the time of a record {doing}",
+            given=str(cause),
+            expected=f"a topic that takes records as far ahead of the clock: {FARTHEST_AHEAD}",
+            remedy="recount topics --apply sets it for our topics; else the record is taken when its time is near",
         )
     if cause.code() in _NO_RETRY_HELPS or (cause.fatal() and not cause.retriable()):
         return Terminal(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from recount.core.registry import Declarations
-from recount.core.topics import Topic
+from recount.core.topics import FARTHEST_AHEAD, Topic
+from recount.core.topology import Topology
 from recount.kafka.platform import platform_topics
+
+_KAFKA_TAKES_MS = 3_600_000
+"""What brokers take of records ahead of their clock where the topic says nothing, since Kafka 4."""
+_CLOCKS_APART_MS = 3_600_000
 
 
 def all_topics(declarations: Declarations, named: Callable[[str], str] = str) -> list[Topic]:
@@ -17,10 +22,18 @@ def all_topics(declarations: Declarations, named: Callable[[str], str] = str) ->
     """
     topologies = declarations.topologies.values()
     read = [source.topic for topology in topologies for source in topology.sources]
-    written = [replace(node.topic, owned=True) for topology in topologies for node in topology.written]
+    written = [topic for topology in topologies for topic in _written(topology)]
     ours = [*platform_topics(named), *map(dead_letter_topic, read), *written]
     topics = {topic.name: topic for topic in (*declarations.topics.values(), *ours)}
     return [topics[name] for name in sorted(topics)]
+
+
+def _written(topology: Topology) -> Iterator[Topic]:
+    """What ``topology`` writes to. Results have the times of records: up to ``max_future`` ahead of the clock."""
+    ahead_ms = topology.max_future_ms
+    limit = {FARTHEST_AHEAD: str(ahead_ms + _CLOCKS_APART_MS)} if ahead_ms > _KAFKA_TAKES_MS else {}
+    for node in topology.written:
+        yield replace(node.topic, owned=True, configs={**limit, **node.topic.configs})
 
 
 def dead_letter_topic(source: Topic) -> Topic:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from tests.eventually import eventually
 
-from recount.core.errors import Terminal
+from recount.core.errors import RecountError, Terminal, Transient
+from recount.core.registry import Declarations
 from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
 from recount.kafka.connection import Connection
+from recount.kafka.declared import all_topics
 from recount.kafka.offsets import require_topics
 from recount.kafka.topic_drift import TopicChange
 from recount.kafka.topics import TopicsNotInStep, apply, plan
+from recount.kafka.transaction import KafkaRecord, OutputTransaction
 
 
 @pytest.fixture
@@ -136,3 +141,36 @@ def test_replication_that_is_not_as_declared_is_refused(connection: Connection, 
     [change] = plan(connection.admin(), [orders], "production")
     assert change.action == "refuse"
     assert "replication factor" in [drift.setting for drift in change.drift]
+
+
+def test_results_of_records_two_days_ahead_of_the_clock_are_published_where_that_is_declared(
+    connection: Connection, unique: Callable[[str], str]
+) -> None:
+    """Where the topic says nothing, Kafka refuses what is more than an hour ahead, and the stream waits."""
+    topics = {}
+    for max_future in ("1 h", "2 d"):
+        orders, revenue = (Topic(name=unique(name), key="order_id", partitions=1) for name in ("orders", "revenue"))
+        topology = Topology(name="copies", sinks=[stream(orders).to(revenue)], max_future=max_future)
+        [topics[max_future]] = [
+            topic
+            for topic in all_topics(Declarations(topologies={"copies": topology}, topics={}))
+            if topic.name == revenue.name
+        ]
+        bring_in_step(connection, topics[max_future])
+
+    def published(topic: Topic) -> RecountError | None:
+        transaction = OutputTransaction(connection, unique("stream"), "0")
+        ahead_ms = time.time_ns() // 1_000_000 + 2 * 86_400_000
+        record = KafkaRecord(topic=topic.name, key=b"k", value=b"v", headers=(), timestamp_ms=ahead_ms)
+        try:
+            transaction.commit_once([record], start_offsets={("a", 0): 0}, end_offsets={("a", 0): 1}, batch="0")
+        except RecountError as error:
+            return error
+        finally:
+            transaction.close()
+        return None
+
+    assert published(topics["2 d"]) is None
+    refused = published(topics["1 h"])
+    assert isinstance(refused, Transient)
+    assert "recount topics --apply" in refused.remedy

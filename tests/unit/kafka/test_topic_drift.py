@@ -11,7 +11,7 @@ from recount.core.errors import Terminal
 from recount.core.registry import Declarations
 from recount.core.schema import STRING, RecordSchema
 from recount.core.settings import Profile
-from recount.core.topics import Topic
+from recount.core.topics import FARTHEST_AHEAD, Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.kafka.declared import all_topics
@@ -92,3 +92,31 @@ def test_what_a_topology_writes_to_is_ours_and_what_it_reads_is_not() -> None:
         "recount.certificates": True,
         "recount.positions": True,
     }
+
+
+def counted(revenue: Topic, max_future: str) -> Topology:
+    windows = stream(ORDERS).windowed_by(tumbling("1 min", grace="0 s"))
+    sinks = [windows.aggregate(n=count()).emit_final().to(revenue)]
+    return Topology(name="revenue", sinks=sinks, max_future=max_future)
+
+
+@pytest.mark.parametrize(
+    ("max_future", "configs", "expected"),
+    [
+        ("1 h", {}, None),
+        ("2 d", {}, str(2 * DAY_MS + 3_600_000)),
+        ("2 d", {FARTHEST_AHEAD: str(3 * DAY_MS)}, str(3 * DAY_MS)),
+    ],
+)
+def test_the_topic_of_results_takes_them_as_far_ahead_of_the_clock_as_records_may_be(
+    max_future: str, configs: dict[str, str], expected: str | None
+) -> None:
+    topology = counted(Topic(name="revenue", key="region", configs=configs), max_future)
+    found = {topic.name: topic for topic in all_topics(Declarations(topologies={"revenue": topology}, topics={}))}
+    assert found["revenue"].configs.get(FARTHEST_AHEAD) == expected
+    assert FARTHEST_AHEAD not in found["orders.dlq"].configs
+
+
+def test_a_topic_that_would_refuse_results_of_records_ahead_of_the_clock_is_refused_when_it_is_declared() -> None:
+    with pytest.raises(Terminal, match=FARTHEST_AHEAD):
+        counted(Topic(name="revenue", key="region", configs={FARTHEST_AHEAD: "60000"}), "1 h")
