@@ -277,6 +277,9 @@ class OutputTransaction:
             self._knows_position = False
             return None
         except KafkaException as error:
+            self._producer.poll(
+                0
+            )  # where the call says only that the transaction has failed, a delivery report says why
             problem = failure(f"committing batch {position.batch} of {self.stream}", self._delivery_error or error)
             try:
                 if not error.args[0].fatal():

@@ -11,6 +11,7 @@ from tests.eventually import eventually
 
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.registry import Declarations
+from recount.core.schema import STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.kafka.connection import Connection
@@ -147,30 +148,26 @@ def test_results_of_records_two_days_ahead_of_the_clock_are_published_where_that
     connection: Connection, unique: Callable[[str], str]
 ) -> None:
     """Where the topic says nothing, Kafka refuses what is more than an hour ahead, and the stream waits."""
-    topics = {}
-    for max_future in ("1 h", "2 d"):
-        orders, revenue = (Topic(name=unique(name), key="order_id", partitions=1) for name in ("orders", "revenue"))
-        topology = Topology(name="copies", sinks=[stream(orders).to(revenue)], max_future=max_future)
-        [topics[max_future]] = [
-            topic
-            for topic in all_topics(Declarations(topologies={"copies": topology}, topics={}))
-            if topic.name == revenue.name
-        ]
-        bring_in_step(connection, topics[max_future])
+    orders = Topic(name=unique("orders"), key="order_id", value=RecordSchema.of(order_id=STRING))
 
-    def published(topic: Topic) -> RecountError | None:
-        transaction = OutputTransaction(connection, unique("stream"), "0")
+    def published(name: str, max_future: str) -> RecountError | None:
+        revenue = Topic(name=unique(name), key="order_id", partitions=1)
+        topology = Topology(name=name, sinks=[stream(orders).to(revenue)], max_future=max_future)
+        topics = all_topics(Declarations(topologies={name: topology}, topics={}))
+        bring_in_step(connection, next(topic for topic in topics if topic.name == revenue.name))
         ahead_ms = time.time_ns() // 1_000_000 + 2 * 86_400_000
-        record = KafkaRecord(topic=topic.name, key=b"k", value=b"v", headers=(), timestamp_ms=ahead_ms)
+        record = KafkaRecord(topic=revenue.name, key=b"k", value=b"v", headers=(), timestamp_ms=ahead_ms)
+        place = (revenue.name, 0)
+        transaction = OutputTransaction(connection, unique(name), transaction_timeout_ms=2_000)
         try:
-            transaction.commit_once([record], start_offsets={("a", 0): 0}, end_offsets={("a", 0): 1}, batch="0")
+            transaction.commit_once([record], start_offsets={place: 0}, end_offsets={place: 1}, batch=0, retry_for_s=1)
         except RecountError as error:
             return error
         finally:
             transaction.close()
         return None
 
-    assert published(topics["2 d"]) is None
-    refused = published(topics["1 h"])
+    assert published("two-days", "2 d") is None
+    refused = published("an-hour", "1 h")
     assert isinstance(refused, Transient)
     assert "recount topics --apply" in refused.remedy
