@@ -21,6 +21,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -277,9 +278,9 @@ class OutputTransaction:
             self._knows_position = False
             return None
         except KafkaException as error:
-            self._producer.poll(
-                0
-            )  # where the call says only that the transaction has failed, a delivery report says why
+            # the call may say only that the transaction has failed; a delivery report says why
+            with suppress(KafkaException):
+                self._producer.poll(0)
             problem = failure(f"committing batch {position.batch} of {self.stream}", self._delivery_error or error)
             try:
                 if not error.args[0].fatal():
