@@ -1,8 +1,7 @@
 """JSON values to Arrow columns: the meaning of ``rules.json_values``, for many values at once.
 
-The values of a batch are parsed as one JSON array by Python's own parser, between them a word that nobody can know:
-where it is not found again at every second place, a value was no single JSON value. What is not of the plainest
-types, column by column, is told one by one.
+orjson parses each value; a value that it refuses, or whose numbers it could read otherwise than by their digits, is
+told by the rules. So is, column by column, what is not of the plainest types.
 """
 
 from __future__ import annotations
@@ -11,32 +10,38 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from itertools import chain
-from secrets import token_hex
 from typing import Any
 
+import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_type
 
 from recount.core.schema import FieldType, RecordSchema
 from recount.recompute.columns import spark_type
-from recount.recompute.rules.json_values import NUMBER, Bad, fields_of, refused
+from recount.recompute.rules.json_values import DOUBLE_DIGITS, NUMBER, Bad, fields_of, refused
 
 _PLAIN: dict[str, set[type]] = {
     "string": {str},
     "long": {int},
     "double": {int, float, Decimal},
-    "decimal": {int, Decimal, str},
+    "decimal": {int, float, Decimal, str},
     "boolean": {bool},
     "list": {list},
 }
+_DOUBLES = {int, float, type(None)}
 _NOTHING: dict[str, Any] = {}
-_FEW = 32
+_DEEP = 800
+"""Brackets of a value that each of the parsers takes, however they are nested."""
+_BY_DIGITS = f"[0-9.]{{{DOUBLE_DIGITS + 1}}}|[0-9][eE][+-]?[0-9]{{3}}"
+"""Finds all numbers that are not those of the double nearest to them; other text too."""
+_EXACT_SCALE = 22
+"""Powers of ten up to this one are doubles."""
 _LONGEST = 40
 """Characters of a number that Arrow is given as it was written."""
 _UNFIT = (OverflowError, ValueError, InvalidOperation)
-"""Raised for a number that is too large or has too many digits, a text that is no number or has half a character."""
+"""Raised for a number that is too large or has too many digits, or a text that is no number."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,12 @@ class Parser:
 
     def __init__(self, schema: RecordSchema, wanted: Sequence[str]) -> None:
         self._schema, self._wanted = schema, wanted
-        has_decimals = any((kind.element or kind).kind == "decimal" for kind in schema.fields.values())
-        self._of_float = _number if has_decimals else float
-        self._is_plain_text = False
+        kinds = [kind.element or kind for kind in schema.fields.values()]
+        self._has_long_decimals = any(kind.kind == "decimal" and kind.precision > DOUBLE_DIGITS for kind in kinds)
+        self._by_digits = json.JSONDecoder(parse_float=_number, parse_int=_whole, parse_constant=refused).raw_decode
 
     def parsed(self, values: Sequence[bytes | None]) -> Parsed:
         """All of ``values``; one that is None is no bad one."""
-        self._is_plain_text = not any(b"\\u" in value for value in values if value is not None)
         documents = self._documents([b"{}" if value is None else value for value in values])
         doubtful = {index for index, found in enumerate(documents) if type(found) is not dict}
         for index in doubtful:
@@ -75,22 +79,27 @@ class Parser:
             return Parsed(self._columns(cells), bad)
 
     def _documents(self, values: Sequence[bytes]) -> list[Any]:
-        """What each of ``values`` is, None where it is no JSON or nothing that is read at once."""
-        if not values:
-            return []
-        word = token_hex(16)
+        """What each of ``values`` is, None where the rules must tell."""
+        by_digits = set(_found(_BY_DIGITS, values)) if self._has_long_decimals else set()
+        if not by_digits and max(map(len, values), default=0) < 2 * _DEEP:
+            try:
+                return list(map(orjson.loads, values))
+            except orjson.JSONDecodeError:
+                pass
+        return [self._document(value, by_digits=index in by_digits) for index, value in enumerate(values)]
+
+    def _document(self, value: bytes, *, by_digits: bool) -> Any:
+        if len(value) >= 2 * _DEEP and value.count(b"[") + value.count(b"{") >= _DEEP:
+            return None
         try:
-            text = str(b"[" + f',"{word}",'.encode().join(values) + b"]", "utf-8")
-            found = json.loads(text, parse_float=self._of_float, parse_constant=refused)
-            if len(found) == 2 * len(values) - 1 and found[1::2] == [word] * (len(values) - 1):
-                return list(found[::2])
-        except (ValueError, RecursionError, InvalidOperation):
-            pass
-        if len(values) <= 1:
-            return [None]
-        size = max(1, len(values) // 2 if len(values) > _FEW else 1)
-        parts = (values[start : start + size] for start in range(0, len(values), size))
-        return list(chain.from_iterable(map(self._documents, parts)))
+            if not by_digits:
+                return orjson.loads(value)
+            if b"\\u" in value:  # it may have half a character
+                return None
+            found, end = self._by_digits(text := str(value, "utf-8"))
+            return found if end == len(text) else None
+        except _UNFIT:
+            return None
 
     def _not_plain(self, name: str, cells: list[Any], values: Sequence[bytes | None]) -> set[int]:
         """The indexes of ``cells`` that are not of the plainest types, and null then."""
@@ -99,14 +108,13 @@ class Parser:
         found = set()
         if not set(map(type, cells)) <= plain:
             found = {index for index, cell in enumerate(cells) if type(cell) not in plain and values[index] is not None}
-            for index in found:
-                cells[index] = None
         if kind.element is not None:
             items = _PLAIN[kind.element.kind]
-            odd = {index for index, cell in enumerate(cells) if cell and not set(map(type, cell)) <= items}
-            for index in odd:
-                cells[index] = None
-            return found | odd
+            found |= {
+                index for index, cell in enumerate(cells) if type(cell) is list and not set(map(type, cell)) <= items
+            }
+        for index in found:
+            cells[index] = None
         return found
 
     def _one_by_one(
@@ -131,7 +139,7 @@ class Parser:
     def _checked(self) -> Iterator[tuple[str, FieldType]]:
         """The wanted columns, and of the others those that Arrow could refuse, for that is a bad value."""
         for name, kind in self._schema.fields.items():
-            if name in self._wanted or kind.kind not in ("string", "boolean") or not self._is_plain_text:
+            if name in self._wanted or kind.kind not in ("string", "boolean"):
                 yield name, kind
 
 
@@ -153,11 +161,22 @@ def _number(written: str) -> Decimal | _Odd:
     return number if "e" not in written.lower() or abs(number.adjusted()) < _LONGEST else _ODD
 
 
+def _whole(written: str) -> int | _Odd:
+    return _ODD if len(written) > _LONGEST else int(written)
+
+
+def _found(pattern: str, values: Sequence[bytes]) -> list[int]:
+    """The indexes of the ``values`` in which ``pattern`` is found."""
+    is_found = pc.match_substring_regex(pa.array(values, pa.large_binary()), pattern)
+    return list(np.flatnonzero(is_found.to_numpy(zero_copy_only=False)).tolist())
+
+
 def _form(cell: Any, kind: FieldType) -> Any:
     if kind.kind == "double":
         return float(cell)
-    if kind.kind == "decimal" and type(cell) is str:
-        number = _number(cell) if NUMBER.fullmatch(cell) else _ODD
+    if kind.kind == "decimal" and type(cell) in (str, float):
+        written = repr(cell) if type(cell) is float else cell
+        number = _number(written) if NUMBER.fullmatch(written) else _ODD
         if number is _ODD:
             raise ValueError(cell)
         return number
@@ -165,16 +184,42 @@ def _form(cell: Any, kind: FieldType) -> Any:
 
 
 def _column(cells: list[Any], kind: FieldType) -> pa.Array:
+    to = to_arrow_type(spark_type(kind))
+    if kind.kind == "decimal" and (numbers := _doubles(cells, kind)) is not None:
+        return _decimals(numbers, kind)
     if kind.element is not None:
         item = kind.element
         cells = [cell and [_form(value, item) for value in cell] for cell in cells]
     elif kind.kind in ("double", "decimal"):
         cells = [None if cell is None else _form(cell, kind) for cell in cells]
-    column = pa.array(cells, to_arrow_type(spark_type(kind)))
-    numbers = pc.list_flatten(column) if kind.element is not None else column
-    if pa.types.is_floating(numbers.type) and pc.any(pc.is_inf(numbers)).as_py():
+    column = pa.array(cells, to)
+    found = pc.list_flatten(column) if kind.element is not None else column
+    if pa.types.is_floating(found.type) and pc.any(pc.is_inf(found)).as_py():
         raise OverflowError("a number beyond every double")
     return column
+
+
+def _doubles(cells: list[Any], kind: FieldType) -> np.ndarray | None:
+    """``cells`` of a decimal as doubles, NaN for null, where these tell the written numbers apart."""
+    if kind.scale > _EXACT_SCALE or not set(map(type, cells)) <= _DOUBLES:
+        return None
+    numbers = np.array(cells, np.float64)
+    is_long = kind.precision > DOUBLE_DIGITS and (np.abs(numbers) >= 10.0**DOUBLE_DIGITS).any()
+    return None if is_long else numbers
+
+
+def _decimals(numbers: np.ndarray, kind: FieldType) -> pa.Array:
+    """``numbers`` as decimals of 128 bits, in Arrow's layout; raises ``ValueError`` where one stands for no such."""
+    is_null = np.isnan(numbers)
+    with np.errstate(over="ignore"):
+        unscaled = np.rint(np.where(is_null, 0, numbers) * 10.0**kind.scale)
+    is_exact = unscaled / 10.0**kind.scale == numbers
+    if not (is_null | (is_exact & (np.abs(unscaled) < 10.0 ** min(kind.precision, DOUBLE_DIGITS)))).all():
+        raise ValueError("a number with other digits")
+    low = unscaled.astype("<i8")
+    words = np.column_stack([low, low >> 63])
+    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    return pa.Array.from_buffers(pa.decimal128(kind.precision, kind.scale), len(low), [valid, pa.py_buffer(words)])
 
 
 def _unfit(cells: list[Any], kind: FieldType, first: int = 0) -> Iterator[int]:

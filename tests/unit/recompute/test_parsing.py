@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from tests.unit.codec.test_decoder import SCHEMA, columns, values
 
 from recount.codec.decoder import ValueDecoder
-from recount.core.schema import LONG, BadRecord, FieldType, RecordSchema, decimal
+from recount.core.schema import DOUBLE, LONG, BadRecord, FieldType, RecordSchema, decimal
 from recount.recompute import parsing
-from recount.recompute.parsing import Parser
+from recount.recompute.parsing import Parsed, Parser
 from recount.recompute.rules.json_values import Bad, fields_of
 
 Told = tuple[list[dict[str, Any]], dict[int, str]]
@@ -82,6 +83,53 @@ def test_a_decimal_is_judged_by_its_digits_or_as_the_double_that_stands_for_it(w
         Decimal(read)
     ]
     assert [reason for reason, _ in found.bad.values()] == ([] if read else ["schema"])
+
+
+_NUMBERS = st.one_of(
+    st.from_regex(r"-?(0|[1-9][0-9]{0,20})(\.[0-9]{1,25})?([eE][+-]?[0-9]{1,4})?", fullmatch=True),
+    st.decimals(-(10**12), 10**12, places=2).map(str),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(2**65), 2**65).map(str),
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.tuples(_NUMBERS, st.booleans()), min_size=1), st.sampled_from([(4, 2), (15, 2), (18, 2), (38, 30)]))
+@example([("0.29999999999999999", False), ("0.3", False)], (15, 2))
+@example([("0.29999999999999999", False), ("0.3", False)], (18, 2))
+@example([("1e-400", False), ("12345678901234567.89", False), ("5", False), ("1e15", False)], (18, 2))
+@example([("123456789012345678", False), ("0.000000000000000000000000000001", False)], (38, 30))
+def test_numbers_are_those_that_the_rules_read(written: list[tuple[str, bool]], size: tuple[int, int]) -> None:
+    schema = RecordSchema.of(n=decimal(*size), whole=LONG, some=DOUBLE)
+    texts = [f'{{"n":"{number}"}}' if is_text else f'{{"n":{number}}}' for number, is_text in written]
+    texts += [f'{{"{name}":{number}}}' for number, _ in written for name in ("whole", "some")]
+    values = [text.encode() for text in texts]
+    found = Parser(schema, list(schema.fields)).parsed(values)
+    for index, value in enumerate(values):
+        row = {name: column[index].as_py() for name, column in found.columns.items()}
+        assert (row, _reason(found, index)) == _told_alone(value, schema)
+
+
+@pytest.mark.parametrize("depth", [500, 799, 800, 1_000, 1_022])
+@pytest.mark.parametrize("around", ["[%s]", '{"a":%s}'])
+def test_a_value_is_taken_however_deep_it_nests_if_the_rules_take_it(depth: int, around: str) -> None:
+    """orjson stops at another depth than Python's parser."""
+    nested = "1"
+    for _ in range(depth):
+        nested = around % nested
+    schema, value = RecordSchema.of(n=LONG), b'{"n":1,"other":%s}' % nested.encode()
+    assert _reason(Parser(schema, ["n"]).parsed([value]), 0) == _told_alone(value, schema)[1]
+
+
+def _told_alone(value: bytes, schema: RecordSchema) -> tuple[dict[str, Any], str | None]:
+    try:
+        return fields_of(value, schema), None
+    except Bad as bad:
+        return dict.fromkeys(schema.fields), bad.reason
+
+
+def _reason(parsed: Parsed, index: int) -> str | None:
+    return parsed.bad[index][0] if index in parsed.bad else None
 
 
 @pytest.mark.parametrize("kind", [decimal(15, 2), decimal(30, 4)])
