@@ -42,7 +42,7 @@ def main(
     repeats: Annotated[int, typer.Option(min=1, help="How often each contender runs.")] = 3,
     records: Annotated[int, typer.Option(min=0, help="Records of the throughput topics (0: as planned).")] = 0,
     against: Annotated[
-        Path | None, typer.Option(help="Only Recount beside the Recount of this checkout: every job, and the audits.")
+        Path | None, typer.Option(help="Only Recount beside the Recount of this checkout: jobs and audits.")
     ] = None,
     earlier: Annotated[
         Path | None, typer.Option(help="Show this results.json, with nothing measured anew but what --part names.")
@@ -52,7 +52,7 @@ def main(
     place = Place.new()
     plan = quick_plan(repeats) if quick else full(repeats)
     if against:
-        plan, part = plan.against(recount_of(against.resolve()), repeats), [Part.THROUGHPUT, Part.AUDIT]
+        plan, part = plan.against(recount_of(against.resolve()), repeats), part or [Part.THROUGHPUT, Part.AUDIT]
     chosen = [scenario for scenario in plan.scenarios if not job or scenario.job.name in job]
     plan = replace(plan, scenarios=chosen, records=records or plan.records, other_records=records or plan.other_records)
     results = Results.read(earlier) if earlier else None

@@ -85,21 +85,27 @@ class Session:
                 self._bench.cluster.remove(flow.topic)
 
     def audit(self) -> None:
-        """The plain query and the audits of one stream of each contender in turns.
+        """The plain query and the audits of one stream of each contender in turns, on a topic of its own.
 
-        All but the second night begin at the beginning.
+        All but the second night begin at the beginning. On one topic the contenders' archives would share a group.
         """
-        flow = Flow(topic="audited-orders", records=self._plan.records)
-        warm_up = Flow(topic=f"warm-up-{flow.topic}", records=self._plan.warm_up_records, seed=1)
-        self._produce([warm_up, flow])
+        flows = [
+            (
+                Flow(topic=f"audited-orders-{number}", records=self._plan.records),
+                Flow(topic=f"warm-up-audited-orders-{number}", records=self._plan.warm_up_records, seed=1),
+            )
+            for number in range(len(self._plan.audited))
+        ]
+        self._produce(one for both in flows for one in both)
         with self._attempt("the streams to audit"), ExitStack() as prepared:
             runs = [
                 prepared.enter_context(self._bench.prepared(contender, REVENUE_BY_REGION))
                 for contender in self._plan.audited
             ]
-            for run in runs:
+            for run, (flow, warm_up) in zip(runs, flows, strict=True):
                 run.throughput(flow, warm_up)
-            for repeat, each, run in product(range(self._plan.audit_repeats), WHAT, runs):
+            repeats, audited = range(self._plan.audit_repeats), zip(runs, flows, strict=True)
+            for repeat, each, (run, (flow, warm_up)) in product(repeats, WHAT, audited):
                 if each == AGGREGATION and run is not runs[0]:
                     continue
                 what = f"audit, {repeat + 1} of {self._plan.audit_repeats}: {each} of {run.contender.name}"
@@ -107,8 +113,7 @@ class Session:
                     measured = measure_audit(run, each, flow, warm_up)
                     self.results.audit.append(measured)
                     self._tell(f"{what}: {measured.seconds:.1f} s")
-        for topic in (flow.topic, warm_up.topic):
-            self._bench.cluster.remove(topic)
+        self._bench.cluster.remove("audited-orders")
 
     @contextmanager
     def _attempt(self, what: str) -> Iterator[None]:
