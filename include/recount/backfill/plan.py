@@ -27,6 +27,8 @@ from recount.recompute.aggregating import declared, group_of, results
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 
+_TIMES = "__times"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -66,8 +68,7 @@ def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str |
         found = store.read(VERDICTS, [audit]).where(F.col(COMPLETENESS) == MISSED)
         mine = found.select(F.col("key").alias(WANTED_KEY), WINDOW_START, WINDOW_END)
         wanted = wanted.join(mine, mine.columns, "left_semi")
-    parts = store.read(PARTIALS, run.lineage).withColumn(WANTED_KEY, named(flow.key).cast("string"))
-    complete = declared(results(parts.join(wanted, wanted.columns, "left_semi"), flow), flow)
+    complete = _complete(store, run, flow, wanted)
     now = _now(session, tables, flow)
     revision = F.coalesce(NOW_REVISION, F.lit(NO_REVISION))
     differing = complete.join(now, group_of(flow), "left").where(~_is_complete(flow))
@@ -78,6 +79,26 @@ def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str |
         *(named(f"{NOW}{name}") for name in flow.aggregate.aggregates),
     )
     return Plan(topology=topology, flow=flow, audit=run.audit, changes=changes)
+
+
+def forged(session: SparkSession, tables: Tables, planned: Plan, backfill: str, rows: DataFrame) -> DataFrame:
+    """Those of the ``rows`` of ``backfill`` that are not, once, what its audit makes of their key and window.
+
+    Without such an audit, all of them. Otherwise whoever can write to the table of corrections could have anything
+    published by the next backfill.
+    """
+    flow, store = planned.flow, AuditStore(session, tables, planned.topology.name)
+    # the second backfill of one audit has its own number behind the audit's name
+    names = (backfill, backfill.rpartition(".")[0])
+    run = next((run for name in names for run in store.runs() if run.audit == name), None)
+    if run is None:
+        return rows
+    said = [named(name).alias(f"{NOW}{name}") for name in (*flow.aggregate.aggregates, RESULT_TIME)]
+    told = rows.select(*map(named, group_of(flow)), *said)
+    told = told.groupBy(*map(named, told.columns)).agg(F.count("*").alias(_TIMES))
+    wanted = told.select(named(flow.key).cast("string").alias(WANTED_KEY), WINDOW_START, WINDOW_END)
+    complete = _complete(store, run, flow, wanted)
+    return told.join(complete, group_of(flow), "left").where(~_is_complete(flow) | (F.col(_TIMES) > 1))
 
 
 def keep(session: SparkSession, tables: Tables, planned: Plan) -> None:
@@ -105,6 +126,12 @@ def _missed(store: AuditStore, newest: Run) -> DataFrame:
     last = F.max_by(COMPLETENESS, F.array_position(audits, F.col(AUDIT))).alias(COMPLETENESS)
     judged = store.read(VERDICTS, newest.lineage).groupBy(*row).agg(last)
     return judged.where(F.col(COMPLETENESS) == MISSED).select(*row)
+
+
+def _complete(store: AuditStore, run: Run, flow: Flow, wanted: DataFrame) -> DataFrame:
+    """What ``run`` and the audits before it make of the keys and windows ``wanted``."""
+    parts = store.read(PARTIALS, run.lineage).withColumn(WANTED_KEY, named(flow.key).cast("string"))
+    return declared(results(parts.join(wanted, wanted.columns, "left_semi"), flow), flow)
 
 
 def _is_complete(flow: Flow) -> Column:

@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.settled import published_backfills
-from recount.backfill.plan import Plan
+from recount.backfill.plan import Plan, forged
+from recount.core.errors import Terminal
 from recount.core.output import output_record
 from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, ORIGIN, PUBLISHED_AT, RESULT_TIME, REVISION
 from recount.core.settings import Settings
@@ -31,6 +32,8 @@ from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow
+
+_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +48,13 @@ class Repaired:
 def repair(session: SparkSession, settings: Settings, plan: Plan) -> Repaired:
     """Carry ``plan`` out; a second run finds nothing to change, and publishes what the first could not.
 
-    Raises ``Transient`` or ``Terminal`` as the Kafka transaction does; run it again after either.
+    Raises ``Transient`` or ``Terminal`` as the Kafka transaction does; run it again after either. ``Terminal`` too
+    where rows that are to be published are not what an audit gives.
     """
     path = Tables(settings.data).corrections(plan.flow.sink.table)
     backfill = _append(session, path, plan)
     rows = _corrections(session, path)
-    published = _publish_pending(settings, plan, rows) if rows is not None else ()
+    published = _publish_pending(session, settings, plan, rows) if rows is not None else ()
     mine = 0 if rows is None or backfill is None else rows.where(F.col(BACKFILL) == backfill).count()
     return Repaired(backfill=backfill, corrections=mine, published=published)
 
@@ -89,7 +93,7 @@ def _append(session: SparkSession, path: str, plan: Plan) -> str | None:
     return backfill
 
 
-def _publish_pending(settings: Settings, plan: Plan, rows: DataFrame) -> tuple[str, ...]:
+def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows: DataFrame) -> tuple[str, ...]:
     """Publish, in order, every backfill that the group's offset does not tell to be published."""
     topic = plan.flow.sink.topic.name
     connection = Connection.of(settings)
@@ -113,6 +117,7 @@ def _publish_pending(settings: Settings, plan: Plan, rows: DataFrame) -> tuple[s
             .collect()
         )
         for number, backfill in pending:
+            _require_planned(session, settings, plan, backfill, rows.where(F.col(BACKFILL_NUMBER) == number))
             mine = rows.where(F.col(BACKFILL_NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()
             transaction.commit_once(
                 [_record(row.asDict(), plan.flow, version) for row in mine],
@@ -123,6 +128,18 @@ def _publish_pending(settings: Settings, plan: Plan, rows: DataFrame) -> tuple[s
         return tuple(backfill for _, backfill in pending)
     finally:
         transaction.close()
+
+
+def _require_planned(session: SparkSession, settings: Settings, plan: Plan, backfill: str, rows: DataFrame) -> None:
+    found = forged(session, Tables(settings.data), plan, backfill, rows).limit(_SHOWN).collect()
+    if found:
+        keys = ", ".join(str(tuple(row[name] for name in group_of(plan.flow))) for row in found)
+        raise Terminal(
+            f"corrections/{plan.flow.sink.table} has corrections that follow from no audit",
+            given=f"backfill {backfill}, among others {keys}",
+            expected="the results that the audit gives which the backfill is named for",
+            remedy="see who can write to the table, delete these rows there, and run the backfill again",
+        )
 
 
 def _record(row: Mapping[str, Any], flow: Flow, version: int) -> KafkaRecord:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from tests.spark.audit.conftest import MINUTE_MS, Scene, an_hour_of_orders, order
 
 from recount.backfill import repair as repairs
 from recount.backfill.plan import plan
 from recount.backfill.repair import pending, repair
-from recount.core.own_columns import NOW, NOW_REVISION, REVISION
+from recount.core.errors import Terminal
+from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, NOW, NOW_REVISION, REVISION
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -24,6 +27,16 @@ def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothin
     [change] = planned.changes.collect()
     assert (change[f"{NOW}orders"], change.orders, change[NOW_REVISION], change[REVISION]) == (5, 6, 0, 1)
     first = repair(scene.session, scene.settings, planned)
+    corrections = DeltaTable(scene.tables.corrections(scene.topology.sinks[0].table))
+    for name in (missed.audit, f"{missed.audit}.1", "of-no-audit"):
+        forged = pl.DataFrame(corrections.to_pyarrow_table())
+        forged = forged.with_columns(
+            pl.lit(1).alias(BACKFILL_NUMBER), pl.lit(name).alias(BACKFILL), pl.col("orders") + 1
+        )
+        write_deltalake(corrections, forged, mode="append")
+        with pytest.raises(Terminal, match="follow from no audit"):
+            repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
+        corrections.delete(f"{BACKFILL_NUMBER} = 1")
     again = repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology, missed.audit))
     assert (first.corrections, first.published) == (1, (missed.audit,))
     assert (again.corrections, again.published) == (0, ())
