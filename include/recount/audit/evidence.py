@@ -23,7 +23,7 @@ from recount.kafka.connection import Connection
 from recount.recompute.digests import HASHED, Digest, DigestedLog, RowsDigest, Span
 from recount.recompute.log import KafkaLog, Ranges
 
-ROWS_AT_ONCE = 1_000_000
+ROWS_AT_ONCE = 200_000
 _RECORD = pa.schema(
     {
         "offset": pa.int64(),
