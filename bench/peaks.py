@@ -20,22 +20,24 @@ class Peaks(Sampling):
     def __init__(self, pid: int) -> None:
         super().__init__()
         self._pid = pid
-        self._seen: dict[int, tuple[Role, int]] = {}
+        self._highest = dict.fromkeys(ROLES, 0)
 
     @property
     def bytes_of(self) -> Mapping[Role, int]:
-        """The peaks of all processes of each role, added up: they need not have been at one time."""
-        return {role: sum(peak for one, peak in self._seen.values() if one == role) for role in ROLES}
+        """The peaks so far of the processes of each role that ran at one time, added up, where they were highest."""
+        return self._highest
 
     def sample(self) -> None:
         """Read the peak of each process that is there."""
+        found = dict.fromkeys(ROLES, 0)
         with contextlib.suppress(psutil.NoSuchProcess):
             driver = psutil.Process(self._pid)
             for process in (driver, *driver.children(recursive=True)):
-                self._read(process)
+                self._read(process, found)
+        self._highest = {role: max(self._highest[role], peak) for role, peak in found.items()}
 
-    def _read(self, process: psutil.Process) -> None:
+    def _read(self, process: psutil.Process, found: dict[Role, int]) -> None:
         with contextlib.suppress(psutil.NoSuchProcess, OSError, StopIteration):
             status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             peak = next(int(line.split()[1]) * 1_024 for line in status if line.startswith("VmHWM"))
-            self._seen[process.pid] = role_of(process), peak
+            found[role_of(process)] += peak

@@ -100,7 +100,7 @@ def _outputs(verdicts: pl.LazyFrame, findings: Findings) -> pa.Table:
             place, sink = places[one.place]
             taken[place].append((sink, one.key, one.window_start, one.window_end, one.origin))
     schema = {name: kind for name, kind in rows.collect_schema().items() if name in _ROW}
-    for place, identities in taken.items():
+    for place, identities in ((place, found) for place, found in taken.items() if found):
         accepted = pl.LazyFrame(identities, {name: schema[name] for name in _ROW}, orient="row")
         told = rows.join(accepted.with_columns(taken=True), on=list(_ROW), how="left", nulls_equal=True)
         verdict = f"{place}_verdict"
@@ -108,7 +108,10 @@ def _outputs(verdicts: pl.LazyFrame, findings: Findings) -> pa.Table:
         rows = told.with_columns(pl.when(is_taken).then(pl.lit(ACCEPTED)).otherwise(verdict).alias(verdict)).drop(
             "taken"
         )
-    return rows.sort(~is_wrong(), "window_start", "key").head(MAX_OUTPUTS).collect().to_arrow()
+    wrong = rows.filter(is_wrong()).sort("window_start", "key").head(MAX_OUTPUTS).collect()
+    # of the others any will do: to sort them, all rows would have to be in memory
+    others = rows.filter(~is_wrong()).head(MAX_OUTPUTS - wrong.height).collect(engine="streaming")
+    return pl.concat([wrong, others]).to_arrow()
 
 
 def _accepted(findings: Findings) -> Sequence[Finding]:
