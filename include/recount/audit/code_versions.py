@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import platform
 import subprocess
-from importlib.metadata import distributions, version
+import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,14 @@ def code_versions() -> dict[str, Any]:
         "sources_sha256": sources_sha256(_PACKAGE),
         **_commit(),
         "python": platform.python_version(),
-        "installed_sha256": _hash("\n".join(sorted({f"{one.name}=={one.version}" for one in distributions()}))),
+        "installed_sha256": _hash("\n".join(sorted(_installed()))),
         "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else None,
     }
+
+
+def _installed() -> set[str]:
+    """Names and versions, as the folders of their metadata tell them: to read each file would take half a second."""
+    return {metadata.name for folder in sys.path for metadata in Path(folder).glob("*.dist-info")}
 
 
 def sources_sha256(package: Path) -> str:

@@ -17,6 +17,7 @@ Partition = tuple[str, int]
 
 _READ_BATCH = 10_000
 _TOPIC_KNOWN_WITHIN_S = 3.0
+_END_TOLD_WITHIN_MS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +224,12 @@ def messages(
         return
     consumer = connection.consumer(
         connection.own("recount.offsets"),
-        {"isolation.level": isolation_level, "enable.partition.eof": True, "auto.offset.reset": "earliest"},
+        {
+            "isolation.level": isolation_level,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": _END_TOLD_WITHIN_MS,
+        },
     )
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
