@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from recount.airflow.naming import audit_dag, backfill_dag, stream_dag
 from recount.core.errors import Transient
@@ -25,6 +25,7 @@ from recount.local.project import Project
 
 STREAM = "revenue-by-region"
 _PATIENCE_S = 300.0
+_TIMEOUT_MS = 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,8 @@ def _is_read(connection: Connection) -> bool:
 def page(browser: Browser, shop: Shop) -> Iterator[Page]:
     """A page of a user who has logged in."""
     opened = browser.new_page(viewport={"width": 1400, "height": 900})
-    opened.set_default_timeout(60_000)
+    opened.set_default_timeout(_TIMEOUT_MS)
+    expect.set_options(timeout=_TIMEOUT_MS)
     opened.goto(shop.airflow.url)
     opened.get_by_label("Username").fill(shop.airflow.username)
     opened.locator("input[type=password]").fill(shop.airflow.password)
