@@ -1,7 +1,7 @@
 """JSON values to Arrow columns: the meaning of ``rules.json_values``, for many values at once.
 
-orjson parses each value; a value that it refuses, or whose numbers it could read otherwise than by their digits, is
-told by the rules. So is, column by column, what is not of the plainest types.
+orjson parses each value. One with numbers that it could read otherwise than by their digits goes to Python's parser;
+one that either refuses is read by the rules, and so is, column by column, what is not of the plainest types.
 """
 
 from __future__ import annotations
