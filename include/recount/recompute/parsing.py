@@ -98,7 +98,7 @@ class Parser:
                 return None
             found, end = self._by_digits(text := str(value, "utf-8"))
             return found if end == len(text) else None
-        except _UNFIT:
+        except (*_UNFIT, RecursionError):
             return None
 
     def _not_plain(self, name: str, cells: list[Any], values: Sequence[bytes | None]) -> set[int]:
@@ -184,7 +184,6 @@ def _form(cell: Any, kind: FieldType) -> Any:
 
 
 def _column(cells: list[Any], kind: FieldType) -> pa.Array:
-    to = to_arrow_type(spark_type(kind))
     if kind.kind == "decimal" and (numbers := _doubles(cells, kind)) is not None:
         return _decimals(numbers, kind)
     if kind.element is not None:
@@ -192,7 +191,7 @@ def _column(cells: list[Any], kind: FieldType) -> pa.Array:
         cells = [cell and [_form(value, item) for value in cell] for cell in cells]
     elif kind.kind in ("double", "decimal"):
         cells = [None if cell is None else _form(cell, kind) for cell in cells]
-    column = pa.array(cells, to)
+    column = pa.array(cells, to_arrow_type(spark_type(kind)))
     found = pc.list_flatten(column) if kind.element is not None else column
     if pa.types.is_floating(found.type) and pc.any(pc.is_inf(found)).as_py():
         raise OverflowError("a number beyond every double")

@@ -119,6 +119,9 @@ def test_a_value_is_taken_however_deep_it_nests_if_the_rules_take_it(depth: int,
         nested = around % nested
     schema, value = RecordSchema.of(n=LONG), b'{"n":1,"other":%s}' % nested.encode()
     assert _reason(Parser(schema, ["n"]).parsed([value]), 0) == _told_alone(value, schema)[1]
+    by_digits = RecordSchema.of(n=LONG, long=decimal(38, 2))
+    longer = b'{"long":1234567890123456.5,%s' % value[1:]
+    assert _reason(Parser(by_digits, ["n"]).parsed([longer]), 0) == _told_alone(longer, by_digits)[1]
 
 
 def _told_alone(value: bytes, schema: RecordSchema) -> tuple[dict[str, Any], str | None]:
