@@ -17,11 +17,10 @@ from pyspark.sql import functions as F
 from recount.core.errors import Transient
 from recount.core.output import TIME_HEADER
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.offsets import TO_THE_END
 from recount.recompute.log import Ranges
 
 _AT_A_TIME = 10_000
-_SETTINGS = {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20}
-"""A range ends in a transaction marker, of which only the end of the partition tells."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +60,7 @@ def read_committed(connection: Connection, topic: str, ranges: Ranges) -> Iterat
     ends = {partition: end for partition, (start, end) in ranges.items() if start < end}
     if not ends:
         return
-    consumer = connection.consumer(connection.own("recount.audit"), _SETTINGS)
+    consumer = connection.consumer(connection.own("recount.audit"), TO_THE_END)
     try:
         consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in ends])
         while ends:

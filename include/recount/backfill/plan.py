@@ -89,8 +89,8 @@ def forged(session: SparkSession, tables: Tables, planned: Plan, backfill: str, 
     """
     flow, store = planned.flow, AuditStore(session, tables, planned.topology.name)
     # the second backfill of one audit has its own number behind the audit's name
-    names = (backfill, backfill.rpartition(".")[0])
-    run = next((run for name in names for run in store.runs() if run.audit == name), None)
+    runs = {run.audit: run for run in store.runs()}
+    run = runs.get(backfill) or runs.get(backfill.rpartition(".")[0])
     if run is None:
         return rows
     said = [named(name).alias(f"{NOW}{name}") for name in (*flow.aggregate.aggregates, RESULT_TIME)]

@@ -117,8 +117,9 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
             .collect()
         )
         for number, backfill in pending:
-            _require_planned(session, settings, plan, backfill, rows.where(F.col(BACKFILL_NUMBER) == number))
-            mine = rows.where(F.col(BACKFILL_NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()
+            waiting = rows.where(F.col(BACKFILL_NUMBER) == number)
+            _require_planned(session, settings, plan, backfill, waiting)
+            mine = waiting.orderBy(*map(named, group_of(plan.flow))).collect()
             transaction.commit_once(
                 [_record(row.asDict(), plan.flow, version) for row in mine],
                 start_offsets={counter: number},

@@ -17,7 +17,9 @@ Partition = tuple[str, int]
 
 _READ_BATCH = 10_000
 _TOPIC_KNOWN_WITHIN_S = 3.0
-_END_TOLD_WITHIN_MS = 20
+TO_THE_END = {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20}
+"""Settings of a consumer that reads a range: it may end in a transaction marker, of which only the end of the partition
+tells, and the brokers hold that back for as long as a fetch may wait."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,12 +226,7 @@ def messages(
         return
     consumer = connection.consumer(
         connection.own("recount.offsets"),
-        {
-            "isolation.level": isolation_level,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": _END_TOLD_WITHIN_MS,
-        },
+        {"isolation.level": isolation_level, **TO_THE_END},
     )
     try:
         consumer.assign([TopicPartition(topic, partition, start)])
