@@ -78,7 +78,8 @@ def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str |
         revision.alias(NOW_REVISION),
         *(named(f"{NOW}{name}") for name in flow.aggregate.aggregates),
     )
-    return Plan(topology=topology, flow=flow, audit=run.audit, changes=changes)
+    # what is shown is what is kept and written, and three audits' tables are read once for it
+    return Plan(topology=topology, flow=flow, audit=run.audit, changes=changes.persist())
 
 
 def forged(session: SparkSession, tables: Tables, planned: Plan, backfill: str, rows: DataFrame) -> DataFrame:
