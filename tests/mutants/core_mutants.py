@@ -25,14 +25,17 @@ def _of_windows() -> Iterator[Mutant]:
     yield from bound(windows, "SessionWindows.closes_ms", "a session closes", "self.grace_ms")
     yield from other(windows, "SessionWindows.closes_ms", "a session waits for its gap", "self.gap_ms + ", "")
     yield from comparison(windows, "TimeWindows.is_closed", "a time window is closed", "<= clock_ms")
-    oldest = "timestamp_ms - self.size_ms + self.advance_ms"
+    oldest = "timestamp_ms - self.size_ms + advance"
     yield from bound(windows, "TimeWindows.starts", "the oldest window of what may be revised", oldest)
-    aligned = "timestamp_ms - timestamp_ms % self.advance_ms"
+    aligned = "timestamp_ms - (timestamp_ms - first) % advance"
     yield from bound(windows, "TimeWindows.starts", "the newest window of what may be revised", aligned)
     newest = "newest + 1"
     yield from other(windows, "TimeWindows.starts", "the newest window of what may be revised", newest, "newest")
     yield from other(
-        windows, "TimeWindows.starts", "none of what may be revised begins before 0", "max(0, ", "max(-9, "
+        windows, "TimeWindows.starts", "none of what may be revised begins before 0", "max(first, ", "max(-9, "
+    )
+    yield from other(
+        windows, "TimeWindows.first_start_ms", "where windows start", "-self.origin_ms %", "self.origin_ms %"
     )
     yield from comparison(windows, "SlidingWindows.is_closed", "a sliding window is closed", "<= clock_ms")
     yield from comparison(windows, "SessionWindows.is_closed", "a session is closed", "<= clock_ms")

@@ -20,10 +20,13 @@ def _of_stages() -> Iterator[Mutant]:
     late, in_time = "closes_ms <= pl.col(STREAM_TIME)", "closes_ms > pl.col(STREAM_TIME)"
     yield from comparison("spark/stage.py", "PartitionPass.feed", "a late record is told", late)
     yield from comparison("spark/stage.py", "PartitionPass.feed", "a record on time is counted", in_time)
-    oldest, newest = "pl.col(TIMESTAMP) - size_ms + advance_ms", "newest + 1"
-    yield from bound("spark/stage.py", "_assigned", "the oldest window of a record", oldest)
-    yield from other("spark/stage.py", "_assigned", "the newest window of a record", newest, "newest", "newest + 2")
-    yield from bound("spark/stage.py", "_assigned", "a window ends", "pl.col(WINDOW_START) + size_ms")
+    starts, at = "spark/window_starts.py", "with_windows"
+    yield from bound(starts, at, "the oldest window of a record", "time - windows.size_ms + advance")
+    first = "lower_bound=first"
+    yield from other(starts, at, "the first window of all", first, f"{first} + 1", f"{first} - 1")
+    yield from bound(starts, at, "where windows start", "(time - first)")
+    yield from other(starts, at, "the newest window of a record", "newest + 1", "newest", "newest + 2")
+    yield from bound(starts, at, "a window ends", "pl.col(WINDOW_START) + windows.size_ms")
     yield from bound(
         "spark/stage.py", "PartitionPass.feed", "by how much a record is late", "pl.col(STREAM_TIME) - closes_ms"
     )

@@ -20,17 +20,11 @@ def operator_mutants() -> Iterator[Mutant]:
 
 
 def _of_windows() -> Iterator[Mutant]:
-    newest = "newest + 1"
     due = "pl.col(WINDOW_END) + windows.closes_ms(0) <= frontier_ms"
     yield from comparison(AT + "windowed.py", "WindowedOperator._is_due", "a result is due", due)
     yield from bound(AT + "windowed.py", "WindowedOperator._is_due", "a result is due", due)
     yield from comparison(AT + "windowing.py", "is_late", "a row is late for its window", ">= 0")
     yield from bound(AT + "windowing.py", "margin_ms", "a row is late for its window", "windows.closes_ms(0)")
-    yield from bound(AT + "merged_windows.py", "_assigned", "the oldest window of a row", "time - size_ms + advance_ms")
-    yield from other(
-        AT + "merged_windows.py", "_assigned", "the newest window of a row", newest, "newest", "newest + 2"
-    )
-    yield from bound(AT + "merged_windows.py", "_assigned", "a window of a row ends", "pl.col(WINDOW_START) + size_ms")
     gone = "pl.col(WINDOW_END) + windows.closes_ms(0) <= settled_ms"
     yield from other(AT + "windowed.py", "WindowedOperator._forget", "when a result is forgotten", gone, f"{gone} + 1")
     session = AT + "merged_sessions.py"

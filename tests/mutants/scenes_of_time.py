@@ -172,6 +172,9 @@ _HOPS = hopping("10 ms", advance="1 ms", grace="5 ms")
 FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
     "hopping": lambda: WORDS.windowed_by(_HOPS).aggregate(n=count(), s=total("ln")).emit_final(),
     "hopping, kept as a graph": lambda: WORDS.windowed_by(_HOPS).aggregate(n=count(), text=TEXT).emit_final(),
+    "tumbling from an origin": lambda: (
+        WORDS.windowed_by(tumbling("4 ms", grace="3 ms", origin="1 ms")).aggregate(n=count()).emit_final()
+    ),
     "tumbling of the own key": lambda: _counted(LEFT, tumbling("4 ms", grace="3 ms")),
     "sliding": lambda: _counted(WORDS, sliding("6 ms", grace="4 ms")),
     "sliding, each update": lambda: (

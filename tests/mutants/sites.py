@@ -13,7 +13,10 @@ RULE_MODULES = (
     *(f"core/{name}.py" for name in ("windows", "joins", "processing", "changelogs", "event_time", "record_keys")),
     *(f"core/{name}.py" for name in ("reading", "flow", "topology", "schema", "sums")),
     "codec/decoder.py",
-    *(f"spark/{name}.py" for name in ("stage", "intake", "open_windows", "partition_clock", "exact_sums")),
+    *(
+        f"spark/{name}.py"
+        for name in ("stage", "window_starts", "intake", "open_windows", "partition_clock", "exact_sums")
+    ),
     *(f"spark/{name}.py" for name in ("aggregation", "graph_computation")),
 )
 """And every module of ``spark/operators`` but those of ``_STORAGE``."""

@@ -133,7 +133,7 @@ def _cause_of_extra(row: Row, place: str, windows: TimeWindows) -> str:
     start, end = row[WINDOW_START], row[WINDOW_END]
     if start is None or end is None:
         return "the value is no result of this stream"
-    moved_ms = start % windows.advance_ms
+    moved_ms = (start - windows.origin_ms) % windows.advance_ms
     if moved_ms or end - start != windows.size_ms:
         nearest = moved_ms if moved_ms <= windows.advance_ms // 2 else moved_ms - windows.advance_ms
         return f"no window has these bounds: moved by {nearest} ms from the window that starts at {start - nearest}"

@@ -19,6 +19,7 @@ _ABSENT = object()
 _NAMES = {
     "windows.size_ms": "window size",
     "windows.advance_ms": "window advance",
+    "windows.origin_ms": "window origin",
     "windows.grace_ms": "grace",
     "windows.gap_ms": "session gap",
     "windows.difference_ms": "window difference",

@@ -150,8 +150,8 @@ def _value(value: Any) -> Any:
             return _expression(value)
         case FieldType():
             return str(value)
-        case TimeWindows() if value.advance_ms == value.size_ms:
-            return {"kind": "tumbling", "size_ms": value.size_ms, "grace_ms": value.grace_ms}
+        case TimeWindows():
+            return _time_windows(value)
         case Mapping():
             return {str(name): _value(one) for name, one in value.items()}
         case tuple() | list():
@@ -163,6 +163,14 @@ def _value(value: Any) -> Any:
     if isinstance(value, Callable):  # type: ignore[arg-type]
         return f"code {digest(code_of(value))}"
     raise AssertionError(f"a parameter of an operator that has no canonical form: {value!r}")
+
+
+def _time_windows(windows: TimeWindows) -> dict[str, Any]:
+    """Without an origin as it was before there were origins."""
+    advance = {} if windows.advance_ms == windows.size_ms else {"advance_ms": windows.advance_ms}
+    origin = {"origin_ms": windows.origin_ms} if windows.origin_ms else {}
+    kind = "hopping" if advance else "tumbling"
+    return {"kind": kind, "size_ms": windows.size_ms, **advance, "grace_ms": windows.grace_ms, **origin}
 
 
 def _expression(tree: Expression) -> list[Any]:

@@ -12,21 +12,28 @@ much longer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from recount.core.durations import Duration, milliseconds, readable
 from recount.core.errors import require
 
+Origin = Duration | datetime
+"""A time at which a window starts: how long after the epoch, or itself. It is a moment, so windows keep their length
+where clocks are put forward or back."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TimeWindows:
-    """Tumbling (``advance_ms == size_ms``) and hopping windows, aligned to the epoch, end exclusive.
+    """Tumbling (``advance_ms == size_ms``) and hopping windows, end exclusive; one starts at ``origin_ms``.
 
-    Closed when ``end <= clock - grace``.
+    Closed when ``end <= clock - grace``. The origin is kept modulo the advance: the others are the same windows.
     """
 
     size_ms: int
     advance_ms: int
     grace_ms: int
+    origin_ms: int = 0
 
     def __post_init__(self) -> None:
         _require_positive("size", self.size_ms)
@@ -37,15 +44,22 @@ class TimeWindows:
             expected=f"more than 0 and at most the size, {readable(self.size_ms)}",
             remedy="an advance beyond the size would leave records in no window: lower it",
         )
+        object.__setattr__(self, "origin_ms", self.origin_ms % self.advance_ms)
 
     def starts(self, timestamp_ms: int) -> range:
-        """The starts of all windows that hold ``timestamp_ms``, rising; none below 0.
+        """The starts of all windows that hold ``timestamp_ms``, rising; none before ``first_start_ms``.
 
         Size 10 min, advance 5 min, at minute 12: the windows starting at minutes 5 and 10.
         """
-        newest = timestamp_ms - timestamp_ms % self.advance_ms
-        oldest = max(0, timestamp_ms - self.size_ms + self.advance_ms) // self.advance_ms * self.advance_ms
-        return range(oldest, newest + 1, self.advance_ms)
+        first, advance = self.first_start_ms, self.advance_ms
+        newest = timestamp_ms - (timestamp_ms - first) % advance
+        reach = max(first, timestamp_ms - self.size_ms + advance)
+        return range(reach - (reach - first) % advance, newest + 1, advance)
+
+    @property
+    def first_start_ms(self) -> int:
+        """The start of the first window: the last one that is not after the epoch."""
+        return -(-self.origin_ms % self.advance_ms)
 
     def is_closed(self, end_ms: int, clock_ms: int) -> bool:
         """Whether a window ending at ``end_ms`` is closed at ``clock_ms``, a stream time or a frontier.
@@ -65,7 +79,8 @@ class TimeWindows:
 
     def __str__(self) -> str:
         kind = "tumbling" if self.advance_ms == self.size_ms else f"hopping by {readable(self.advance_ms)}"
-        return f"{kind} {readable(self.size_ms)}, grace {readable(self.grace_ms)}"
+        origin = f", origin {readable(self.origin_ms)}" if self.origin_ms else ""
+        return f"{kind} {readable(self.size_ms)}{origin}, grace {readable(self.grace_ms)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,18 +201,18 @@ class LastN:
         return f"last {self.n}"
 
 
-def tumbling(size: Duration, *, grace: Duration) -> TimeWindows:
-    """Windows of ``size`` that follow each other without a gap or an overlap."""
-    size_ms = milliseconds(size, "size")
-    return TimeWindows(size_ms=size_ms, advance_ms=size_ms, grace_ms=milliseconds(grace, "grace"))
+def tumbling(size: Duration, *, grace: Duration, origin: Origin = _EPOCH) -> TimeWindows:
+    """Windows of ``size`` that follow each other without a gap or an overlap; one starts at ``origin``."""
+    return hopping(size, advance=size, grace=grace, origin=origin)
 
 
-def hopping(size: Duration, *, advance: Duration, grace: Duration) -> TimeWindows:
-    """Windows of ``size``, one starting every ``advance``, so that they overlap."""
+def hopping(size: Duration, *, advance: Duration, grace: Duration, origin: Origin = _EPOCH) -> TimeWindows:
+    """Windows of ``size``, one starting every ``advance``, so that they overlap; one starts at ``origin``."""
     return TimeWindows(
         size_ms=milliseconds(size, "size"),
         advance_ms=milliseconds(advance, "advance"),
         grace_ms=milliseconds(grace, "grace"),
+        origin_ms=_since_epoch_ms(origin),
     )
 
 
@@ -223,6 +238,19 @@ def all_time() -> GlobalWindow:
 def last_n(n: int) -> LastN:
     """The ``n`` most recent records of each key."""
     return LastN(n=n)
+
+
+def _since_epoch_ms(origin: Origin) -> int:
+    if not isinstance(origin, datetime):
+        return milliseconds(origin, "origin")
+    require(
+        origin.tzinfo is not None and not origin.microsecond % 1_000,
+        "origin",
+        given=repr(origin),
+        expected="a time with its zone, in whole milliseconds, or how long after 1970-01-01 UTC",
+        remedy="write origin=datetime(2026, 1, 1, tzinfo=ZoneInfo('Europe/Berlin')) or origin='23 h'",
+    )
+    return (origin - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _require_positive(field: str, given_ms: int) -> None:

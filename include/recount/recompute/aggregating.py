@@ -11,8 +11,9 @@ from recount.core.own_columns import IS_LATE, RECORDS, RESULT_TIME
 from recount.core.schema import FieldType
 from recount.recompute.columns import named, spark_type
 from recount.recompute.flow import Flow
-from recount.recompute.judging import DEAD_LETTERED, FATE, GROUPED_BY, input_of, newest_start, windowed
+from recount.recompute.judging import DEAD_LETTERED, FATE, GROUPED_BY, input_of, windowed
 from recount.recompute.rules.exact_totals import WIDE, as_long, exact_sum
+from recount.recompute.rules.starting import newest_start
 from recount.recompute.stream_time import STREAM_TIME
 
 PARTITION, OUTCOME, OFFSET, REASON, DETAIL = "__partition", "__fate", "__offset", "__reason", "__detail"
@@ -50,7 +51,7 @@ def digested(records: DataFrame, flow: Flow) -> DataFrame:
     ``FIRSTS`` counts each record once however many windows hold it; ``REACHED_MS`` is the highest stream time.
     """
     is_single = F.col(IS_LATE) | (F.col(FATE) == DEAD_LETTERED)
-    in_newest = F.coalesce(F.col(WINDOW_START) == newest_start(flow.windows), F.lit(True))
+    in_newest = F.coalesce(F.col(WINDOW_START) == newest_start(flow.windows, F.col("timestamp_ms")), F.lit(True))
     told_apart = {
         OUTCOME: F.col(FATE),
         OFFSET: F.when(is_single, F.col("offset")),

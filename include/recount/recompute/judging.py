@@ -16,6 +16,7 @@ from recount.recompute.decoding import DecodePass, Limits
 from recount.recompute.flow import Flow
 from recount.recompute.keyless import keyless_when
 from recount.recompute.log import RawLog
+from recount.recompute.rules.starting import all_starts, newest_start
 from recount.recompute.stream_time import ADVANCES, STREAM_TIME, StreamTimePass
 
 COUNTED, LATE, FILTERED, NULL_KEY, DEAD_LETTERED = "counted", "late", "filtered", "null_key", "dead_lettered"
@@ -62,20 +63,13 @@ def windowed(records: DataFrame, windows: TimeWindows) -> DataFrame:
     A record that is not aggregated keeps its row, without window and ``recount_is_late``.
     """
     is_grouped = F.col(FATE).isin(COUNTED, LATE)
-    newest = newest_start(windows)
     if windows.advance_ms == windows.size_ms:
-        starting = records.withColumn(WINDOW_START, F.when(is_grouped, newest))
+        starting = records.withColumn(WINDOW_START, F.when(is_grouped, newest_start(windows, F.col("timestamp_ms"))))
     else:
-        reach = F.greatest(F.lit(0), F.col("timestamp_ms") - windows.size_ms + windows.advance_ms)
-        starts = F.sequence(reach - reach % windows.advance_ms, newest, F.lit(windows.advance_ms))
+        starts = all_starts(windows, F.col("timestamp_ms"))
         starting = records.withColumn(WINDOW_START, F.explode_outer(F.when(is_grouped, starts)))
     placed = starting.withColumn(WINDOW_END, F.col(WINDOW_START) + windows.size_ms)
     return placed.withColumn(IS_LATE, F.col(WINDOW_END) <= F.col(STREAM_TIME) - windows.grace_ms)
-
-
-def newest_start(windows: TimeWindows) -> Column:
-    """The start of the newest window that holds a record."""
-    return F.col("timestamp_ms") - F.col("timestamp_ms") % windows.advance_ms
 
 
 def _stepped(decoded: DataFrame, flow: Flow) -> DataFrame:
@@ -105,7 +99,7 @@ def _inputs(flow: Flow) -> list[Column]:
 
 
 def _fate(flow: Flow) -> Column:
-    newest_end = newest_start(flow.windows) + flow.windows.size_ms
+    newest_end = newest_start(flow.windows, F.col("timestamp_ms")) + flow.windows.size_ms
     return (
         F.when(F.col("reason").isNotNull(), DEAD_LETTERED)
         .when(~F.col(_PASSES), FILTERED)

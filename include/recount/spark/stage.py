@@ -21,6 +21,7 @@ from recount.spark.intake import PLACE, REJECTED_SCHEMA, Intake
 from recount.spark.partials import Partials
 from recount.spark.plan import AggregationPlan
 from recount.spark.polars_expressions import compiled, field_column
+from recount.spark.window_starts import with_windows
 
 Partition = tuple[str, int]
 
@@ -107,7 +108,7 @@ class PartitionPass:
         if good.is_empty():
             return
         timed = self._timed(self._stepped(good))
-        windowed = _assigned(timed, self._plan.windows.size_ms, self._plan.windows.advance_ms)
+        windowed = with_windows(timed, self._plan.windows)
         closes_ms = pl.col(WINDOW_END) + self._plan.windows.grace_ms
         late = windowed.filter(closes_ms <= pl.col(STREAM_TIME))
         on_time = windowed.filter(closes_ms > pl.col(STREAM_TIME))
@@ -164,18 +165,6 @@ class PartitionPass:
         self._counts["filtered"] += records.height - passing.height
         self._counts["null_key"] += passing.height - timed.height
         return timed
-
-
-def _assigned(records: pl.DataFrame, size_ms: int, advance_ms: int) -> pl.DataFrame:
-    """One row per record and window that holds it (``TimeWindows.starts``)."""
-    newest = pl.col(TIMESTAMP) - pl.col(TIMESTAMP) % advance_ms
-    if advance_ms == size_ms:
-        placed = records.with_columns(newest.alias(WINDOW_START))
-    else:
-        oldest = (pl.col(TIMESTAMP) - size_ms + advance_ms).clip(lower_bound=0) // advance_ms * advance_ms
-        starts = pl.int_ranges(oldest, newest + 1, advance_ms)
-        placed = records.with_columns(starts.alias(WINDOW_START)).explode(WINDOW_START)
-    return placed.with_columns((pl.col(WINDOW_START) + size_ms).alias(WINDOW_END))
 
 
 def partition_of(batch: pa.RecordBatch) -> Partition:

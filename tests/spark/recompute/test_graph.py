@@ -161,7 +161,7 @@ own_versions = by_who().to_table(versioned=True).select(m=col("n"))
 waiting = by_who().left_join_table(own_versions, grace="5 ms").select("n", "who")
 CASES = [
     Case(name="tumbling", flow=windowed(tumbling("10 ms", grace="5 ms"), **ALL)),
-    Case(name="hopping", flow=windowed(hopping("10 ms", advance="4 ms", grace="0 ms"))),
+    Case(name="hopping", flow=windowed(hopping("10 ms", advance="4 ms", grace="0 ms", origin="3 ms"))),
     Case(name="sliding", flow=windowed(sliding("6 ms", grace="4 ms"))),
     Case(name="session", flow=windowed(session("4 ms", grace="3 ms"))),
     Case(name="session cut", flow=windowed(session("4 ms", grace="3 ms", max_duration="9 ms"))),

@@ -73,6 +73,17 @@ def test_a_hopping_record_may_be_late_for_one_of_its_windows_only(spark: SparkSe
     assert (total_of.counted, total_of.late) == (2, 0)
 
 
+def test_windows_start_at_their_origin_and_the_first_one_before_the_epoch(spark: SparkSession) -> None:
+    log = MemoryLog([LogRecord(timestamp_ms=at, value=order(region="EU", amount=1)) for at in (1_000, 4_000, 13_999)])
+    for windows, starts in (
+        (tumbling("10 s", grace="0 s", origin="4 s"), {-6_000: 1, 4_000: 2}),
+        (hopping("10 s", advance="5 s", grace="0 s", origin="4 s"), {-1_000: 2, 4_000: 2, 9_000: 1}),
+    ):
+        done = recompute(spark, Flow.of(revenue(windows)), log, log.ranges)
+        found = results(done.partials, done.flow).collect()
+        assert {row[WINDOW_START]: row["orders"] for row in found} == starts
+
+
 def test_bad_records_and_null_keys_have_a_fate_and_do_not_advance_stream_time(spark: SparkSession) -> None:
     log = MemoryLog(
         [

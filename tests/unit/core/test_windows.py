@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,6 +38,23 @@ def test_every_hopping_window_that_has_begun_and_not_ended_holds_a_time() -> Non
 
 def test_no_hopping_window_starts_before_the_epoch() -> None:
     assert list(hopping("10 s", advance="5 s", grace="0 s").starts(2_000)) == [0]
+
+
+def test_windows_of_a_day_begin_where_the_origin_says() -> None:
+    """Midnight in Berlin; in summer, when its clocks are put forward, the same windows begin at one."""
+    windows = tumbling("1 d", grace="0 s", origin=datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")))
+    assert windows == tumbling("1 d", grace="0 s", origin="23 h")
+    noon = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    (start_ms,) = windows.starts(int(noon.timestamp() * 1_000))
+    assert datetime.fromtimestamp(start_ms / 1_000, ZoneInfo("Europe/Berlin")) == datetime(
+        2026, 7, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")
+    )
+
+
+@pytest.mark.parametrize("origin", ["-1 h", datetime(2026, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)])  # noqa: DTZ001
+def test_an_origin_that_is_no_moment_in_whole_milliseconds_is_refused(origin: str | datetime) -> None:
+    with pytest.raises(InvalidDeclaration, match="origin"):
+        tumbling("1 d", grace="0 s", origin=origin)
 
 
 def test_an_advance_that_does_not_divide_the_size_still_covers_every_time() -> None:
@@ -83,11 +103,14 @@ def test_a_window_that_could_hold_nothing_is_refused(declare: object) -> None:
 
 
 @settings(deadline=None)
-@given(size=st.integers(1, 500), advance=st.integers(1, 500), time=st.integers(0, 10_000))
-def test_windows_tile_time(size: int, advance: int, time: int) -> None:
-    windows = TimeWindows(size_ms=size, advance_ms=min(size, advance), grace_ms=0)
+@given(
+    size=st.integers(1, 500), advance=st.integers(1, 500), origin=st.integers(-700, 700), time=st.integers(0, 10_000)
+)
+def test_windows_tile_time(size: int, advance: int, origin: int, time: int) -> None:
+    windows = TimeWindows(size_ms=size, advance_ms=min(size, advance), grace_ms=0, origin_ms=origin)
     starts = list(windows.starts(time))
     step = windows.advance_ms
-    assert starts == [s for s in range(0, time + 1, step) if s <= time < s + size]
+    first = max(start for start in range(-step, 1) if (start - origin) % step == 0)
+    assert starts == [s for s in range(first, time + 1, step) if s <= time < s + size]
     if step == size:
         assert len(starts) == 1

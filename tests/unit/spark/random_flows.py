@@ -168,10 +168,10 @@ class Builder:
 
     def windows(self) -> Windows:
         """Windows of any kind with an end."""
-        grace_ms = self.one_of(0, 5, ENOUGH_MS)
+        grace_ms, origin_ms = self.one_of(0, 5, ENOUGH_MS), self.one_of(0, 3)
         return self.one_of(
-            TimeWindows(size_ms=10, advance_ms=10, grace_ms=grace_ms),
-            TimeWindows(size_ms=10, advance_ms=4, grace_ms=grace_ms),
+            TimeWindows(size_ms=10, advance_ms=10, grace_ms=grace_ms, origin_ms=origin_ms),
+            TimeWindows(size_ms=10, advance_ms=4, grace_ms=grace_ms, origin_ms=origin_ms),
             SlidingWindows(difference_ms=6, grace_ms=grace_ms),
             SessionWindows(gap_ms=4, grace_ms=grace_ms),
             SessionWindows(gap_ms=4, grace_ms=grace_ms, max_duration_ms=9),

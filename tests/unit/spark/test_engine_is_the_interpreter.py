@@ -38,7 +38,7 @@ TIMED_ORDERS = Topic(name="timed-orders", key="id", value=SCHEMA, event_time="at
 RESULTS = Topic(name="results", key="key")
 
 TUMBLING = tumbling("10 s", grace="3 s")
-HOPPING = hopping("10 s", advance="4 s", grace="0 s")
+HOPPING = hopping("10 s", advance="4 s", grace="0 s", origin="3 s")
 
 
 def aggregated(records: RecordStream, windows: TimeWindows) -> WindowedTable:

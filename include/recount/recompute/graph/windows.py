@@ -34,6 +34,7 @@ from recount.recompute.graph.sessions import in_sessions
 from recount.recompute.graph.sliding import slid
 from recount.recompute.graph.trying import PASSED_OVER
 from recount.recompute.rules.closing import overdue_ms
+from recount.recompute.rules.starting import all_starts
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
 _BOUNDS = [
@@ -101,12 +102,7 @@ def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
 
 
 def _in_time_windows(windows: TimeWindows, frame: DataFrame) -> DataFrame:
-    """Every [s, s + size) with s a multiple of the advance, s <= timestamp < s + size and s >= 0."""
-    time = F.col(TIME)
-    reach = F.greatest(F.lit(0), time - windows.size_ms + windows.advance_ms)
-    starts = F.sequence(
-        reach - reach % windows.advance_ms, time - time % windows.advance_ms, F.lit(windows.advance_ms).cast("long")
-    )
+    starts = all_starts(windows, F.col(TIME))
     ending = frame.withColumn(START, F.explode(starts)).withColumn(END, F.col(START) + windows.size_ms)
     is_late = overdue_ms(windows, F.col(END), F.col(STREAM_TIME)) >= 0
     return ending.withColumn(IS_LATE, F.coalesce(is_late, F.lit(False)))

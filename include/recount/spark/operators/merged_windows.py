@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
+from recount.core.nodes import WINDOW_END, WindowedAggregate
 from recount.core.windows import TimeWindows
-from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.fold_trials import FoldTrials
 from recount.spark.operators.keyed_rows import KeyedRows
@@ -16,6 +15,7 @@ from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import ORDER, rows_schema
 from recount.spark.operators.windowing import BOUNDS, LATEST, is_late, ledger, result_schema
 from recount.spark.polars_expressions import field_column
+from recount.spark.window_starts import with_windows
 
 _ROW, _POSITION = "__row", "__position"
 
@@ -79,7 +79,7 @@ class MergedWindows:
         if not isinstance(windows, TimeWindows):
             output.note(rows, "counted")
             return self._tried(lifted.with_columns(pl.lit(0, pl.Int64).alias(bound) for bound in BOUNDS), output)
-        assigned = _assigned(lifted, windows)
+        assigned = with_windows(lifted, windows)
         late = assigned.filter(is_late(windows))
         on_time = assigned.filter(~is_late(windows))
         output.ledger(ledger(late, self._key, windows))
@@ -93,12 +93,3 @@ class MergedWindows:
             if self._trials is None
             else self._trials.passed(self._windows.of(placed, self._by), placed, self._by, output)
         )
-
-
-def _assigned(rows: pl.DataFrame, windows: TimeWindows) -> pl.DataFrame:
-    """One row per row and window that holds it (``TimeWindows.starts``), by start."""
-    time, size_ms, advance_ms = pl.col(TIMESTAMP), windows.size_ms, windows.advance_ms
-    newest = time - time % advance_ms
-    oldest = (time - size_ms + advance_ms).clip(lower_bound=0) // advance_ms * advance_ms
-    placed = rows.with_columns(pl.int_ranges(oldest, newest + 1, advance_ms).alias(WINDOW_START)).explode(WINDOW_START)
-    return placed.with_columns((pl.col(WINDOW_START) + size_ms).alias(WINDOW_END))

@@ -35,7 +35,7 @@ law = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "30")), deadline=
 """A longer run: ``LAW_EXAMPLES=5000 pytest --hypothesis-seed=1 tests/unit/core/interpreter/test_laws.py``."""
 WINDOWS: list[ClosingWindows] = [
     TimeWindows(size_ms=10, advance_ms=10, grace_ms=5),
-    TimeWindows(size_ms=10, advance_ms=4, grace_ms=0),
+    TimeWindows(size_ms=10, advance_ms=4, grace_ms=0, origin_ms=3),
     SlidingWindows(difference_ms=6, grace_ms=4),
     SessionWindows(gap_ms=4, grace_ms=3),
     SessionWindows(gap_ms=4, grace_ms=3, max_duration_ms=9),
