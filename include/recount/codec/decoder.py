@@ -67,8 +67,8 @@ class ValueDecoder:
         written = any(kind.kind == "decimal" and kind.precision > DOUBLE_DIGITS for kind in kinds)
         struct = _struct(tuple(schema.fields.items()), schema.required, written=written)
         self._decode = msgspec.json.Decoder(struct).decode
-        self._absent = dict.fromkeys(schema.fields)
-        self._row = _plain_row(tuple(schema.fields))
+        self._member = {name: f"f{index}" for index, name in enumerate(schema.fields)}
+        self._row = _plain_row(len(schema.fields))
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """All ``values`` as columns. A null value is a tombstone: nulls and no fault."""
@@ -91,26 +91,26 @@ class ValueDecoder:
 
     def _careful(self, index: int, value: bytes | None, faults: dict[int, Fault]) -> Any:
         if value is None:
-            return self._row(**self._absent)
+            return self._row()
         try:
             value.decode()
             return self._decode(value)
         except _REFUSED:
-            return self._row(**self._by_reference(index, value, faults))
+            return self._row(*self._by_reference(index, value, faults).values())
 
     def _by_reference(self, index: int, value: bytes, faults: dict[int, Fault]) -> Mapping[str, Any]:
         try:
             return self._schema.decode(value)
         except BadRecord as bad:
             faults[index] = Fault(index, bad.reason, bad.detail)
-            return self._absent
+            return dict.fromkeys(self._schema.fields)
 
     def _column(self, name: str, rows: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]) -> pa.Array:
         field_type = self._schema.fields[name]
         element = field_type.element or field_type
         if name not in self._columns and element.kind not in ("decimal", "long"):
             return pa.nulls(len(rows), arrow_type(field_type))  # msgspec has checked all that there is to check
-        cells = list(map(attrgetter(name), rows))
+        cells = list(map(attrgetter(self._member[name]), rows))
         if field_type.kind == "decimal":
             if set(map(type, cells)) <= _NUMBERS:
                 return self._decimals(field_type, cells, values, faults)
@@ -206,18 +206,23 @@ def _plainly(cell: Any) -> str:
 def _struct(
     fields: tuple[tuple[str, FieldType], ...], required: frozenset[str], *, written: bool
 ) -> type[msgspec.Struct]:
-    """A value's type; with ``written`` decimals stay as they are written."""
+    """A value's type; with ``written`` decimals stay as they are written.
+
+    Its members are called f0, f1, …: a field can have any name, ``gewicht.kg`` too, and a member cannot.
+    """
     members: list[Any] = []
-    for name, field_type in fields:
-        if written and field_type.kind == "decimal":
-            members.append((name, msgspec.Raw) if name in required else (name, msgspec.Raw, _NULL))
-            continue
-        python_type = _python_type(field_type)
-        members.append((name, python_type) if name in required else (name, python_type | None, None))
-    return msgspec.defstruct("Value", members, gc=False, kw_only=True)
+    for index, (name, field_type) in enumerate(fields):
+        raw = written and field_type.kind == "decimal"
+        python_type = msgspec.Raw if raw else _python_type(field_type)
+        if name in required:
+            members.append((f"f{index}", python_type))
+        else:
+            members.append((f"f{index}", python_type if raw else python_type | None, _NULL if raw else None))
+    names = {f"f{index}": name for index, (name, _) in enumerate(fields)}
+    return msgspec.defstruct("Value", members, gc=False, kw_only=True, rename=names)
 
 
 @lru_cache(maxsize=64)
-def _plain_row(fields: tuple[str, ...]) -> type[msgspec.Struct]:
+def _plain_row(fields: int) -> type[msgspec.Struct]:
     """A row without types, for what the reference decoded."""
-    return msgspec.defstruct("Row", [(name, Any) for name in fields], gc=False, kw_only=True)
+    return msgspec.defstruct("Row", [(f"f{index}", Any, None) for index in range(fields)], gc=False)

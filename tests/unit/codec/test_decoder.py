@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -120,3 +121,16 @@ def test_an_integer_of_any_length_is_passed_over_where_it_is_not_declared() -> N
 def test_what_is_checked_does_not_depend_on_the_columns_that_are_wanted() -> None:
     _, faults = decoded([b'{"id":"a","amount":1.234,"vip":1,"sizes":[1.5]}'], [])
     assert [(fault.index, fault.reason) for fault in faults] == [(0, "schema")]
+
+
+def test_a_field_can_have_any_name() -> None:
+    """Names that are no identifiers of Python are declared, described and audited like any other."""
+    names = ["gewicht.kg", "gewicht", "größe", "class", "net weight", "1st", "f0", "ﬁn"]
+    schema = RecordSchema(fields=dict.fromkeys(names, LONG), required=frozenset({"f0"}))
+    values = [json.dumps(dict(zip(names, range(8), strict=True))).encode(), b'{"gewicht.kg": "1", "f0": 1}', None]
+    result = ValueDecoder(schema).decode(values)
+    assert {name: column.to_pylist() for name, column in result.columns.items()} == {
+        name: [number, None, None] for number, name in enumerate(names)
+    }
+    assert [fault.index for fault in result.faults] == [1]
+    assert ValueDecoder(schema).decode([b'{"gewicht.kg": 3}']).faults[0].reason == "schema"
