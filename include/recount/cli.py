@@ -80,7 +80,7 @@ def _load(target: str) -> Callable[..., Any]:
 
 
 def _join_running_profile() -> None:
-    """Take the settings of the embedded profile that runs in this checkout, unless the environment has its own."""
+    """Take the settings of the embedded profile that runs in this checkout; what the environment says goes before."""
     if "RECOUNT_PROFILE" in os.environ:
         return
     try:
@@ -88,7 +88,7 @@ def _join_running_profile() -> None:
     except RecountError:
         return
     if running:
-        os.environ.update(running.settings)
+        os.environ.update({**running.settings, **{key: given for key, given in os.environ.items() if given}})
 
 
 for _name, (_target, _help_line) in _COMMANDS.items():

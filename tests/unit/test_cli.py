@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -45,10 +46,14 @@ def test_every_command_of_the_table_answers_to_help(name: str, capsys: pytest.Ca
     assert f"Usage: recount {name}" in capsys.readouterr().out
 
 
-def called(target: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def show_settings() -> None:
+    print(*(os.environ[key] for key in ("RECOUNT_TOPOLOGIES", "RECOUNT_NOTIFIERS", "RECOUNT_PREFIX")))
+
+
+def called(target: str, *arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
     """A command of this test module, called through the command line."""
     code = f"from recount import cli; cli._attach('try', '{__name__}:{target}', ''); cli.app({['try', *arguments]!r})"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **given}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
 
 
@@ -65,3 +70,11 @@ def test_an_error_a_human_must_act_on_ends_with_one_and_its_remedy() -> None:
 
 def test_an_error_worth_retrying_ends_with_the_code_for_that() -> None:
     assert called("wait").returncode == 75
+
+
+def test_a_variable_of_the_environment_goes_before_that_of_the_running_profile(tmp_path: Path) -> None:
+    settings = {"RECOUNT_TOPOLOGIES": "topologies", "RECOUNT_NOTIFIERS": "pagers", "RECOUNT_PREFIX": "recount"}
+    running = {"bootstrap_servers": "nowhere:1", "spark_master": "local[*]", "spark_url": None, "airflow_url": None}
+    (tmp_path / "profile.json").write_text(json.dumps({**running, "settings": settings}))
+    given = {"RECOUNT_HOME": str(tmp_path), "RECOUNT_TOPOLOGIES": "mine", "RECOUNT_NOTIFIERS": ""}
+    assert called("show_settings", **given).stdout == "mine pagers recount\n"
