@@ -152,6 +152,8 @@ def refusing(text: str, n: int) -> str:
 
 REFUSING = fold("n", initial=str, adder=refusing, merger=lambda one, other: f"{one}+{other}", returns=STRING)
 turns = stream(EVENTS).flat_map(twice, n=LONG, turn=LONG)
+dotted_events, N_S = stream(EVENTS).with_fields(**{"n.n": col("n"), "w.ho": col("who")}), total("n.n")
+dotted = dotted_events.select_key(**{"by.whom": col("who")})
 users, cities = partial(table, USERS), partial(table, CITIES)
 halves = {"before": "5 ms", "after": "3 ms", "grace": "4 ms"}
 sides = stream(EVENTS).select("n"), stream(OTHERS)
@@ -227,6 +229,15 @@ CASES = [
         flow=sides[0].join_table(users(versioned=True), grace="5 ms"),
         streams=True,
         tables_first=True,
+    ),
+    *(
+        Case(name=f"names with dots, {name}", flow=flow, streams=name in {"first", "process"})
+        for name, flow in {
+            "session": dotted.windowed_by(session("4 ms", grace="3 ms")).aggregate(**{"te.xt": TEXT}).emit_final(),
+            "sliding": dotted.windowed_by(sliding("6 ms", grace="4 ms")).aggregate(**{"n.s": N_S}).emit_final(),
+            "first": dotted.deduplicate("w.ho", horizon="9 ms"),
+            "process": dotted_events.process(watched, on_timer=rung, said=STRING, seen=LONG),
+        }.items()
     ),
     Case(name="first by event time", flow=stream(EVENTS).deduplicate("who", horizon="9 ms"), streams=True),
     Case(name="first by offset", flow=stream(EVENTS).deduplicate("__key", horizon="9 ms"), streams=True),

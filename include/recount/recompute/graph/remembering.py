@@ -16,7 +16,7 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.judging import STREAM_TIME
 from recount.recompute.graph.processing import Made, Raised, Turn, processed
-from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows
+from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows, in_groups
 from recount.recompute.graph.stateless import raised, row_schema, with_reason, within
 from recount.recompute.graph.windows import order_of
 from recount.recompute.rules.deduplicating import goes_by_offset
@@ -39,7 +39,7 @@ def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
         return table.append_column(WINS, pa.array(wins, pa.bool_()))
 
     schema = T.StructType([*on_time.schema.fields, T.StructField(WINS, T.BooleanType())])
-    return on_time.groupBy(IDENTITY).applyInArrow(of_one_id, schema)
+    return in_groups(on_time, [IDENTITY], of_one_id, schema)
 
 
 def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int | None) -> Rows:
@@ -64,7 +64,7 @@ def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int |
         ]
         return pa.Table.from_pylist(left, schema=to_arrow_schema(schema))
 
-    return above.with_frame(node, timed.groupBy(named(key)).applyInArrow(of_one_key, schema), "records")
+    return above.with_frame(node, in_groups(timed, [key], of_one_key, schema), "records")
 
 
 def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:

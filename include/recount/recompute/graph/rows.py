@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node
 from recount.core.schema import FieldType
@@ -20,6 +22,7 @@ PLACE = (TOPIC, PARTITION, OFFSET)
 META = (*PLACE, TIME, CARRIED, ORDER, IS_NULL, SUPERSEDED)
 
 Holds = Literal["records", "changes", "latest"]
+OfGroup = Callable[[pa.Table], pa.Table]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,22 @@ class Rows:
             return self.frame
         bounds = [name for name in (WINDOW_START, WINDOW_END) if name in self.node.fields]
         return last_of(self.current, [named(name) for name in (self.node.key, *bounds)], F.col(ORDER))
+
+
+def in_groups(frame: DataFrame, groups: Sequence[str], function: OfGroup, schema: T.StructType) -> DataFrame:
+    """What ``function`` makes of the rows of each of the ``groups`` that these columns tell apart.
+
+    PySpark's ``applyInArrow`` looks columns up by their bare names and takes a dot for a step into a struct: on the way
+    there they have names of ours.
+    """
+    names = frame.columns
+    ours = [f"__{number}" for number in range(len(names))]
+
+    def of_group(rows: pa.Table) -> pa.Table:
+        return function(rows.rename_columns(names))
+
+    grouped = frame.toDF(*ours).groupBy(*(ours[names.index(name)] for name in groups))
+    return grouped.applyInArrow(of_group, schema)
 
 
 def last_of(frame: DataFrame, keys: list[Column], *order: Column) -> DataFrame:

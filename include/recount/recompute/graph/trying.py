@@ -10,9 +10,9 @@ from pyspark.sql import types as T
 from recount.core.aggregates import Aggregate
 from recount.core.nodes import WindowedAggregate
 from recount.core.windows import SessionWindows
-from recount.recompute.columns import column, named
+from recount.recompute.columns import column
 from recount.recompute.graph.folding import Attempt
-from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC
+from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, in_groups
 from recount.recompute.graph.stateless import REASON
 from recount.recompute.rules.raising import reason_for, sets_aside
 
@@ -61,11 +61,7 @@ def tried(node: WindowedAggregate, placed: DataFrame, window: tuple[str, str]) -
             T.StructField(REASON, T.StringType()),
         ]
     )
-    return (
-        placed.withColumns(values)
-        .groupBy(named(node.key), *window, TOPIC, PARTITION)
-        .applyInArrow(of_one_partition, schema)
-    )
+    return in_groups(placed.withColumns(values), [node.key, *window, TOPIC, PARTITION], of_one_partition, schema)
 
 
 def _given(name: str) -> str:

@@ -27,6 +27,7 @@ from recount.recompute.graph.rows import (
     TOPIC,
     Rows,
     derived,
+    in_groups,
     of_window,
     shaped,
 )
@@ -120,7 +121,7 @@ def _by_key(key: str, frame: DataFrame, place: Callable[[list[Judged]], list[Pla
         return found.append_column(IS_LATE, pa.array([one.is_late for one in rows], pa.bool_()))
 
     schema = T.StructType([*frame.schema.fields, *_BOUNDS])
-    return frame.groupBy(named(key)).applyInArrow(of_one_key, schema)
+    return in_groups(frame, [key], of_one_key, schema)
 
 
 def judged_records(table: pa.Table) -> list[Judged]:
