@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
+from recount.codec.decoder import arrow_type
 from recount.core.errors import Terminal
 from recount.core.schema import FieldType
 from recount.spark.polars_expressions import field_column, polars_type
@@ -28,7 +30,10 @@ def frame_of(made: Sequence[PythonRow], fields: Mapping[str, FieldType], maker: 
 def _column(made: Sequence[PythonRow], name: str, kind: FieldType, maker: object) -> pl.Series:
     values = [row.get(name) for row in made]
     try:
-        return pl.Series(field_column(name), values, polars_type(kind), strict=True)
+        # Polars would round a decimal to its scale, and panic at a NaN; Arrow, which the recompute asks, cuts 1.5 to 1
+        taken = pa.array(values, arrow_type(kind))
+        given = taken if (kind.element or kind).kind == "decimal" else values
+        return pl.Series(field_column(name), given, polars_type(kind), strict=True)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         raise Terminal(
             f"{maker} made a value of another type",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from tests.unit.spark.operators.feeding import (
 from recount.core.errors import Terminal
 from recount.core.expressions import coalesce, col, lit, when
 from recount.core.flow import cogroup
-from recount.core.schema import BOOLEAN, LONG, STRING
+from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, decimal, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
@@ -75,6 +76,34 @@ def test_a_value_of_another_type_than_declared_says_which_field() -> None:
     with pytest.raises(Terminal) as raised:
         fed(topology(left.map(lambda _: {"n": "one"}, n=LONG)), [[Event(0)]])
     assert "n" in str(raised.value.given) and "long" in raised.value.expected
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (Decimal(1) / 3, decimal(38, 4)),
+        (Decimal("NaN"), decimal(38, 4)),
+        (Decimal("Infinity"), decimal(38, 4)),
+        (Decimal(10**34), decimal(38, 4)),
+        (0.1, decimal(38, 4)),
+        ("1.5", decimal(38, 4)),
+        ([Decimal(1) / 3], list_of(decimal(38, 4))),
+        (1.5, LONG),
+        (True, LONG),
+        ([True], list_of(LONG)),
+        (Decimal("1.5"), DOUBLE),
+    ],
+)
+def test_a_value_that_its_type_does_not_hold_stops_the_stream(value: Any, kind: FieldType) -> None:
+    """It is not rounded: the recompute, which asks Arrow, could not make the row."""
+    with pytest.raises(Terminal, match="made a value of another type"):
+        fed(topology(left.map(lambda _: {"n": value}, n=kind)), [[Event(0)]])
+
+
+def test_a_decimal_with_fewer_places_than_declared_is_that_number() -> None:
+    steps = topology(left.map(lambda _: {"n": Decimal("1.500000"), "m": 2}, n=decimal(9, 2), m=decimal(9, 2)))
+    engine = fed(steps, [[Event(0)]])
+    assert_same(engine, interpreted(steps, [Event(0)]))
 
 
 def test_the_comparison_finds_a_record_that_a_filter_lets_through() -> None:
