@@ -133,7 +133,14 @@ class StreamTableJoin(Join):
         if self.by is None:
             self._require_equal_keys()
         else:
-            assert type_of(self.by, self.left.fields)
+            given, key = type_of(self.by, self.left.fields), self.right.fields[self.right.key]
+            require(
+                given == key,
+                "by of a lookup",
+                given=f"{self.by} ({given})",
+                expected=f"a {key}, as the keys of the table are",
+                remedy="look up by another field, or key the table with stream(topic).select_key(...).to_table()",
+            )
         assert self.fields
 
     @property

@@ -11,7 +11,7 @@ from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.flow import RecordStream
 from recount.core.nodes import KEY
-from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.schema import LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import all_time, tumbling
@@ -36,6 +36,10 @@ OUT = Topic(name="order-totals", key="order_id")
         (lambda: table(ORDERS).group_by(tier=col("order_id")).aggregate(), "aggregates"),
         (lambda: stream(ORDERS).join(stream(PAYMENTS), before="1 s", after="1 s", grace="1 s"), "join"),
         (lambda: stream(ORDERS).select_key(n=col("amount")).join_table(table(PAYMENTS)), "join key"),
+        (lambda: stream(ORDERS).join_table(table(PAYMENTS), by=col("amount")), "by of a lookup"),
+        (lambda: RecordSchema.of(amount=int), "fields"),  # type: ignore[arg-type]
+        (lambda: RecordSchema.of(amount=decimal), "fields"),  # type: ignore[arg-type]
+        (lambda: RecordSchema(fields={1: LONG}), "fields"),  # type: ignore[dict-item]
         (lambda: stream(ORDERS).deduplicate("nowhere", horizon="1 s"), "column"),
         (lambda: Topology(name="nothing"), "sinks"),
     ],
