@@ -78,3 +78,13 @@ def test_a_variable_of_the_environment_goes_before_that_of_the_running_profile(t
     (tmp_path / "profile.json").write_text(json.dumps({**running, "settings": settings}))
     given = {"RECOUNT_HOME": str(tmp_path), "RECOUNT_TOPOLOGIES": "mine", "RECOUNT_NOTIFIERS": ""}
     assert called("show_settings", **given).stdout == "mine pagers recount\n"
+
+
+def test_a_misspelt_module_of_topologies_is_no_traceback() -> None:
+    given = {"RECOUNT_HOME": "nowhere", "RECOUNT_TOPOLOGIES": "topologies, topologees"}
+    environment = {**os.environ, **given}
+    code = "from recount.cli import app; app(['describe'])"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    assert ended.returncode == 1
+    assert "given: 'topologees'" in ended.stderr and "PYTHONPATH" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -75,11 +75,25 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
 
 def _modules(names: str) -> Iterator[ModuleType]:
     for name in names.split(","):
-        module = importlib.import_module(name.strip())
+        module = _imported(name.strip())
         yield module
         if hasattr(module, "__path__"):
             for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):
                 yield importlib.import_module(found.name)
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise Terminal(
+            "no such module of topologies",
+            given=name,
+            expected="modules that Python can import, separated by commas",
+            remedy="mend RECOUNT_TOPOLOGIES, or put the module's folder into PYTHONPATH",
+        ) from None
 
 
 def _add(known: dict[str, Declared], declaration: Declared, kind: str) -> None:
