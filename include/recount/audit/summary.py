@@ -67,5 +67,5 @@ def _window(one: Mapping[str, Any]) -> str:
     if one["window_start"] is None:
         return "".join(f", {said}" for said in (one["key"], one.get("origin")) if said is not None)
     bounds = (one["window_start"], one["window_end"])
-    first, last = (datetime.fromtimestamp(at / 1000, UTC).isoformat() if at else "" for at in bounds)
+    first, last = (datetime.fromtimestamp(at / 1000, UTC).isoformat() if at is not None else "" for at in bounds)
     return f", {one['key']} in [{first}, {last})"

@@ -197,10 +197,11 @@ def test_the_page_and_the_terminal_list_open_accepted_and_repaired_findings_and_
     certificate = certified(document, None)
     console = Console(width=200, record=True)
     console.print(explained(certificate, None, None))
-    for shown in (page(certificate), console.export_text()):
+    for shown in (page(certificate), console.export_text(clear=False)):
         for text in (finding_id("revenue", LOST), "accepted by Ada", "known", "repaired, as audit night-2 found"):
             assert text in shown
     assert "night-0.json" in page(certificate)
+    assert "EU in [1970-01-01T00:00:00+00:00, 1970-01-01T00:05:00+00:00)" in console.export_text(clear=False)
 
 
 @pytest.mark.parametrize(("differences", "outcome"), [(0, "match"), (1, "violation")])
