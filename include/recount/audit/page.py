@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from decimal import Decimal
 from html import escape
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from recount.audit.page_digests import code, digests, table
 from recount.audit.told_findings import counted, covered_in_words, followed, life_of
 from recount.core.certificate import Certificate, standing
+from recount.core.instants import told_time
 
 _STYLE = """
 :root{--ink:#1d2433;--soft:#5b6578;--line:#dfe3ea;--good:#12805c;--bad:#b3261e;--late:#b7791f;--ground:#fff}
@@ -225,9 +225,7 @@ def _evidence(places: Sequence[str]) -> str:
 
 
 def _time(at_ms: int | None) -> str:
-    if at_ms is None:
-        return "none"
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return "none" if at_ms is None else told_time(at_ms)
 
 
 _SIDES = ("expected", "published", "complete")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -12,6 +11,7 @@ from rich.text import Text
 
 from recount.audit.told_findings import counted, followed, life_of
 from recount.core.certificate import Certificate, standing
+from recount.core.instants import told_time
 
 
 def summary(certificate: Certificate) -> RenderableType:
@@ -67,5 +67,5 @@ def _window(one: Mapping[str, Any]) -> str:
     if one["window_start"] is None:
         return "".join(f", {said}" for said in (one["key"], one.get("origin")) if said is not None)
     bounds = (one["window_start"], one["window_end"])
-    first, last = (datetime.fromtimestamp(at / 1000, UTC).isoformat() if at is not None else "" for at in bounds)
+    first, last = ("" if at is None else told_time(at) for at in bounds)
     return f", {one['key']} in [{first}, {last})"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from recount.core.certificate import Certificate
+from recount.core.instants import told_time
 
 STATES = ("open", "accepted", "repaired")
 
@@ -30,7 +30,7 @@ def life_of(one: Mapping[str, Any]) -> str:
     seen = f"first seen by audit {one['first_audit']}, last by {one['last_audit']}" if "first_audit" in one else ""
     match one.get("state"):
         case "accepted":
-            return f"accepted by {one['accepted_by']} at {_time(one['accepted_ms'])}: {one['reason']} ({seen})"
+            return f"accepted by {one['accepted_by']} at {told_time(one['accepted_ms'])}: {one['reason']} ({seen})"
         case "repaired":
             return f"repaired, as audit {one['repaired_audit']} found ({seen})"
         case "open":
@@ -62,12 +62,8 @@ def _judged(certificate: Certificate) -> str:
     if not covers:
         return str(certificate.get("seed") or "judged from the beginning of the log")
     first, last, before = covers["from"], covers["to"], covers["judged_before"]
-    stretch = f"batch {first['batch']} to {last['batch']} of {_time(last['batch_timestamp_ms'])}"
+    stretch = f"batch {first['batch']} to {last['batch']} of {told_time(last['batch_timestamp_ms'])}"
     if before is None:
         return f"{stretch}, which is everything from the beginning of the log"
     judged = f"audit {before['audit']} has judged what lies before, up to batch {before['batch']}"
     return f"{stretch}; {judged} ({before['outcome']}, certificate {before['certificate']}, sha256 {before['sha256']})"
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,19 @@ def test_the_page_and_the_terminal_list_open_accepted_and_repaired_findings_and_
             assert text in shown
     assert "night-0.json" in page(certificate)
     assert "EU in [1970-01-01T00:00:00+00:00, 1970-01-01T00:05:00+00:00)" in console.export_text(clear=False)
+
+
+@pytest.mark.parametrize("at_ms", [2**63 - 1, -(2**63), 10**15])
+def test_a_window_that_no_calendar_has_is_told_as_a_number(at_ms: int) -> None:
+    """One forged record on the sink's topic must not keep the page, and with it every later audit, from being made."""
+    document = findings("night-1")
+    document["series"] = [{**document["series"][0], "window_start": at_ms}]
+    followed(document, open=[replace(LOST, window_start=at_ms, window_end=at_ms)])
+    certificate = certified(document, None)
+    console = Console(width=200, record=True)
+    console.print(explained(certificate, None, None))
+    for shown in (page(certificate), console.export_text()):
+        assert f"{at_ms:,} ms" in shown
 
 
 @pytest.mark.parametrize(("differences", "outcome"), [(0, "match"), (1, "violation")])
