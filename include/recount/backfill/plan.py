@@ -14,13 +14,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MISSED
-from recount.audit.copies import NO_REVISION
+from recount.audit.copies import BACKFILL, NO_REVISION
 from recount.audit.results import RELATIVE_TOLERANCE
 from recount.audit.shape import flow_of
-from recount.audit.store import PARTIALS, PLANS, VERDICTS, AuditStore, Run
+from recount.audit.store import PARTIALS, PLANS, PUBLISHED, VERDICTS, AuditStore, Run
 from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.own_columns import AUDIT, NOW, NOW_REVISION, RESULT_TIME, REVISION, WANTED_KEY
+from recount.core.own_columns import AUDIT, NOW, NOW_REVISION, ORIGIN, RESULT_TIME, REVISION, WANTED_KEY
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.recompute.aggregating import declared, group_of, results
@@ -100,6 +100,15 @@ def forged(session: SparkSession, tables: Tables, planned: Plan, backfill: str, 
     wanted = told.select(named(flow.key).cast("string").alias(WANTED_KEY), WINDOW_START, WINDOW_END)
     complete = _complete(store, run, flow, wanted)
     return told.join(complete, group_of(flow), "left").where(~_is_complete(flow) | (F.col(_TIMES) > 1))
+
+
+def is_on_kafka(session: SparkSession, tables: Tables, planned: Plan) -> bool:
+    """Whether the plan's audit, or one before it, has seen every change on Kafka as a backfill's, the same revision."""
+    store = AuditStore(session, tables, planned.topology.name)
+    [run] = [run for run in store.runs() if run.audit == planned.audit]
+    told = [*map(named, planned.flow.sink.fields), named(RESULT_TIME), F.col(REVISION).cast("int")]
+    seen = store.read(PUBLISHED, run.lineage).where(F.col(ORIGIN) == BACKFILL)
+    return planned.changes.select(*told).subtract(seen.select(*told)).isEmpty()
 
 
 def keep(session: SparkSession, tables: Tables, planned: Plan) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.settled import published_backfills
-from recount.backfill.plan import Plan, forged
+from recount.backfill.plan import Plan, forged, is_on_kafka
 from recount.core.errors import Terminal
 from recount.core.output import output_record
 from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, ORIGIN, PUBLISHED_AT, RESULT_TIME, REVISION
@@ -49,10 +49,13 @@ def repair(session: SparkSession, settings: Settings, plan: Plan) -> Repaired:
     """Carry ``plan`` out; a second run finds nothing to change, and publishes what the first could not.
 
     Raises ``Transient`` or ``Terminal`` as the Kafka transaction does; run it again after either. ``Terminal`` too
-    where rows that are to be published are not what an audit gives.
+    where rows that are to be published are not what an audit gives, and where the table is older than Kafka: what is
+    written under a number that Kafka has would never be published.
     """
     path = Tables(settings.data).corrections(plan.flow.sink.table)
-    backfill = _append(session, path, plan)
+    # asked before the table is read: another backfill may be at work
+    done = published_backfills(Connection.of(settings), plan.topology)
+    backfill = _append(session, settings, path, plan, done)
     rows = _corrections(session, path)
     published = _publish_pending(session, settings, plan, rows) if rows is not None else ()
     mine = 0 if rows is None or backfill is None else rows.where(F.col(BACKFILL) == backfill).count()
@@ -72,8 +75,11 @@ def _corrections(session: SparkSession, path: str) -> DataFrame | None:
     return session.read.format("delta").load(path) if DeltaTable.isDeltaTable(session, path) else None
 
 
-def _append(session: SparkSession, path: str, plan: Plan) -> str | None:
-    """Append the changes; returns the id of the backfill, which begins with the audit's; None when nothing changes."""
+def _append(session: SparkSession, settings: Settings, path: str, plan: Plan, done: int) -> str | None:
+    """Append the changes; returns the id of the backfill, which begins with the audit's; None when nothing changes.
+
+    ``done`` backfills are on Kafka.
+    """
     rows = _corrections(session, path)
     last = None if rows is None else rows.agg(F.max(BACKFILL_NUMBER)).first()[0]  # type: ignore[index]
     number = 0 if last is None else last + 1
@@ -82,6 +88,15 @@ def _append(session: SparkSession, path: str, plan: Plan) -> str | None:
     changes = plan.changes.select(*map(named, plan.flow.sink.fields), RESULT_TIME, F.col(REVISION).cast("int"))
     if changes.isEmpty():
         return None
+    if number < done and not is_on_kafka(session, Tables(settings.data), plan):
+        raise Terminal(
+            f"corrections/{plan.flow.sink.table} is older than Kafka: was it restored from a backup?",
+            given=f"the table ends before backfill {number}, Kafka has all before {done}",
+            expected="a table with all backfills that Kafka has",
+            remedy=f"restore a newer backup of it; or, for each backfill that it lacks, oldest first, run `recount"
+            f" backfill --stream {plan.topology.name} --audit ID` with the audit that it was made for, which takes over"
+            f" what Kafka has; or `recount reset {plan.topology.name}`",
+        )
     corrections = (
         changes.withColumn(ORIGIN, F.lit("backfill"))
         .withColumn(BACKFILL, F.lit(backfill))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -86,6 +88,31 @@ def test_one_backfill_repairs_the_misses_of_three_nights_whose_approval_waited_t
     repaired = scene.audit().findings
     assert (repaired.outcome, repaired.misses) == ("match", ())
     assert repaired.counts["completeness repaired"] == 3
+
+
+def test_a_backfill_refuses_a_table_of_corrections_that_is_older_than_kafka_and_takes_over_what_kafka_has(
+    scene: Scene,
+) -> None:
+    """What is written under the number of a backfill that Kafka has would be shown in the table and never published."""
+    a_night(scene, 0)
+    first = scene.audit().findings
+    assert repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology)).corrections == 1
+    shutil.rmtree(scene.tables.corrections(scene.topology.sinks[0].table))  # the backup is from before the backfill
+    scene.session.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+    a_night(scene, 2)
+    assert [one.verdict for one in scene.audit().findings.differences] == ["extra"]
+
+    both = plan(scene.session, scene.tables, scene.topology)
+    assert both.changes.count() == 2
+    with pytest.raises(Terminal, match=r"older than Kafka.*--audit ID"):
+        repair(scene.session, scene.settings, both)
+    known = repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology, first.audit))
+    assert (known.corrections, known.published) == (1, ())
+    rest = repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
+    assert (rest.corrections, len(rest.published)) == (1, 1)
+
+    repaired = scene.audit().findings
+    assert (repaired.outcome, repaired.misses) == ("match", ())
 
 
 def _killed(*_: object) -> None:
