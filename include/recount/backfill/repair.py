@@ -34,6 +34,7 @@ from recount.recompute.columns import named
 from recount.recompute.flow import Flow
 
 _SHOWN = 5
+_DELETE_THEM = "see who can write to the table, delete these rows there, and run the backfill again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +56,10 @@ def repair(session: SparkSession, settings: Settings, plan: Plan) -> Repaired:
     path = Tables(settings.data).corrections(plan.flow.sink.table)
     # asked before the table is read: another backfill may be at work
     done = published_backfills(Connection.of(settings), plan.topology)
+    before = _corrections(session, path)
+    if before is not None:
+        # what is appended behind rows that must go could not be published when they are gone
+        _pending(session, settings, plan, before, done)
     backfill = _append(session, settings, path, plan, done)
     rows = _corrections(session, path)
     published = _publish_pending(session, settings, plan, rows) if rows is not None else ()
@@ -124,17 +129,9 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
         counter = (topic, 0)
         committed = transaction.committed([counter])
         done = committed[counter].offset if counter in committed else 0
-        pending = (
-            rows.where(F.col(BACKFILL_NUMBER) >= done)
-            .select(BACKFILL_NUMBER, BACKFILL)
-            .distinct()
-            .orderBy(BACKFILL_NUMBER)
-            .collect()
-        )
+        pending = _pending(session, settings, plan, rows, done)
         for number, backfill in pending:
-            waiting = rows.where(F.col(BACKFILL_NUMBER) == number)
-            _require_planned(session, settings, plan, backfill, waiting)
-            mine = waiting.orderBy(*map(named, group_of(plan.flow))).collect()
+            mine = rows.where(F.col(BACKFILL_NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()
             transaction.commit_once(
                 [_record(row.asDict(), plan.flow, version) for row in mine],
                 start_offsets={counter: number},
@@ -146,6 +143,24 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
         transaction.close()
 
 
+def _pending(
+    session: SparkSession, settings: Settings, plan: Plan, rows: DataFrame, done: int
+) -> list[tuple[int, str]]:
+    """Number and id of the backfills in ``rows`` that come after the ``done`` on Kafka; raises for what is forged."""
+    named_so = rows.where(F.col(BACKFILL_NUMBER) >= done).select(BACKFILL_NUMBER, BACKFILL).distinct()
+    found = [(row[0], row[1]) for row in named_so.orderBy(BACKFILL_NUMBER).collect()]
+    for expected, (number, backfill) in enumerate(found, start=done):
+        if number != expected:
+            raise Terminal(
+                f"corrections/{plan.flow.sink.table} has a backfill that does not follow the one before it",
+                given=f"number {number}, {backfill}",
+                expected=f"number {expected}",
+                remedy=_DELETE_THEM,
+            )
+        _require_planned(session, settings, plan, backfill, rows.where(F.col(BACKFILL_NUMBER) == number))
+    return found
+
+
 def _require_planned(session: SparkSession, settings: Settings, plan: Plan, backfill: str, rows: DataFrame) -> None:
     found = forged(session, Tables(settings.data), plan, backfill, rows).limit(_SHOWN).collect()
     if found:
@@ -154,7 +169,7 @@ def _require_planned(session: SparkSession, settings: Settings, plan: Plan, back
             f"corrections/{plan.flow.sink.table} has corrections that follow from no audit",
             given=f"backfill {backfill}, among others {keys}",
             expected="the results that the audit gives which the backfill is named for",
-            remedy="see who can write to the table, delete these rows there, and run the backfill again",
+            remedy=_DELETE_THEM,
         )
 
 

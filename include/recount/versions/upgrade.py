@@ -175,7 +175,8 @@ def _require_audited(tables: Tables, stream: str, ledger: Ledger) -> BatchProof:
             f"stream {stream} is not audited up to its last batch",
             given=f"{last}, {f'audit {runs[-1].audit}: {runs[-1].outcome}' if runs else 'no audit that ends there'}",
             expected="an audit with the former declaration that ends there and found no violation",
-            remedy=f"deploy the former declaration, run `recount audit --stream {stream}`, then upgrade",
+            remedy=f"deploy the former declaration and run `recount audit --stream {stream}`; repair or accept what"
+            f" `recount findings --stream {stream}` shows as open, audit again, then upgrade",
         )
     return proof
 

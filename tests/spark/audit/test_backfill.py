@@ -39,6 +39,11 @@ def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothin
         with pytest.raises(Terminal, match="follow from no audit"):
             repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
         corrections.delete(f"{BACKFILL_NUMBER} = 1")
+    copy = pl.DataFrame(corrections.to_pyarrow_table()).with_columns(pl.lit(2**63 - 1).alias(BACKFILL_NUMBER))
+    write_deltalake(corrections, copy, mode="append")
+    with pytest.raises(Terminal, match="does not follow the one before"):
+        repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
+    corrections.delete(f"{BACKFILL_NUMBER} > 0")
     again = repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology, missed.audit))
     assert (first.corrections, first.published) == (1, (missed.audit,))
     assert (again.corrections, again.published) == (0, ())
