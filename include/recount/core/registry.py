@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TypeVar
@@ -70,6 +70,7 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
     for topology in topologies.values():
         for topic in [*(source.topic for source in topology.sources), *(sink.topic for sink in topology.sinks)]:
             _add(topics, topic, "topic")
+    _require_one_writer(topologies.values())
     return Declarations(topologies=topologies, topics=topics, archives=archives)
 
 
@@ -94,6 +95,23 @@ def _imported(name: str) -> ModuleType:
             expected="modules that Python can import, separated by commas",
             remedy="mend RECOUNT_TOPOLOGIES, or put the module's folder into PYTHONPATH",
         ) from None
+
+
+def _require_one_writer(topologies: Iterable[Topology]) -> None:
+    """Each topic and table is written by one stream: the rows of another would be extra in its audit."""
+    writers: dict[tuple[str, str], list[str]] = {}
+    for topology in topologies:
+        for node in topology.written:
+            for output in (("topic", node.topic.name), ("table", node.table)):
+                writers.setdefault(output, []).append(topology.name)
+    for (what, name), streams in writers.items():
+        require(
+            len(streams) == 1,
+            f"{what} {name}",
+            given=f"written by {' and '.join(streams)}",
+            expected="one stream that writes it",
+            remedy=f"merge the streams, or give one of them another {what}",
+        )
 
 
 def _add(known: dict[str, Declared], declaration: Declared, kind: str) -> None:

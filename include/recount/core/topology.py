@@ -100,8 +100,24 @@ class Topology:
                 expected=f"at least max_future, {self.max_future_ms} ms: results have the times of records",
                 remedy="leave it out, it follows max_future; or lower max_future",
             )
+        self._require_outputs_of_its_own()
         require_versions(self.nodes())
         assert self.layers
+
+    def _require_outputs_of_its_own(self) -> None:
+        """What two write cannot be judged: the rows of each would be extra to the other."""
+        topics, tables = [node.topic.name for node in self.written], [node.table for node in self.written]
+        read = [source.topic.name for source in self.sources]
+        letters = [source.topic.dead_letter_name for source in self.sources]
+        for what, given in (("topic", [*topics, *read, *letters]), ("table", tables)):
+            twice = sorted({name for name in given if given.count(name) > 1})
+            require(
+                not twice,
+                f"{what}s of {self.name}",
+                given=", ".join(twice),
+                expected=f"each {what} written by one sink, and no source or dead-letter topic among them",
+                remedy="merge the flows before one .to(), or give a sink another topic or table=",
+            )
 
     @property
     def idle_after_ms(self) -> int:

@@ -31,6 +31,7 @@ def embedded_settings(home: Home, project: Project, bootstrap_servers: str) -> S
         jars=str(project.spark_jars),
         topologies=os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
         notifiers=os.environ.get("RECOUNT_NOTIFIERS", ""),
+        prefix=os.environ.get("RECOUNT_PREFIX") or "recount",
         keys=os.environ.get("RECOUNT_KEYS", str(home.keys)),
     )
 

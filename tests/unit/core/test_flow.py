@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.flow import RecordStream
 from recount.core.nodes import KEY
+from recount.core.registry import declared
 from recount.core.schema import LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
@@ -51,6 +54,44 @@ def test_a_declaration_that_cannot_mean_anything_is_refused_where_it_stands(
         declare()
     assert refused.value.field == field
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("outputs", "given"),
+    [
+        (("order-totals", "order-totals"), "order-totals"),
+        (("a-b", "a.b"), "a_b"),
+        (("orders",), "orders"),
+        (("orders.dlq",), "orders.dlq"),
+    ],
+    ids=["one topic twice", "one table twice", "its own source", "its dead letters"],
+)
+def test_a_stream_writes_each_topic_and_table_once_and_none_that_it_reads(outputs: Sequence[str], given: str) -> None:
+    sinks = [stream(ORDERS).to(Topic(name=name, key="order_id")) for name in outputs]
+    with pytest.raises(InvalidDeclaration, match=given):
+        Topology(name="copies", sinks=sinks)
+
+
+@pytest.mark.parametrize("other", ["a-b", "a.b"])
+def test_two_streams_that_write_one_topic_or_table_are_refused(
+    other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rivals.py").write_text(
+        f"""
+from {__name__} import ORDERS
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+
+out = Topic(name="a-b", key="order_id")
+other = {"out" if other == "a-b" else 'Topic(name="a.b", key="order_id")'}
+first = Topology(name="first", sinks=[stream(ORDERS).to(out)])
+second = Topology(name="second", sinks=[stream(ORDERS).to(other)])
+"""
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "rivals", raising=False)
+    with pytest.raises(InvalidDeclaration, match="written by first and second"):
+        declared("rivals")
 
 
 def test_a_filter_on_the_topics_key_keeps_deduplication_by_offset() -> None:
