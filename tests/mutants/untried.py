@@ -28,6 +28,7 @@ def untried() -> Iterator[Untried]:
     yield _one(topology, "Topology.__post_init__", "self.idle_after_ms >= 0", _REFUSES)
     yield _one(topology, "Topology.__post_init__", "self.max_future_ms >= 0", _REFUSES)
     yield _one(topology, "Topology.__post_init__", "int(limit) >= self.max_future_ms", _REFUSES)
+    yield _one(topology, "Topology._require_outputs_of_its_own", "given.count(name) > 1", _REFUSES)
     yield _one(topology, "Topology.forks", "len(readers) > 1", "of one reader it numbers more than it must")
     yield _one(schema, "decimal", "0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0", _REFUSES)
     yield _one(schema, "_integer", "len(digits) <= 400", "no type takes a number of 400 digits, nor one of 401")
