@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from compileall import compile_dir
 from dataclasses import asdict
 from pathlib import Path
@@ -76,11 +76,16 @@ def main() -> None:
     for mutant, caught in zip(chosen, tried(chosen), strict=True):
         known[key_of(mutant)] = caught
         missed += "audit" not in caught.caught_by
-        if not given.sample:
-            PAGE.write_text(page(catalogue, known, list(untried())))
+        _publish(catalogue, known, sample=given.sample)
+    _publish(catalogue, known, sample=given.sample)
     told = f"{len(chosen) - missed} of {len(chosen)} mutants turned the audit red"
     print(f"{told}, {time.monotonic() - began:.0f} s")
     sys.exit(1 if missed else 0)
+
+
+def _publish(catalogue: Sequence[Mutant], known: Mapping[str, Caught], *, sample: int | None) -> None:
+    if not sample:
+        PAGE.write_text(page(catalogue, known, list(untried())))
 
 
 if __name__ == "__main__":
