@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.unit.spark.engine import Engine, LogRecord
@@ -45,13 +46,13 @@ def test_the_key_and_the_aggregates_of_a_window_can_have_any_name(key: str) -> N
 
 def test_the_fields_of_joins_sessions_and_tables_can_have_any_name() -> None:
     orders = stream(LEFT)
-    joined = orders.join(stream(RIGHT), before="1 s", after="1 s", grace="0 s").to(OUT, table="joined")
-    looked_up = orders.left_join_table(table(RIGHT)).to(OUT, table="looked_up")
+    joined = orders.join(stream(RIGHT), before="1 s", after="1 s", grace="0 s").to(replace(OUT, name="joined"))
+    looked_up = orders.left_join_table(table(RIGHT)).to(replace(OUT, name="looked_up"))
     keyed = orders.select_key(revision=col("revision")).windowed_by(session("1 s", grace="0 s"))
     others = {name: count() for name in USER_NAMES if name != "revision"}
-    sessions = keyed.aggregate(**others).emit_each_batch().to(OUT, table="sessions")
+    sessions = keyed.aggregate(**others).emit_each_batch().to(replace(OUT, name="sessions"))
     grouped = table(LEFT).group_by(origin=col("origin")).aggregate(batch=count(), key=total("key"))
-    groups = grouped.to(OUT, table="groups")
+    groups = grouped.to(replace(OUT, name="groups"))
     topology = Topology(name="named", sinks=[joined, looked_up, sessions, groups])
     engine = TopologyEngine(topology, {"left": 1, "right": 1})
     engine.batch({"left": [record(1, GIVEN)], "right": [record(1, {"city": "Rome"})]})

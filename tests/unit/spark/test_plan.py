@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from recount.core.aggregates import average, count, total
@@ -38,7 +40,7 @@ def test_only_the_fields_that_are_read_are_columns() -> None:
 @pytest.mark.parametrize(
     "sinks",
     [
-        [final(BY_REGION), final(stream(ORDERS))],
+        [final(BY_REGION), BY_REGION.to(replace(OUTPUT, name="by-region"))],
         [BY_REGION.to(OUTPUT)],
         [final(BY_REGION.repartition(2))],
         [BY_REGION.windowed_by(sliding("60 s", grace="0 s")).aggregate(n=count()).emit_final().to(OUTPUT)],
