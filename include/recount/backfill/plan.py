@@ -36,7 +36,7 @@ class Plan:
     ``recount_timestamp_ms`` and ``recount_revision``.
 
     Beside them stands what readers see now, ``recount_now_<aggregate>`` and ``recount_now_revision``
-    (-1: nothing).
+    (-1: nothing). A revision is null where what readers see has the largest number already: then it is forged.
     """
 
     topology: Topology
@@ -74,12 +74,13 @@ def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str |
     differing = complete.join(now, group_of(flow), "left").where(~_is_complete(flow))
     changes = differing.select(
         *map(named, [*flow.sink.fields, RESULT_TIME]),
-        (revision + 1).alias(REVISION),
+        F.try_add(revision, F.lit(1)).alias(REVISION),
         revision.alias(NOW_REVISION),
         *(named(f"{NOW}{name}") for name in flow.aggregate.aggregates),
     )
-    # what is shown is what is kept and written, and three audits' tables are read once for it
-    return Plan(topology=topology, flow=flow, audit=run.audit, changes=changes.persist())
+    # what is shown is what is kept and written; persist() would give a later plan of this session these rows again,
+    # for Spark does not see what delta-rs has written meanwhile
+    return Plan(topology=topology, flow=flow, audit=run.audit, changes=changes.localCheckpoint())
 
 
 def forged(session: SparkSession, tables: Tables, planned: Plan, backfill: str, rows: DataFrame) -> DataFrame:

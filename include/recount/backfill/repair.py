@@ -93,6 +93,14 @@ def _append(session: SparkSession, settings: Settings, path: str, plan: Plan, do
     changes = plan.changes.select(*map(named, plan.flow.sink.fields), RESULT_TIME, F.col(REVISION).cast("int"))
     if changes.isEmpty():
         return None
+    forged_rows = changes.where(F.col(REVISION).isNull()).limit(_SHOWN).collect()
+    if forged_rows:
+        raise Terminal(
+            f"results of {plan.topology.name} have the largest revision there is, which no stream comes to",
+            given=", ".join(str(tuple(row[name] for name in group_of(plan.flow))) for row in forged_rows),
+            expected="revisions that count up from 0",
+            remedy=_DELETE_THEM,
+        )
     if number < done and not is_on_kafka(session, Tables(settings.data), plan):
         raise Terminal(
             f"corrections/{plan.flow.sink.table} is older than Kafka: was it restored from a backup?",

@@ -25,6 +25,12 @@ def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothin
     missed = scene.audit().findings
     assert (missed.outcome, missed.counts["completeness missed"]) == ("match", 1)
 
+    output = DeltaTable(scene.tables.output(scene.topology.sinks[0].table))
+    seen = pl.DataFrame(output.to_pyarrow_table())
+    write_deltalake(output, seen.with_columns(pl.lit(2**31 - 1, pl.Int32).alias(REVISION)), mode="append")
+    with pytest.raises(Terminal, match="the largest revision there is"):
+        repair(scene.session, scene.settings, plan(scene.session, scene.tables, scene.topology))
+    output.delete(f"{REVISION} = {2**31 - 1}")
     planned = plan(scene.session, scene.tables, scene.topology)
     [change] = planned.changes.collect()
     assert (change[f"{NOW}orders"], change.orders, change[NOW_REVISION], change[REVISION]) == (5, 6, 0, 1)
