@@ -68,4 +68,4 @@ def _window(one: Mapping[str, Any]) -> str:
         return "".join(f", {said}" for said in (one["key"], one.get("origin")) if said is not None)
     bounds = (one["window_start"], one["window_end"])
     first, last = ("" if at is None else told_time(at) for at in bounds)
-    return f", {one['key']} in [{first}, {last})"
+    return f", {one['key']} in [{first}, {last}) UTC"

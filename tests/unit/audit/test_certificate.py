@@ -202,7 +202,7 @@ def test_the_page_and_the_terminal_list_open_accepted_and_repaired_findings_and_
         for text in (finding_id("revenue", LOST), "accepted by Ada", "known", "repaired, as audit night-2 found"):
             assert text in shown
     assert "night-0.json" in page(certificate)
-    assert "EU in [1970-01-01T00:00:00+00:00, 1970-01-01T00:05:00+00:00)" in console.export_text(clear=False)
+    assert "EU in [1970-01-01 00:00:00, 1970-01-01 00:05:00) UTC" in console.export_text(clear=False)
 
 
 @pytest.mark.parametrize("at_ms", [2**63 - 1, -(2**63), 10**15])
