@@ -95,9 +95,9 @@ def _call_type(tree: Call, name: str, types: list[FieldType | None]) -> FieldTyp
     if name == "contains" and types[0] and types[0].kind == "list" and types[0].element == types[1]:
         return BOOLEAN
     if name == "coalesce" and len(kinds) <= 1:
-        return known[0] if known else None
+        return _common_type(known)
     if name == "when" and _kinds_match(types[1], types[2]) and (types[0] is None or types[0].kind == "boolean"):
-        return types[1] or types[2]
+        return _common_type([given for given in types[1:] if given is not None])
     raise InvalidDeclaration(
         "expression",
         given=f"{tree} over ({', '.join(str(given) for given in types)})",
@@ -109,6 +109,15 @@ def _call_type(tree: Call, name: str, types: list[FieldType | None]) -> FieldTyp
 def _kinds_match(one: FieldType | None, other: FieldType | None) -> bool:
     """Null is of every kind."""
     return one is None or other is None or one.kind == other.kind
+
+
+def _common_type(types: list[FieldType]) -> FieldType | None:
+    """The type that loses nothing of any of ``types``, which are of one kind; None without types."""
+    if not types or types[0].kind != "decimal":
+        return types[0] if types else None
+    scale = max(given.scale for given in types)
+    digits = max(given.precision - given.scale for given in types)
+    return FieldType(kind="decimal", precision=min(38, digits + scale), scale=scale)
 
 
 def _number_type(name: str, types: list[FieldType]) -> FieldType:

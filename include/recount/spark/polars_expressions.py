@@ -10,7 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from recount.core.expression_types import type_of
+from recount.core.evaluation import evaluate
+from recount.core.expression_types import columns_of, type_of
 from recount.core.expressions import ARITHMETIC, Call, Column, Expression, Literal
 from recount.core.schema import FieldType
 
@@ -27,6 +28,7 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "and": operator.and_,
     "or": operator.or_,
 }
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SCALARS: dict[str, pl.DataType] = {
     "string": pl.String(),
     "long": pl.Int64(),
@@ -51,6 +53,10 @@ def field_column(name: str) -> str:
 
 def compiled(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr:
     """``tree`` as a Polars expression over the columns of the record's ``fields``."""
+    taken = _taken(tree)
+    if taken is not tree:
+        declared = type_of(tree, fields)
+        return compiled(taken, fields).cast(polars_type(declared)) if declared else compiled(taken, fields)
     match tree:
         case Column(name):
             return pl.col(field_column(name))
@@ -61,6 +67,9 @@ def compiled(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr:
         case Call("when", (condition, then, otherwise)):
             chosen = pl.when(compiled(condition, fields)).then(compiled(then, fields))
             return chosen.otherwise(compiled(otherwise, fields))
+        case Call(name, (left, right)) if name in _MIRRORED and _is_constant(left) and not _is_constant(right):
+            # of pl.lit(0) == pl.coalesce(column, 0) Polars makes one row
+            return compiled(Call(_MIRRORED[name], (right, left)), fields)
         case Call(name, arguments):
             values = [compiled(argument, fields) for argument in arguments]
             result = type_of(tree, fields)
@@ -74,6 +83,23 @@ def compiled(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr:
                 return _apply(name, [value.cast(pl.Int128) for value in values]).cast(pl.Int64, strict=False)
             return _apply(name, values)
     raise AssertionError(tree)
+
+
+def _is_constant(tree: Expression) -> bool:
+    return not columns_of(_taken(tree))
+
+
+def _taken(tree: Expression) -> Expression:
+    """What ``tree`` chooses for every record, by a constant; else ``tree``.
+
+    Polars would choose too, and makes one row instead of a column where the other branch is ``pl.lit(0) == column``.
+    """
+    match tree:
+        case Call("when", (condition, then, otherwise)) if not columns_of(condition):
+            return _taken(then if evaluate(condition, {}) is True else otherwise)
+        case Call("coalesce", (first, *_)) if not columns_of(first) and evaluate(first, {}) is not None:
+            return first
+    return tree
 
 
 def _literal(value: Any) -> pl.Expr:
