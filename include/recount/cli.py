@@ -88,7 +88,7 @@ def _join_running_profile() -> None:
     except RecountError:
         return
     if running:
-        os.environ.update({**running.settings, **{key: given for key, given in os.environ.items() if given}})
+        os.environ.update({key: value for key, value in running.settings.items() if not os.environ.get(key)})
 
 
 for _name, (_target, _help_line) in _COMMANDS.items():

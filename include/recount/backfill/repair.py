@@ -60,7 +60,7 @@ def repair(session: SparkSession, settings: Settings, plan: Plan) -> Repaired:
     if before is not None:
         # what is appended behind rows that must go could not be published when they are gone
         _pending(session, settings, plan, before, done)
-    backfill = _append(session, settings, path, plan, done)
+    backfill = _append(session, settings, plan, before, done)
     rows = _corrections(session, path)
     published = _publish_pending(session, settings, plan, rows) if rows is not None else ()
     mine = 0 if rows is None or backfill is None else rows.where(F.col(BACKFILL) == backfill).count()
@@ -80,12 +80,11 @@ def _corrections(session: SparkSession, path: str) -> DataFrame | None:
     return session.read.format("delta").load(path) if DeltaTable.isDeltaTable(session, path) else None
 
 
-def _append(session: SparkSession, settings: Settings, path: str, plan: Plan, done: int) -> str | None:
+def _append(session: SparkSession, settings: Settings, plan: Plan, rows: DataFrame | None, done: int) -> str | None:
     """Append the changes; returns the id of the backfill, which begins with the audit's; None when nothing changes.
 
-    ``done`` backfills are on Kafka.
+    ``rows`` are the corrections so far; ``done`` backfills are on Kafka.
     """
-    rows = _corrections(session, path)
     last = None if rows is None else rows.agg(F.max(BACKFILL_NUMBER)).first()[0]  # type: ignore[index]
     number = 0 if last is None else last + 1
     is_new = rows is None or rows.where(F.col(BACKFILL) == plan.audit).isEmpty()
@@ -116,6 +115,7 @@ def _append(session: SparkSession, settings: Settings, path: str, plan: Plan, do
         .withColumn(BACKFILL_NUMBER, F.lit(number).cast("long"))
         .withColumn(PUBLISHED_AT, F.lit(time.time_ns() // 1_000_000))
     )
+    path = Tables(settings.data).corrections(plan.flow.sink.table)
     once = {"txnAppId": f"recount/{plan.topology.name}/backfill", "txnVersion": str(number)}
     corrections.coalesce(1).write.format("delta").mode("append").options(**once).save(path)
     return backfill
