@@ -33,7 +33,7 @@ def untried() -> Iterator[Untried]:
     yield _one(schema, "decimal", "0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0", _REFUSES)
     yield _one(schema, "_integer", "len(digits) <= 400", "no type takes a number of 400 digits, nor one of 401")
     half = '"\\ud800" <= character <= "\\udfff"'
-    yield _one(schema, "_is_unicode", half, "Arrow cannot carry half a character: the stream stops")
+    yield _one(schema, "is_unicode", half, "Arrow cannot carry half a character: the stream stops")
     only = "only the interpreter asks it of a LONG; the stream's sums are cast, see `fitted`"
     yield _one("core/sums.py", "fits", "LONG_MIN <= total <= LONG_MAX", only)
     subset = "set(map(type, cells)) <= _NUMBERS"
@@ -51,6 +51,8 @@ def untried() -> Iterator[Untried]:
     yield _one(at + "kept_records.py", "", "pl.col(REVISION) > 0", first)
     none = "of nothing the sum is null, and so is its quotient"
     yield _one(at + "accumulator_kinds.py", "Averaged.result", 'column["count"] > 0', none)
+    plain = "set(map(type, values)) <= _PLAIN.get(kind.kind, set())"
+    yield _one(at + "python_rows.py", "_column", plain, "which of two ways to check values is taken")
     tie = "records of one time are within the gap of each other, from whichever of them one looks"
     yield _one(at + "placed.py", "ByTime.chain", "bisect_left(self.all, timestamp_ms", tie)
     yield _one(at + "placed.py", "ByTime.chain", "first > 0", _INDEX)

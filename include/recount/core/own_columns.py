@@ -6,6 +6,7 @@ can have any other name. ``window_start`` and ``window_end`` are columns of a wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from recount.core.errors import require
@@ -41,11 +42,24 @@ WANTED_KEY = "recount_wanted_key"
 """The key, as text, of a result that a backfill corrects."""
 
 
+_ESCAPED = re.compile(r'[\x00-\x1f\x7f-\x9f"\\]')
+
+
 def require_free(what: str, names: Iterable[str], *, taken: Iterable[str] = ()) -> None:
     """Refuse ``names``, declared for ``what``, that are ours: by their beginning, or among ``taken``; in any case.
 
-    Delta and Spark do not tell ``Id`` and ``id`` apart, so neither does this.
+    Delta and Spark do not tell ``Id`` and ``id`` apart, so neither does this. Nor may a name be empty, or hold what
+    JSON has to escape.
     """
+    names = list(names)
+    escaped = [name for name in names if not name or _ESCAPED.search(name)]
+    require(
+        not escaped,
+        f"names of {what}",
+        given=", ".join(map(repr, escaped)),
+        expected="names without quotes, backslashes and control characters, and none that is empty",
+        remedy="choose another name; a producer's field of this name cannot be read",
+    )
     reserved = {name.lower() for name in taken}
     refused = [name for name in names if name.lower() in reserved or name.lower().startswith((PREFIX, INTERNAL))]
     others = f", and are not {', '.join(sorted(taken))}" if reserved else ""

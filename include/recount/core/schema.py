@@ -165,7 +165,7 @@ def _refuse_constant(name: str) -> None:
 
 def _typed(name: str, field_type: FieldType, given: Any) -> Any:
     match field_type.kind, given:
-        case "string", str() if _is_unicode(given):
+        case "string", str() if is_unicode(given):
             return given
         case "boolean", bool():
             return given
@@ -184,7 +184,7 @@ def _typed(name: str, field_type: FieldType, given: Any) -> Any:
     raise BadRecord("schema", f"field {name}: expected {field_type}, got {json.dumps(given)[:80]}")
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """False for a lone surrogate, which JSON can escape but UTF-8 cannot carry."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 

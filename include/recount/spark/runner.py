@@ -100,7 +100,8 @@ class StreamRunner:
                 status = self._watch(query, lease, control, listener, replace(status, state="running"))
                 lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
             except BaseException as error:
-                _LOG.exception("stream %s failed", self._work.name)
+                is_told = isinstance(error, RecountError) and error.__cause__ is None  # its message says what to do
+                _LOG.error("stream %s failed", self._work.name, exc_info=None if is_told else error)
                 last = self._with_memory(status)
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:

@@ -46,6 +46,14 @@ def test_a_name_of_ours_is_refused_where_it_is_declared(declare: Callable[[str],
 
 
 @pytest.mark.parametrize("declare", DECLARATIONS)
+@pytest.mark.parametrize("name", ['say "hi"', "a\\b", "two\nlines", ""])
+def test_a_name_that_json_escapes_is_refused_where_it_is_declared(declare: Callable[[str], object], name: str) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        declare(name)
+    assert refused.value.given == repr(name)
+
+
+@pytest.mark.parametrize("declare", DECLARATIONS)
 def test_every_other_name_is_free(declare: Callable[[str], object]) -> None:
     for name in USER_NAMES:
         assert declare(name)

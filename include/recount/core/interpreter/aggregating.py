@@ -11,6 +11,7 @@ from typing import Any
 from recount.core.aggregates import MAX_SUM_PRECISION, Aggregate, Fold
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.record import Record, Row
+from recount.core.returned_values import require_returned
 from recount.core.schema import LONG, FieldType
 from recount.core.sums import fits, too_large
 
@@ -35,6 +36,13 @@ def results(
         name: _result(aggregate, [record for record in ordered if not passed_over(name, record)], gap_ms)
         for name, aggregate in aggregates.items()
     }
+
+
+def require_folded(made: Row, aggregates: Mapping[str, Aggregate], fields: Mapping[str, FieldType]) -> None:
+    """Raise ``Terminal`` where a fold among the ``aggregates`` returned what its type, in ``fields``, does not hold."""
+    for name, aggregate in aggregates.items():
+        if aggregate.fold is not None:
+            require_returned(made, {name: fields[name]}, f"the {aggregate.kind} {name}")
 
 
 def try_fold(aggregate: Aggregate, records: Iterable[Record], gap_ms: int | None) -> None:

@@ -14,6 +14,7 @@ from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.processing import Deduplicate, KeyState, Process, Row
+from recount.core.returned_values import require_returned
 from recount.core.user_functions import failed
 
 
@@ -167,7 +168,9 @@ class ProcessOperator(Operator):
         return sorted((timer for timer in timers if timer[0] <= frontier_ms), key=lambda timer: timer[:2])
 
     def _complete(self, row: Row, key: Any) -> Row:
-        return {**dict.fromkeys(self.node.fields), **row, self.node.key: key}
+        made = {**dict.fromkeys(self.node.fields), **row, self.node.key: key}
+        require_returned(made, self.node.fields, self.node)
+        return made
 
 
 def _nothing(_at_ms: int, _state: KeyState) -> Iterable[Row]:

@@ -9,6 +9,7 @@ from recount.core.evaluation import evaluate
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import Filter, SelectKey, Stateless, WithFields
+from recount.core.returned_values import require_returned
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select
 
 
@@ -50,6 +51,9 @@ class StatelessOperator(Operator):
         key = {node.key: record.row[node.key]}
         try:
             made = [{}] if record.is_null else node.function(record.row)
-            return [record.with_row({**empty, **row, **key}) for row in made]
+            leaving = [record.with_row({**empty, **row, **key}) for row in made]
         except Exception as error:
             return self.raised(node, record, error)
+        for one in leaving:
+            require_returned(one.row, node.fields, node)
+        return leaving

@@ -9,10 +9,19 @@ import polars as pl
 import pyarrow as pa
 
 from recount.codec.decoder import arrow_type
-from recount.core.errors import Terminal
+from recount.core.returned_values import of_another_type, require_returned
 from recount.core.schema import FieldType
 from recount.spark.polars_expressions import field_column, polars_type
 
+_NULL = type(None)
+_PLAIN: Mapping[str, set[type]] = {
+    "string": {str, _NULL},
+    "long": {int, _NULL},
+    "double": {float, int, _NULL},
+    "boolean": {bool, _NULL},
+}
+"""The types whose values Polars and Arrow take or refuse as ``require_returned`` does. Of others Polars makes a list of
+the characters of a text, or panics; Arrow makes 0 of a decimal with very many places."""
 PythonRow = Mapping[str, Any]
 
 
@@ -29,15 +38,16 @@ def frame_of(made: Sequence[PythonRow], fields: Mapping[str, FieldType], maker: 
 
 def _column(made: Sequence[PythonRow], name: str, kind: FieldType, maker: object) -> pl.Series:
     values = [row.get(name) for row in made]
+    if not set(map(type, values)) <= _PLAIN.get(kind.kind, set()):
+        for row in made:
+            require_returned(row, {name: kind}, maker)
     try:
         # Polars would round a decimal to its scale, and panic at a NaN; Arrow, which the recompute asks, cuts 1.5 to 1
         taken = pa.array(values, arrow_type(kind))
         given = taken if (kind.element or kind).kind == "decimal" else values
-        return pl.Series(field_column(name), given, polars_type(kind), strict=True)
+        column = pl.Series(field_column(name), given, polars_type(kind), strict=True)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
-        raise Terminal(
-            f"{maker} made a value of another type",
-            given=f"{name}: {error}",
-            expected=f"{kind} or None, as declared",
-            remedy=f"convert the value in the function, or declare another type for {name}",
-        ) from error
+        raise of_another_type(f"{name}: {error}", kind, name, maker) from error
+    if column.dtype.is_float() and not column.is_finite().all():
+        raise of_another_type(f"{name}: {column.filter(~column.is_finite())[0]}", kind, name, maker)
+    return column

@@ -15,7 +15,7 @@ from recount.core.aggregates import count, fold, total
 from recount.core.expressions import col
 from recount.core.flow import RecordStream
 from recount.core.interpreter.driver import TopologyDriver
-from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.schema import LONG, STRING, RecordSchema, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import (
@@ -41,7 +41,7 @@ WINDOWS: list[ClosingWindows] = [
     SessionWindows(gap_ms=4, grace_ms=3, max_duration_ms=9),
 ]
 ORDERED = fold(
-    "n", initial=list, adder=lambda held, n: [*held, n], merger=lambda one, other: one + other, returns=STRING
+    "n", initial=list, adder=lambda held, n: [*held, n], merger=lambda one, other: one + other, returns=list_of(LONG)
 )
 
 Log = list[list[tuple[str | None, int]]]

@@ -92,12 +92,20 @@ def test_a_value_of_another_type_than_declared_says_which_field() -> None:
         (True, LONG),
         ([True], list_of(LONG)),
         (Decimal("1.5"), DOUBLE),
+        (float("nan"), DOUBLE),
+        (float("-inf"), DOUBLE),
+        (2**63, LONG),
+        ("1", BOOLEAN),
+        (1, STRING),
+        ("\ud800", STRING),
     ],
 )
 def test_a_value_that_its_type_does_not_hold_stops_the_stream(value: Any, kind: FieldType) -> None:
-    """It is not rounded: the recompute, which asks Arrow, could not make the row."""
-    with pytest.raises(Terminal, match="made a value of another type"):
-        fed(topology(left.map(lambda _: {"n": value}, n=kind)), [[Event(0)]])
+    """It is not rounded: the recompute, which asks Arrow, could not make the row. The interpreter says so as well."""
+    mapped = topology(left.map(lambda _: {"n": value}, n=kind))
+    for runs in (lambda: fed(mapped, [[Event(0)]]), lambda: interpreted(mapped, [Event(0)])):
+        with pytest.raises(Terminal, match="made a value of another type"):
+            runs()
 
 
 def test_a_decimal_with_fewer_places_than_declared_is_that_number() -> None:
