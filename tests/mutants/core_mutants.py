@@ -60,10 +60,12 @@ def _of_time_above() -> Iterator[Mutant]:
     yield from other("core/joins.py", "StreamTableJoin.delay_ms", "what waits for a table", "self.grace_ms or 0", "0")
     yield from other("core/processing.py", "Deduplicate.delay_ms", "what waits for a first", "self.horizon_ms", "0")
     yield from bound("core/processing.py", "Deduplicate.delay_ms", "what waits for a first", "self.horizon_ms")
+    yield from other("core/processing.py", "InOrder.delay_ms", "what waits for its turn", "self.grace_ms", "0")
     yield from other("core/processing.py", "KeyState.schedule", "when a timer goes off", "add(at_ms)", "add(at_ms + 1)")
     yield from other(times, "delay_above_ms", "the longest wait counts", "max((", "min((")
     yield from other(times, "judges_above", "waits add up", "delay_ms + further_ms", "further_ms")
     yield from other(times, "holds_back", "who holds back: a lookup", "is not None", "is None")
+    yield from other(times, "holds_back", "who holds back: an order", "Suppress | InOrder", "Suppress")
     yield from other(times, "holds_back", "who holds back: a first", "not node.partitioned", "node.partitioned")
     yield from other(times, "is_held_back", "who is held back", "any(", "not any(")
     yield from other(
@@ -75,7 +77,7 @@ def _of_time_above() -> Iterator[Mutant]:
     )
     refusing = "Deduplicate | Process"
     yield from other(times, "_refusing", "who keeps a record without a key from others", refusing, "Process")
-    judges = "(WindowedAggregate, StreamStreamJoin, Deduplicate, Process)"
+    judges = "(WindowedAggregate, StreamStreamJoin, Deduplicate, InOrder, Process)"
     yield from other(times, "", "no frontier runs ahead of one above", judges, "(StreamStreamJoin, Process)")
 
 

@@ -84,6 +84,14 @@ def _of_what_is_held() -> Iterator[Mutant]:
     yield from other(first, "SuppressOperator._is_due", "an update leaves after its limit", limit, f"{limit} - 1")
     forget = "2 * self.node.horizon_ms < forgotten_ms"
     yield from comparison(first, "DeduplicateOperator._forget", "when a winner is forgotten", forget)
+    turn = "pl.col(TIMESTAMP) + self.node.grace_ms < frontier_ms"
+    yield from comparison(first, "InOrderOperator.process", "a record leaves in its turn", turn)
+    yield from bound(first, "InOrderOperator.process", "a record leaves in its turn", turn)
+    passed = "passed_ms=self.clock.before_ms"
+    yield from other(first, "InOrderOperator.process", "what has left makes late", passed, "passed_ms=None")
+    yield from other(
+        AT + "rows.py", "time_order", "records go by event time", "pl.col(TIMESTAMP), pl.lit(0)", "pl.lit(0), pl.lit(0)"
+    )
     lookup = AT + "lookups.py"
     waiting = "pl.col(TIMESTAMP) <= reached_ms"
     yield from comparison(lookup, "StreamTableJoinOperator._due", "a lookup waits", waiting)

@@ -11,6 +11,9 @@ from tests.mutants.scenes_of_values import SUMS, a_full_sketch, long_numbers, of
 _OTHERS: dict[str, Callable[[], Scene]] = {
     "event times": event_times,
     "a quiet partition": lambda: a_quiet_partition("a quiet partition", "hopping"),
+    "a quiet partition of records in order": lambda: a_quiet_partition(
+        "a quiet partition of records in order", "totals in order"
+    ),
     "a quiet side of a join": lambda: a_quiet_partition("a quiet side of a join", "outer join"),
     "a partition that comes back": lambda: a_quiet_partition(
         "a partition that comes back", "hopping, kept as a graph", falls_back=True

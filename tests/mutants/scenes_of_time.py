@@ -212,6 +212,14 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
     "windows below firsts by offset": lambda: _counted(
         LEFT.deduplicate(KEY, horizon="9 ms").select_key(m=col("ln")), _HOPS
     ),
+    "totals in order": lambda: (
+        LEFT.in_order(grace="5 ms")
+        .select_key(word=col("lw"))
+        .aggregate(n=count(), s=total("ln"))
+        .to_stream()
+        .filter(col("n") > 1)
+    ),
+    "windows below an order": lambda: _counted(WORDS.in_order(grace="5 ms").select("ln"), _HOPS),
     "lookups that wait": _waiting,
     "lookups at once": lambda: LEFT.select("ln").left_join_table(table(TOPICS["versions"]).select("vn")),
     "lookups in a stream": lambda: LEFT.select("ln").left_join_table(

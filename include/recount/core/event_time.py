@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from recount.core.changelogs import Suppress, TableAggregate
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 
-_JUDGES_TIME = (WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
+_JUDGES_TIME = (WindowedAggregate, StreamStreamJoin, Deduplicate, InOrder, Process)
 """Operators that let results go by their frontier, or refuse what comes too late."""
 
 
@@ -65,7 +65,7 @@ def holds_back(node: Node) -> bool:
     """Whether an operator lets records go only when time has passed: others of their partition may overtake them."""
     if isinstance(node, StreamTableJoin):
         return node.grace_ms is not None
-    return isinstance(node, Suppress) or (isinstance(node, Deduplicate) and not node.partitioned)
+    return isinstance(node, Suppress | InOrder) or (isinstance(node, Deduplicate) and not node.partitioned)
 
 
 def is_held_back(node: Node) -> bool:

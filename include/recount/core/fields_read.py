@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from recount.core.expression_types import columns_of
 from recount.core.expressions import Expression
 from recount.core.nodes import Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
+from recount.core.processing import InOrder
 from recount.core.stateless import Repartition, Select
 from recount.core.topics import Topic
 from recount.core.topology import Topology
@@ -35,7 +36,7 @@ def columns_read(topology: Topology, topic: Topic) -> list[str]:
 def _read(node: Node, below: Fields) -> Fields:
     """The fields that ``node`` reads of its inputs, for the sake of its own rows' fields ``below`` among others."""
     match node:
-        case Repartition():
+        case Repartition() | InOrder():
             return below
         case Filter(predicate=predicate):
             return below | columns_of(predicate)

@@ -17,7 +17,7 @@ from recount.core.expression_types import columns_of
 from recount.core.expressions import Expression, col
 from recount.core.joins import AsOf, JoinKind, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Emission, Filter, Node, Sink, Source, WindowedAggregate
-from recount.core.processing import Deduplicate, KeyState, Process
+from recount.core.processing import Deduplicate, InOrder, KeyState, Process
 from recount.core.schema import FieldType
 from recount.core.stateless import Merge, Peek, Repartition, Through
 from recount.core.steps import Row, Rows, Steps, one_key
@@ -86,6 +86,14 @@ class RecordStream(Steps):
                 partitioned=frozenset() < columns_of(tree) <= _partition_keys(self.node),
             )
         )
+
+    def in_order(self, *, grace: Duration) -> RecordStream:
+        """The records by event time, then topic, partition and offset; see ``InOrder`` for when each leaves.
+
+        Below it each update of an aggregate, a filter of them and a processor depend on nothing but the log, whatever
+        the key.
+        """
+        return RecordStream(InOrder(input=self.node, grace_ms=milliseconds(grace, "grace")))
 
     def process(
         self,

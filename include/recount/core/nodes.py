@@ -17,7 +17,7 @@ from recount.core.expression_types import require_boolean, type_of
 from recount.core.expressions import Expression
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.own_columns import require_free
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.schema import LONG, STRING, FieldType
 from recount.core.stateless import FlatMap, Foreach, Merge, OneInput, Peek, Repartition, Select, Through
 from recount.core.topics import Topic
@@ -220,6 +220,7 @@ Stateful = (
     | TableAggregate
     | Suppress
     | Deduplicate
+    | InOrder
     | Process
 )
 Node = Source | Stateless | Stateful | Sink

@@ -47,6 +47,27 @@ class Deduplicate(OneInput):
         return f"first of each {self.by} by {order} within {readable(self.horizon_ms)}"
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InOrder(OneInput):
+    """Lets records go in the order of (event time, topic, partition, offset), once no earlier one can come on time.
+
+    A record leaves when ``ts + grace < frontier``. It is late when ``ts + grace < stream time``, or less than the
+    frontier that the batch before had reached: a partition that was idle cannot put its records before those that have
+    left. Null keys and null values pass.
+    """
+
+    input: Node
+    grace_ms: int
+
+    @property
+    def delay_ms(self) -> int:
+        """How far behind the frontier the records are that leave."""
+        return self.grace_ms
+
+    def __str__(self) -> str:
+        return f"in order of event time, grace {readable(self.grace_ms)}"
+
+
 @dataclass(kw_only=True)
 class KeyState:
     """What a processor remembers of one key; ``remembered`` is its own, and must hold plain JSON values.

@@ -14,7 +14,7 @@ from recount.core.changelogs import Suppress, TableAggregate
 from recount.core.errors import require
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 
 Layers = tuple[tuple[str, ...], ...]
 """The source topics, those that are read first in the first layer."""
@@ -70,7 +70,7 @@ def changes_at_once(node: Node) -> bool:
             return node.on_timer is None and changes_at_once(node.input)
         case StreamTableJoin():
             return node.grace_ms is None and changes_at_once(node.left)
-        case StreamStreamJoin() | TableTableJoin() | TableAggregate() | Suppress():
+        case StreamStreamJoin() | TableTableJoin() | TableAggregate() | Suppress() | InOrder():
             return False
     return all(changes_at_once(above) for above in node.inputs)
 

@@ -14,7 +14,7 @@ from tests.spark.recompute.graph_logs import Arrival, Log, frames, table_ends
 from tests.unit.spark.random_flows import TABLES
 from tests.unit.spark.random_topologies import Drawn
 from tests.unit.spark.random_topology_logs import BAD_VALUES, FUTURE_MS
-from tests.unit.spark.topology_runs import row_of
+from tests.unit.spark.topology_runs import row_of, text_of
 
 from recount.audit.topologies.identity import Identity, identity_of
 from recount.core.event_time import is_held_back
@@ -128,7 +128,7 @@ def by_interpreter(
             for topic in [identity.written.topic.name]
         },
         late=Counter(
-            tuple(str(getattr(one, name)) if name == "key" else getattr(one, name) for name in LATE_SCHEMA)
+            tuple(text_of(one.key) if name == "key" else getattr(one, name) for name in LATE_SCHEMA)
             for one in driver.late
         ),
         rejected=_letters(

@@ -26,6 +26,7 @@ from tests.spark.recompute.graph_logs import (
     random_log,
     table_ends,
 )
+from tests.unit.spark.topology_runs import text_of
 
 from recount.core.aggregates import (
     Aggregate,
@@ -151,6 +152,8 @@ def refusing(text: str, n: int) -> str:
 
 
 REFUSING = fold("n", initial=str, adder=refusing, merger=lambda one, other: f"{one}+{other}", returns=STRING)
+in_order = stream(EVENTS).in_order(grace="9 ms")
+said = {"said": STRING, "seen": LONG}
 turns = stream(EVENTS).flat_map(twice, n=LONG, turn=LONG)
 dotted_events, N_S = stream(EVENTS).with_fields(**{"n.n": col("n"), "w.ho": col("who")}), total("n.n")
 dotted = dotted_events.select_key(**{"by.whom": col("who")})
@@ -255,6 +258,23 @@ CASES = [
         flow=stream(EVENTS).process(watched, on_timer=rung, said=STRING, seen=LONG),
         streams=True,
         partitions=1,
+    ),
+    *(
+        Case(name=f"in order, then {name}", flow=flow, streams=True)
+        for name, flow in {
+            "a filter of running totals": in_order.select_key(by=col("who"))
+            .aggregate(n=count(), sum=total("n"), text=TEXT)
+            .to_stream()
+            .filter(col("sum") > 30),
+            "a processor": in_order.with_fields(turn=1).select_key(by=col("who")).process(numbered, **said),
+            "windows": in_order.select_key(by=col("who"))
+            .windowed_by(tumbling("10 ms", grace="5 ms"))
+            .aggregate(n=count(), early=first("n"))
+            .emit_final(),
+            "a merge of topics": in_order.select("n")
+            .merge(stream(OTHERS).select(n=col("what")))
+            .process(lambda row, _: [{"said": str(row["n"]), "seen": 1}], **said),
+        }.items()
     ),
     Case(
         name="rows of one record whose ways parted behind a flat-map",
@@ -387,7 +407,7 @@ def by_the_interpreter(case: Case, logs: Sequence[Log]) -> Bags:
     for driver in drivers(case.topology, logs):
         found += interpreted(driver.outputs("out"), streams=case.streams, timed=case.timed)
         late += Counter(
-            (*place_of(one), one.timestamp_ms, one.stream_time_ms, str(one.key), *bounds_of(one), one.margin_ms)
+            (*place_of(one), one.timestamp_ms, one.stream_time_ms, text_of(one.key), *bounds_of(one), one.margin_ms)
             for one in driver.late
         )
         fates += Counter((*place_of(at), fate) for at, fate in driver.fate_of.items())
@@ -426,6 +446,18 @@ def test_with_unlimited_grace_nothing_is_late(spark: SparkSession) -> None:
     assert not late and by_the_interpreter(case, case.logs())[1]
 
 
+def one_by_one(log: Log, topics: Sequence[str]) -> list[BatchEnds]:
+    """Each record in a batch of its own, all partitions awake."""
+    partitions = sorted({(one.topic, one.partition) for one in log if one.topic in topics})
+    return [
+        BatchEnds(
+            ends={at: sum((one.topic, one.partition) == at for one in log[:end]) for at in partitions},
+            awake=frozenset(partitions),
+        )
+        for end in range(1, len(log) + 1)
+    ]
+
+
 WAITING_LOG = [
     ("users", "u", {"tier": "tin", "score": 1}, 10),
     ("events", "u", {"n": 1}, 20),
@@ -443,14 +475,7 @@ def test_item_1_7_what_came_after_a_record_had_looked_up_is_not_found_but_named(
     log = [Arrival(topic=t, partition=0, key=k, value=v, timestamp_ms=at) for t, k, v, at in WAITING_LOG]
     flow = stream(EVENTS).select("n").left_join_table(users(), grace=grace)
     topology = Topology(name="law", sinks=[flow.to(OUT)])
-    batches = [
-        BatchEnds(
-            ends={(topic, 0): sum(one.topic == topic for one in log[:end]) for topic in ("events", "users")},
-            awake=frozenset({("events", 0), ("users", 0)}),
-        )
-        for end in range(1, len(log) + 1)
-    ]
-    options = {"table_ends": table_ends([log]), "batches": batches}
+    options = {"table_ends": table_ends([log]), "batches": one_by_one(log, ["events", "users"])}
     driver = TopologyDriver(topology)
     for one in log:
         driver.pipe(one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms)
@@ -462,6 +487,38 @@ def test_item_1_7_what_came_after_a_record_had_looked_up_is_not_found_but_named(
     assert [row["tier"] for row in complete.result("out").collect()] == ["late"]
     assert [(row["topic"], row["offset"], row["event_offset"]) for row in done.unread.collect()] == [("users", 3, 0)]
     assert complete.unread.isEmpty()
+
+
+@pytest.mark.parametrize(("batch", "tier"), [(2, "tin"), (3, "gold")])
+def test_a_pair_looks_up_what_had_been_read_with_the_later_of_its_records(
+    spark: SparkSession, batch: int, tier: str
+) -> None:
+    """The later side of the pair is read with ``batch``, counted from 0: before or after the table's second change."""
+    values = [("users", {"tier": "tin"}), ("events", {"n": 1}), ("users", {"tier": "gold"})]
+    values.insert(batch, ("others", {"what": 2}))
+    log = [Arrival(topic=topic, partition=0, key="u", value=value, timestamp_ms=5) for topic, value in values]
+    pairs = stream(EVENTS).join(stream(OTHERS), **halves)
+    topology = Topology(name="law", sinks=[pairs.left_join_table(users()).to(OUT)])
+    raw = frames(spark, [log], ["events", "others", "users"])
+    done = recomputed(spark, topology, raw, table_ends=table_ends([log]), batches=one_by_one(log, list(raw)))
+    assert [row["tier"] for row in done.result("out").collect()] == [tier]
+    named = [(row["offset"], row["event_topic"], row["event_offset"]) for row in done.unread.collect()]
+    assert named == ([(1, "events", 0)] if tier == "tin" else [])
+
+
+@pytest.mark.parametrize(("time_ms", "late"), [(55, 0), (54, 1)])
+def test_what_left_while_a_partition_was_idle_makes_its_record_late(
+    spark: SparkSession, time_ms: int, late: int
+) -> None:
+    """Partition 1 is idle in the batch that brings the frontier to 60 ms."""
+    at = [(0, 1), (1, 1), (0, 60), (1, time_ms)]
+    log = [Arrival(topic="events", partition=p, key="u", value={"n": 1}, timestamp_ms=ms) for p, ms in at]
+    both, idle = frozenset({("events", 0), ("events", 1)}), frozenset({("events", 0)})
+    batches = one_by_one(log, ["events"])
+    batches[0], batches[2] = replace(batches[0], awake=both), replace(batches[2], awake=idle)
+    topology = Topology(name="law", sinks=[stream(EVENTS).in_order(grace="5 ms").to(OUT)])
+    done = recomputed(spark, topology, frames(spark, [log], ["events"]), batches=batches)
+    assert [(row["stream_time_ms"], row["margin_ms"]) for row in done.late.collect()] == [(60, 0)] * late
 
 
 def test_a_row_of_a_stream_tells_which_records_made_it(spark: SparkSession) -> None:

@@ -62,9 +62,9 @@ TOPICS = {name: topic_of(name) for name in (*STREAMS, *TABLES)}
 class Flow:
     """A stream or a table while it is built.
 
-    ``in_order``: its rows leave as the log has them. ``any_order``: nothing of it depends on the order in which
-    partitions and topics are read. ``single``: every record comes from one partition. ``has_bounds``: a row is about a
-    key and a window. ``with_times``: also its time does not depend on batches.
+    ``in_order``: its rows leave as the log has them; ``by_time``: by event time. ``any_order``: nothing of it depends
+    on the order in which partitions and topics are read. ``single``: every record comes from one partition.
+    ``has_bounds``: a row is about a key and a window. ``with_times``: also its time does not depend on batches.
     ``behind``: derived rows can come behind the frontier (updates of what never closes, timers set in the past).
     """
 
@@ -77,6 +77,7 @@ class Flow:
     has_bounds: bool = False
     with_times: bool = True
     behind: bool = False
+    by_time: bool = False
 
     @property
     def key(self) -> str:

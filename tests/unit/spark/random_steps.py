@@ -87,6 +87,7 @@ def merged(build: Builder, flow: Flow) -> Flow:
         flow,
         rows=rows,
         topics=flow.topics | other.topics,
+        in_order=flow.in_order and not flow.by_time,
         single=flow.single and flow.topics == other.topics,
     )
 
@@ -192,8 +193,16 @@ def deduplicated(build: Builder, flow: Flow) -> Flow:
     )
 
 
+def by_event_time(build: Builder, flow: Flow) -> Flow:
+    """Records of any partitions and topics one after the other; they count no more as those of one partition."""
+    assert isinstance(flow.rows, RecordStream)
+    build.idles = False
+    grace = build.one_of("0 ms", "9 ms", f"{ENOUGH_MS} ms")
+    return replace(flow, rows=flow.rows.in_order(grace=grace), in_order=True, by_time=True, single=False)
+
+
 def processed(build: Builder, flow: Flow) -> Flow:
-    """Counts the records of a key and reminds of it; its keys live in one partition."""
+    """Counts the records of a key and reminds of it; its keys live in one partition, or come by time."""
     assert isinstance(flow.rows, RecordStream)
     text, what = build.one_of(*flow.of_kind("string")), build.fresh("p")
     nth = build.fresh("n")
@@ -211,9 +220,9 @@ def processed(build: Builder, flow: Flow) -> Flow:
     def on_timer(at_ms: int, state: KeyState) -> Iterator[dict[str, Any]]:
         yield {what: "timer", nth: state.remembered["n"] + at_ms}
 
-    timed = build.one_of(True, False)
+    timed = build.one_of(True, False) and not flow.by_time
     build.idles &= not timed
-    build.by_key |= not flow.single
+    build.by_key |= not (flow.single or flow.by_time)
     rows = flow.rows.process(on_record, on_timer=on_timer if timed else None, **{what: STRING, nth: LONG})
     return replace(flow, rows=rows, in_order=flow.in_order and not timed, behind=flow.behind or timed)
 
@@ -238,7 +247,10 @@ def stream_steps(build: Builder, flow: Flow) -> list[Step]:
     steps += [windowed_final, windowed_final, windowed_final, windowed_otherwise, windowed_otherwise]
     if flow.of_kind("long"):
         steps += [merged, flat_mapped]
-    if flow.in_order and (flow.single or flow.key == KEY) and len(flow.topics) == 1 and keyed_by_text:
+    if may_raise(flow.rows.node) and not flow.by_time:
+        steps += [by_event_time] * 3
+    lives_in_one = (flow.single or flow.key == KEY) and len(flow.topics) == 1
+    if flow.in_order and (lives_in_one or flow.by_time) and keyed_by_text:
         steps += [processed] * 3
     if flow.in_order:
         steps += [aggregated] if flow.has_bounds else [aggregated, tabled]

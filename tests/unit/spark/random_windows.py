@@ -62,7 +62,7 @@ def windowed_otherwise(build: Builder, flow: Flow) -> Flow:
         return replace(
             flow,
             rows=table.emit_each_record(),
-            any_order=False,
+            any_order=flow.any_order and flow.by_time,
             **{**after, "in_order": True, "behind": flow.behind or not bounded},
         )
     if kind == "after" and flow.exactness == "rows":
@@ -83,6 +83,6 @@ def aggregated(build: Builder, flow: Flow) -> Flow:
         flow,
         rows=rows,
         exactness="rows" if exact else "latest",
-        any_order=flow.any_order and not exact,
+        any_order=flow.any_order and (flow.by_time or not exact),
         behind=True,
     )

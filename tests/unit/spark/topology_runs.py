@@ -94,11 +94,15 @@ def by_interpreter(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
     for sink in drawn.topology.written:
         told.rows[sink.topic.name] = [interpreter_row(out) for out in driver.outputs(sink.topic.name)]
     told.late.update(
-        tuple(str(getattr(row, name)) if name == "key" else getattr(row, name) for name in LATE_SCHEMA)
-        for row in driver.late
+        tuple(text_of(row.key) if name == "key" else getattr(row, name) for name in LATE_SCHEMA) for row in driver.late
     )
     told.rejected.update((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters)
     return told
+
+
+def text_of(key: object) -> str | None:
+    """A key as the late ledger has it."""
+    return None if key is None else str(key)
 
 
 def pipe(driver: TopologyDriver, found: Iterable[Event]) -> None:

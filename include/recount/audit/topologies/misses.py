@@ -23,7 +23,7 @@ from recount.audit.topologies.identity import above_of
 from recount.audit.topologies.judge import SINK
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, WindowedAggregate
-from recount.core.processing import Deduplicate
+from recount.core.processing import Deduplicate, InOrder
 from recount.core.topology import Topology, Written
 from recount.core.verdict import Difference, GraceMiss
 from recount.core.windows import SessionWindows
@@ -152,4 +152,4 @@ def _is_rekeyed(written: Written) -> bool:
 
 
 def _judges(node: Node) -> bool:
-    return isinstance(node, WindowedAggregate | StreamStreamJoin | Deduplicate)
+    return isinstance(node, WindowedAggregate | StreamStreamJoin | Deduplicate | InOrder)

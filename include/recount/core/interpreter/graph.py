@@ -15,14 +15,19 @@ from recount.core.interpreter.joins import (
 from recount.core.interpreter.journal import Journal
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Entry, Record, Row
-from recount.core.interpreter.remembering import DeduplicateOperator, ProcessOperator, SuppressOperator
+from recount.core.interpreter.remembering import (
+    DeduplicateOperator,
+    InOrderOperator,
+    ProcessOperator,
+    SuppressOperator,
+)
 from recount.core.interpreter.sinks import Output, SinkOperator
 from recount.core.interpreter.stateless import StatelessOperator
 from recount.core.interpreter.tables import TableAggregateOperator, TableFilterOperator, ToTableOperator
 from recount.core.interpreter.windowed import WindowedOperator
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Sink, Source, WindowedAggregate
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import Through
 from recount.core.topology import Topology
 
@@ -129,6 +134,8 @@ class Graph:
                 return SuppressOperator(node=node, clock=clock, journal=journal)
             case Deduplicate():
                 return DeduplicateOperator(node=node, clock=clock, journal=journal)
+            case InOrder():
+                return InOrderOperator(node=node, clock=clock, journal=journal)
             case Process():
                 return ProcessOperator(node=node, clock=clock, journal=journal)
             case Source():

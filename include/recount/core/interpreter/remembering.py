@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recount.core.changelogs import Suppress
@@ -13,7 +13,7 @@ from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.processing import Deduplicate, KeyState, Process, Row
+from recount.core.processing import Deduplicate, InOrder, KeyState, Process, Row
 from recount.core.returned_values import require_returned
 from recount.core.user_functions import failed
 
@@ -49,7 +49,33 @@ class SuppressOperator(Operator):
 
 
 @dataclass(kw_only=True)
-class DeduplicateOperator(Operator):
+class LateByGrace(Operator):
+    """Refuses records that their own partition, or what has left already, is too far ahead of."""
+
+    def is_late(self, record: Record, key: Any, grace_ms: int, left_ms: int | None = None) -> bool:
+        """Whether ``ts + grace`` is less than the stream time of the record's partition, or than ``left_ms``."""
+        entry, stream_time_ms = record.entry, self.stream_time_ms(record)
+        if entry is None or stream_time_ms is None:
+            return False
+        reached_ms = stream_time_ms if left_ms is None else max(stream_time_ms, left_ms)
+        margin_ms = reached_ms - record.timestamp_ms - grace_ms - 1
+        if margin_ms >= 0:
+            self.journal.late.append(
+                LateRecord(
+                    topic=entry.topic,
+                    partition=entry.partition,
+                    offset=entry.offset,
+                    key=key,
+                    timestamp_ms=record.timestamp_ms,
+                    stream_time_ms=reached_ms,
+                    margin_ms=margin_ms,
+                )
+            )
+        return margin_ms >= 0
+
+
+@dataclass(kw_only=True)
+class DeduplicateOperator(LateByGrace):
     """The winners so far, by id; where ids do not determine the partition, also all that may still win."""
 
     node: Deduplicate
@@ -61,7 +87,7 @@ class DeduplicateOperator(Operator):
         identity = evaluate(self.node.by, record.row)
         if identity is None:
             return self.drop(record, "null key")
-        if self._is_late(record, identity):
+        if self.is_late(record, identity, self.node.horizon_ms):
             return self.drop(record, "late")
         if self.node.partitioned:
             return self._judged(identity, record)
@@ -88,24 +114,40 @@ class DeduplicateOperator(Operator):
         self.journal.note(record.entry, "counted")
         return (record,)
 
-    def _is_late(self, record: Record, identity: Any) -> bool:
-        entry, stream_time_ms = record.entry, self.stream_time_ms(record)
-        if entry is None or stream_time_ms is None:
-            return False
-        margin_ms = stream_time_ms - record.timestamp_ms - self.node.horizon_ms - 1
-        if margin_ms >= 0:
-            self.journal.late.append(
-                LateRecord(
-                    topic=entry.topic,
-                    partition=entry.partition,
-                    offset=entry.offset,
-                    key=identity,
-                    timestamp_ms=entry.timestamp_ms,
-                    stream_time_ms=stream_time_ms,
-                    margin_ms=margin_ms,
-                )
-            )
-        return margin_ms >= 0
+
+@dataclass(kw_only=True)
+class InOrderOperator(LateByGrace):
+    """The records before which an earlier one may still come; ``_left_ms`` is how far the last batch has let go."""
+
+    node: InOrder
+    _waiting: list[Record] = field(default_factory=list)
+    _left_ms: int | None = None
+
+    def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
+        """A record that comes after later ones have left is late, however far its own partition has come."""
+        if self.is_late(record, record.row[self.node.key], self.node.grace_ms, self._left_ms):
+            return self.drop(record, "late")
+        self._waiting.append(self.held_back(record))
+        self.journal.note(record.entry, "waiting")
+        return ()
+
+    def on_time(self) -> Iterator[Record]:
+        """The records before which none can come on time."""
+        frontier_ms = self.clock.frontier_ms
+        if frontier_ms is None:
+            return
+        decided_ms = frontier_ms - self.node.grace_ms
+        due = [record for record in self._waiting if record.timestamp_ms < decided_ms]
+        self._waiting = [record for record in self._waiting if record.timestamp_ms >= decided_ms]
+        for record in sorted(due, key=lambda one: (one.timestamp_ms, one.order)):
+            self.journal.note(record.entry, "filtered")  # unless somebody further down takes it up
+            yield replace(record, order=("", record.timestamp_ms, 0, "", *record.order))
+
+    def end_batch(self) -> Iterable[Record]:
+        """What was let go binds the next batch."""
+        frontiers_ms = [ms for ms in (self._left_ms, self.clock.frontier_ms) if ms is not None]
+        self._left_ms = max(frontiers_ms, default=None)
+        return ()
 
 
 @dataclass(kw_only=True)

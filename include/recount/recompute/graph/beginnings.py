@@ -15,14 +15,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from recount.core.changelogs import TableFilter, ToTable
-from recount.core.joins import StreamStreamJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, SelectKey, WindowedAggregate, WithFields
 from recount.core.stateless import FlatMap, Peek, Repartition, Select, Through
 from recount.core.windows import SessionWindows, TimeWindows
 from recount.recompute.columns import named
 from recount.recompute.graph.frontiers import BatchEnds
-from recount.recompute.graph.ordering import is_ordered, leaves_at_once, waits
-from recount.recompute.graph.rows import ORDER, TIME, Rows
+from recount.recompute.graph.ordering import is_ordered, leaves_at_once, leaves_when_read, waits
+from recount.recompute.graph.rows import ORDER, TIME, Rows, is_place
 from recount.recompute.graph.stateful import Stateful
 from recount.recompute.graph.stateless import stateless
 from recount.recompute.graph.windows import END, START
@@ -69,13 +68,8 @@ def _has_an_order(node: Node) -> bool:
 
 
 def _waits(node: Node) -> list[tuple[Node, int]] | None:
-    """The same as ``waits``; a pair of an inner join is read at once with the later of its records."""
-    match node:
-        case StreamStreamJoin(kind="inner", left=left, right=right):
-            return [] if leaves_at_once(left) and leaves_at_once(right) else None
-        case Filter() | WithFields() | SelectKey() | Select() | FlatMap() | Peek() | Repartition() | Through():
-            return _waits(node.input)
-    return waits(node)
+    """The same as ``waits``; what leaves with the last record that it is made of waits for nothing."""
+    return [] if leaves_when_read(node) else waits(node)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +101,7 @@ class Beginning:
 
         def is_later(place: Column) -> Column:
             name = F.concat(place["topic"], F.lit("-"), place["partition"].cast("string"))
-            is_record = (place["topic"] != "") & (place["partition"] >= 0)
-            return is_record & (place["offset"] >= F.coalesce(F.try_element_at(known, name), F.lit(0)))
+            return is_place(place) & (place["offset"] >= F.coalesce(F.try_element_at(known, name), F.lit(0)))
 
         return F.exists(F.col(ORDER), is_later)
 

@@ -19,6 +19,8 @@ Partition = tuple[str, int]
 ALL_DUE, NONE_DUE = 2**62, -(2**62)
 """A frontier behind which everything lies, and one behind which nothing does."""
 
+REACHED_BEFORE = "__reached_before_ms"
+"""How far a frontier had come before the batch that read the record."""
 _NUMBER = "__batch"
 
 
@@ -44,9 +46,20 @@ def left_in(batches: Sequence[BatchEnds], waits: Sequence[Wait]) -> Callable[[st
 
     def number(topic: str, partition: int, offset: int, time_ms: int) -> int:
         read = bisect_right(boundaries[topic, partition], offset)
-        return max(read, *(bisect_left(frontiers, time_ms + ahead_ms) for frontiers, ahead_ms in reached))
+        return max([read, *(bisect_left(frontiers, time_ms + ahead_ms) for frontiers, ahead_ms in reached)])
 
     return number
+
+
+def with_reached_before(frame: DataFrame, batches: Sequence[BatchEnds], reached_ms: Sequence[int]) -> DataFrame:
+    """``frame`` with ``REACHED_BEFORE``, of a frontier that came to ``reached_ms`` with the batches."""
+    number, before = left_in(batches, []), [NONE_DUE, *reached_ms]
+
+    def reached(topic: str, partition: int, offset: int, time_ms: int) -> int:
+        return before[number(topic, partition, offset, time_ms)]
+
+    places = [F.col(name) for name in (*PLACE, TIME)]
+    return frame.withColumn(REACHED_BEFORE, F.udf(reached, "long")(*places))
 
 
 def reached_ms(

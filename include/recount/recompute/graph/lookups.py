@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,8 +15,8 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.frontiers import BatchEnds, Wait, left_in
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
-from recount.recompute.graph.ordering import leaves_at_once, lies_in_the_log
-from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows
+from recount.recompute.graph.ordering import leaves_when_read, lies_in_the_log, waits
+from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows, is_place
 
 BY, READ, UNREAD = "__by", "__read", "__unread"
 _NUMBER = "__left_in"
@@ -83,17 +84,18 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame
 
 
 def unread_changes(node: StreamTableJoin, found: DataFrame) -> DataFrame:
-    """The changes in ``UNREAD``, each with the record that would have found it (``UNREAD_SCHEMA``)."""
+    """The changes in ``UNREAD``, each with the first record that would have found it (``UNREAD_SCHEMA``)."""
     change = F.col(UNREAD)
     place = change["place"]
-    return found.where(change.isNotNull() & of(LEFT, OFFSET).isNotNull()).select(
+    event = F.try_element_at(F.filter(of(LEFT, ORDER), is_place), F.lit(1))
+    return found.where(change.isNotNull() & event.isNotNull()).select(
         place["topic"].alias("topic"),
         place["partition"].cast("int").alias("partition"),
         place["offset"].alias("offset"),
         change["ms"].alias("timestamp_ms"),
-        of(LEFT, TOPIC).alias("event_topic"),
-        of(LEFT, PARTITION).alias("event_partition"),
-        of(LEFT, OFFSET).alias("event_offset"),
+        event["topic"].alias("event_topic"),
+        event["partition"].cast("int").alias("event_partition"),
+        event["offset"].alias("event_offset"),
         of(LEFT, TIME).alias("event_ms"),
         of(LEFT, node.key).cast("string").alias("key"),
     )
@@ -114,12 +116,12 @@ def require_offsets(node: StreamTableJoin, table: Rows) -> None:
             expected="a table read from a topic, or aggregated over all time by its record key",
             remedy="write the table to a topic and read it from there",
         )
-    if not leaves_at_once(node.left):
+    if waits(node.left) is None and not leaves_when_read(node.left):
         raise NotRecomputable(
             f"{node} cannot be recomputed up to an offset of its table",
             given=f"{node.left}, which holds records back or derives them: their place does not say when they leave",
-            expected="records straight from a topic; filters, maps and lookups may stand between",
-            remedy="look the row up before the join or the window, or join with a versioned table and a grace",
+            expected="records of topics, as they come, in order or in pairs; filters and maps may stand between",
+            remedy="look the row up before the window, or join with a versioned table and a grace",
         )
 
 
@@ -145,7 +147,22 @@ def with_read_when_due(
 ) -> DataFrame:
     """``keyed`` with the column ``READ``: up to where the batch in which each record left all ``waits`` had read."""
     number = F.udf(left_in(batches, waits), "long")
-    numbered = keyed.withColumn(_NUMBER, number(*(F.col(name) for name in (*PLACE, TIME))))
+    return _with_read_in(keyed, number(*(F.col(name) for name in (*PLACE, TIME))), batches, session)
+
+
+def with_read_of_all(keyed: DataFrame, batches: Sequence[BatchEnds], session: SparkSession) -> DataFrame:
+    """``keyed`` with the column ``READ``: up to where the batch had read that read the last record of each row."""
+    number = left_in(batches, [])
+
+    def last(order: Sequence[Mapping[str, Any]]) -> int:
+        places = (step for step in order if step["topic"] and step["partition"] >= 0)
+        return max(number(place["topic"], place["partition"], place["offset"], 0) for place in places)
+
+    return _with_read_in(keyed, F.udf(last, "long")(ORDER), batches, session)
+
+
+def _with_read_in(keyed: DataFrame, number: Column, batches: Sequence[BatchEnds], session: SparkSession) -> DataFrame:
+    numbered = keyed.withColumn(_NUMBER, number)
     read = [(at, {f"{t}-{p}": end for (t, p), end in batch.ends.items()}) for at, batch in enumerate(batches)]
     told = session.createDataFrame(read, f"{_NUMBER} long, {READ} map<string, long>")
     return numbered.join(F.broadcast(told), _NUMBER, "left").drop(_NUMBER)

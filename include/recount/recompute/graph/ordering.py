@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from recount.core.changelogs import Suppress, TableFilter, ToTable
 from recount.core.expressions import Column
-from recount.core.joins import StreamTableJoin
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import FlatMap, Merge, Peek, Repartition, Select, Through
 from recount.core.windows import GlobalWindow
 from recount.recompute.flow import NotRecomputable
@@ -17,9 +17,10 @@ from recount.recompute.rules.waiting import topics_awaited
 def is_ordered(node: Node) -> bool:
     """Whether the records of one key leave ``node`` in an order that the log determines.
 
-    That of the offsets, where the key is the one that chose the record's partition; or that of the windows.
+    That of the offsets, where the key is the one that chose the record's partition; that of the windows; or that of
+    event time, below ``in_order``.
     """
-    return node.key in _partitioning(node)
+    return node.key in _partitioning(node) or _goes_by_time(node)
 
 
 def require_ordered(node: Node, reading: Node) -> None:
@@ -29,7 +30,7 @@ def require_ordered(node: Node, reading: Node) -> None:
             f"{reading} cannot be recomputed",
             given=f"the key {node.key} of {node}, whose records come from several partitions",
             expected="a key whose records lie in one partition: the record key of a source",
-            remedy="write the re-keyed stream to a topic and read it from there, or declare the table versioned",
+            remedy="put in_order(grace=...) before it; of a table, declare it versioned",
         )
 
 
@@ -58,6 +59,18 @@ def leaves_at_once(node: Node) -> bool:
     return False
 
 
+def leaves_when_read(node: Node) -> bool:
+    """Whether each row leaves ``node`` in the batch that read the last record it is made of."""
+    match node:
+        case StreamStreamJoin(kind="inner", left=left, right=right):
+            return leaves_at_once(left) and leaves_at_once(right)
+        case Filter() | WithFields() | SelectKey() | Select() | FlatMap() | Peek() | Repartition() | Through():
+            return leaves_when_read(node.input)
+        case StreamTableJoin(left=left, grace_ms=None):
+            return leaves_when_read(left)
+    return leaves_at_once(node)
+
+
 def waits(node: Node) -> list[tuple[Node, int]] | None:
     """All that a record waits for until it leaves ``node``: whose frontier, and how far ahead of its own time.
 
@@ -72,9 +85,27 @@ def waits(node: Node) -> list[tuple[Node, int]] | None:
         case Deduplicate(input=left, horizon_ms=horizon_ms):
             above = waits(left)
             return None if above is None else [*above, (node, horizon_ms + 1)]
+        case InOrder(grace_ms=grace_ms):
+            return [(node, grace_ms + 1)]
         case Filter() | WithFields() | SelectKey() | Select() | FlatMap() | Peek() | Repartition() | Through():
             return waits(node.input)
+        case Process(on_timer=None) if _goes_by_time(node):
+            return waits(node.input)
     return None
+
+
+def _goes_by_time(node: Node) -> bool:
+    """Whether records leave ``node`` one after the other as ``in_order`` let them go."""
+    match node:
+        case InOrder():
+            return True
+        case Filter() | WithFields() | SelectKey() | Select() | FlatMap() | Peek() | Repartition() | Through():
+            return _goes_by_time(node.input)
+        case Process(on_timer=None) | ToTable() | TableFilter() | WindowedAggregate(windows=GlobalWindow()):
+            return _goes_by_time(node.input)
+        case StreamTableJoin(left=left, grace_ms=None):
+            return _goes_by_time(left)
+    return False
 
 
 def _partitioning(node: Node) -> frozenset[str]:

@@ -14,7 +14,7 @@ from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.own_columns import IS_NULL as DELETED
 from recount.core.own_columns import ORIGIN, RESULT_TIME
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import FlatMap, Foreach, Merge, Select, Through
 from recount.core.topology import Topology, Written
 from recount.recompute.columns import named
@@ -36,7 +36,7 @@ Readers = Mapping[Node, Sequence[tuple[Node, int]]]
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
 _ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({})
-_ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
+_ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStreamJoin, Deduplicate, InOrder, Process)
 """Operators to which every update means something, so that they cannot read a table's last ones only."""
 
 
@@ -219,6 +219,8 @@ def _rows_of(
             return above[0].with_frame(node, above[0].latest, "latest")
         case Deduplicate():
             return operators.deduplicated(node, above[0])
+        case InOrder():
+            return operators.ordered(node, above[0])
         case Process():
             return operators.processed(node, above[0])
         case Sink():

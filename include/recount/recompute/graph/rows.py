@@ -94,9 +94,19 @@ def at_place() -> Column:
     return F.array(step(*(F.col(name) for name in PLACE)))
 
 
+def at_time() -> Column:
+    """The beginning of an order by event time: before all places of the log."""
+    return F.array(step(F.lit(""), F.col(TIME), F.lit(0)))
+
+
 def of_window(key: Column, start: Column, end: Column) -> Column:
     """The order of a window's result: by start, end and key, before all records. -1: the key is no topic."""
     return F.array(step(F.lit(""), start, end), step(key, F.lit(-1), F.lit(0)))
+
+
+def is_place(one: Column) -> Column:
+    """Whether a step of an order is the place of a record in the log."""
+    return (one["topic"] != "") & (one["partition"] >= 0)
 
 
 def after(order: Column, index: Column) -> Column:
@@ -106,7 +116,7 @@ def after(order: Column, index: Column) -> Column:
 
 def origin() -> Column:
     """The places in the log that made a row: ``orders-0@17+payments-2@5``; null for a window's result."""
-    places = F.filter(F.col(ORDER), lambda one: (one["topic"] != "") & (one["partition"] >= 0))
+    places = F.filter(F.col(ORDER), is_place)
     texts = F.transform(
         places, lambda one: F.concat(one["topic"], F.lit("-"), one["partition"], F.lit("@"), one["offset"])
     )

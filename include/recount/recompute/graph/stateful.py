@@ -11,16 +11,24 @@ from pyspark.sql import functions as F
 from recount.core.changelogs import Suppress
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Node, WindowedAggregate
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.windows import GlobalWindow, LastN
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph import joins, lookups, remembering, windows
-from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, Wait, reached_ms
+from recount.recompute.graph.frontiers import (
+    ALL_DUE,
+    NONE_DUE,
+    REACHED_BEFORE,
+    BatchEnds,
+    Wait,
+    reached_ms,
+    with_reached_before,
+)
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, held_back, judged, refused, stream_times
-from recount.recompute.graph.ordering import lies_in_the_log, require_ordered, waits
-from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC, Rows, shaped
+from recount.recompute.graph.ordering import leaves_at_once, leaves_when_read, lies_in_the_log, require_ordered, waits
+from recount.recompute.graph.rows import ORDER, PARTITION, PLACE, TIME, TOPIC, Rows, at_time, shaped
 from recount.recompute.graph.stateless import returned
 from recount.recompute.graph.trying import tried
 from recount.recompute.rules.closing import overdue_ms
@@ -136,12 +144,15 @@ class Stateful:
 
     def _with_read(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
         """How far the table had been read when each record looked its row up; the whole of it, where nobody said."""
+        awaited = waits(node)
         if node.grace_ms is None:
             if self.table_ends is None:
                 return keyed
             lookups.require_offsets(node, table)
-            return lookups.with_read(keyed, self.table_ends, self.session)
-        awaited = waits(node)
+            if leaves_at_once(node.left):
+                return lookups.with_read(keyed, self.table_ends, self.session)
+            if self.batches is not None and leaves_when_read(node.left):
+                return lookups.with_read_of_all(keyed, self.batches, self.session)
         if self.batches is None or awaited is None or not lies_in_the_log(node.right):
             return keyed
         until = [Wait(self.frontiers_ms(one, self.batches), ahead_ms) for one, ahead_ms in awaited]
@@ -164,6 +175,29 @@ class Stateful:
             due = decided.where(F.col(TIME) + node.horizon_ms < self._frontier_ms(node))
             decided = held_back(due)
         return above.with_frame(node, shaped(decided.where(wins), node.fields), "records")
+
+    def ordered(self, node: InOrder, above: Rows) -> Rows:
+        """The records on time, each with its event time before its order."""
+        frame = above.current
+        timed = judged(frame, self._times(node, self._without(node, [(frame, F.lit(False), F.lit(True))])))
+        timed, passed = self._with_passed(node, timed)
+        margin = passed - F.col(TIME) - node.grace_ms - 1
+        late = F.coalesce(margin >= 0, F.lit(False))
+        self.journal.note(timed, F.when(late, "late"))
+        self._late(timed.where(late).withColumn(STREAM_TIME, passed), named(node.key), margin)
+        due = held_back(timed.where(~late & (F.col(TIME) + node.grace_ms < self._frontier_ms(node))))
+        ordered = due.withColumn(ORDER, F.concat(at_time(), F.col(ORDER)))
+        return above.with_frame(node, shaped(ordered, node.fields), "records")
+
+    def _with_passed(self, node: Node, timed: DataFrame) -> tuple[DataFrame, Column]:
+        """``timed``, and the time up to which records had left when each was read: no earlier one is on time any more.
+
+        That of its own partition; or the frontier, where the partition had been idle.
+        """
+        if not self.lateness or self.batches is None:
+            return timed, F.col(STREAM_TIME)
+        reached = with_reached_before(timed, self.batches, self.frontiers_ms(node, self.batches))
+        return self._keep(reached), F.greatest(STREAM_TIME, REACHED_BEFORE)
 
     def processed(self, node: Process, above: Rows) -> Rows:
         """Each key's records in their order, with timers; at last those that the frontier has reached."""

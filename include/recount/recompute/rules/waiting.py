@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from recount.core.changelogs import Suppress, TableAggregate
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.windows import SessionWindows, SlidingWindows, TimeWindows
 from recount.recompute.rules.deduplicating import goes_by_offset
 
 Way = tuple[Node, ...]
-_JUDGES = (WindowedAggregate, StreamStreamJoin, Deduplicate, Process)
+_JUDGES = (WindowedAggregate, StreamStreamJoin, Deduplicate, InOrder, Process)
 _DERIVES = (WindowedAggregate, StreamStreamJoin, TableTableJoin, TableAggregate)
 """What leaves these lies no longer at a place of the log."""
 
@@ -37,6 +37,8 @@ def waits_ms(node: Node) -> int:
             return limit_ms
         case Deduplicate(horizon_ms=horizon_ms) if not goes_by_offset(node):
             return horizon_ms
+        case InOrder(grace_ms=grace_ms):
+            return grace_ms
     return 0
 
 
@@ -74,13 +76,16 @@ def is_held_back(node: Node) -> bool:
 
 
 def holds_back(node: Node) -> bool:
-    """Whether ``node`` keeps records until time has passed: a lookup with a grace, a limit, a first by event time."""
+    """Whether ``node`` keeps records until time has passed.
+
+    So does a lookup with a grace, a limit, and a first or an order by event time.
+    """
     match node:
         case StreamTableJoin():
             return node.grace_ms is not None
         case Deduplicate():
             return not goes_by_offset(node)
-    return isinstance(node, Suppress)
+    return isinstance(node, Suppress | InOrder)
 
 
 def _ways(starts: tuple[Node, ...], further: Callable[[Node], tuple[Node, ...]]) -> list[Way]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, WindowedAggregate
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.spark.estimates import joined, remembering, windowed
 from recount.spark.estimates.inflow import Inflow
-from recount.spark.estimates.kept import Kept, one_per_key
+from recount.spark.estimates.kept import Kept, one_per_key, passing
 from recount.spark.estimates.workload import Workload, key_name
 
 CLOCK = "time of "
@@ -46,6 +46,8 @@ def kept_by(node: Node, state: str, inflow: Inflow, given: Workload) -> Kept:
             return remembering.winners(node, inflow)
         case Deduplicate(), "waiting":
             return remembering.undecided(node, inflow)
+        case InOrder(), _:
+            return passing(inflow.only.per_s, node.grace_ms, inflow, "records")
         case Process(), _:
             return one_per_key(inflow.only, inflow, "keys that something is remembered of (its size is not counted)")
     raise AssertionError(f"no formula for the state {state!r} of {node}")

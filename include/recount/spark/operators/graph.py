@@ -21,7 +21,7 @@ from recount.core.event_time import (
 from recount.core.fingerprint import operator_numbers
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
-from recount.core.processing import Deduplicate, Process
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.topology import Topology, Written
 from recount.core.windows import GlobalWindow, LastN
@@ -32,7 +32,7 @@ from recount.spark.operators.lateness import current
 from recount.spark.operators.lookups import StreamTableJoinOperator
 from recount.spark.operators.operator import FATE, FATE_SCHEMA, FATE_TYPE, Operator, Output
 from recount.spark.operators.processing import ProcessOperator
-from recount.spark.operators.remembering import DeduplicateOperator, SuppressOperator
+from recount.spark.operators.remembering import DeduplicateOperator, InOrderOperator, SuppressOperator
 from recount.spark.operators.rows import ENTRY, nth
 from recount.spark.operators.set_aside import RAISED_SCHEMA, one_of_each
 from recount.spark.operators.stateless import StatelessOperator
@@ -149,6 +149,8 @@ def _operator(node: Node, operators: Mapping[Node, Operator]) -> Operator:
             return SuppressOperator(node=node, clock=_clock(node, operators))
         case Deduplicate():
             return DeduplicateOperator(node=node, clock=_clock(node, operators))
+        case InOrder():
+            return InOrderOperator(node=node, clock=_clock(node, operators))
         case Process():
             return ProcessOperator(node=node, clock=_clock(node, operators))
         case Source():

@@ -23,7 +23,7 @@ REMEMBERED, TIMERS = "remembered", "timers_ms"
 
 @dataclass(order=False)
 class KeptState:
-    """One key's state while a batch is processed, and the partition that its records come from.
+    """One key's state while a batch is processed, and the partition that its records come from (``in_order``: none).
 
     ``turns`` counts the key's records in the batch so far; ``known`` is the state after ``known_after`` of them, if one
     had to be undone.
@@ -92,7 +92,8 @@ class KeyStates:
         full = [kept for kept in self._loaded.values() if not kept.is_empty]
         empty = [kept.state.key for kept in self._loaded.values() if kept.is_empty]
         stored = [
-            (kept.state.key, _text(kept.state), sorted(kept.state.timers_ms), *(kept.source or ())) for kept in full
+            (kept.state.key, _text(kept.state), sorted(kept.state.timers_ms), *(kept.source or (None, None)))
+            for kept in full
         ]
         self.rows.put(pl.DataFrame(stored, self.rows.schema, orient="row"))
         self.rows.remove(pl.DataFrame({self.key: empty}, {self.key: self.rows.schema[self.key]}))

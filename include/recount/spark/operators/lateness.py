@@ -16,20 +16,29 @@ def current(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(~pl.col(SUPERSEDED)) if rows[SUPERSEDED].any() else rows
 
 
-def on_time(rows: pl.DataFrame, clock: Clock, *, bound_ms: int, key: pl.Expr, output: Output) -> pl.DataFrame:
+def on_time(
+    rows: pl.DataFrame,
+    clock: Clock,
+    *,
+    bound_ms: int,
+    key: pl.Expr,
+    output: Output,
+    passed_ms: int | None = None,
+) -> pl.DataFrame:
     """``rows`` without the late ones, which go to the ledger: late is ``ts + bound < stream time`` of its partition.
 
-    The margin is 0 for a record that came 1 ms too late for the bound. The rows on time have by what they were judged
-    in ``JUDGED``.
+    Where the stream time is less than ``passed_ms``, that counts. The margin is 0 for a record that came 1 ms too late
+    for the bound. The rows on time have their stream time in ``JUDGED``.
     """
-    margin = pl.col(JUDGED) - pl.col(TIMESTAMP) - bound_ms - 1
+    reached = pl.max_horizontal(JUDGED, pl.lit(passed_ms, pl.Int64))
+    margin = reached - pl.col(TIMESTAMP) - bound_ms - 1
     judged = clock.judged(rows)
     is_late = (margin >= 0).fill_null(False)
     late = judged.filter(is_late)
     output.note(late, "late")
     output.ledger(
         late.with_columns(
-            pl.col(JUDGED).alias(STREAM_TIME),
+            reached.alias(STREAM_TIME),
             key.cast(pl.String).alias("key"),
             margin.alias("margin_ms"),
             pl.lit(None, pl.Int64).alias(WINDOW_START),

@@ -15,7 +15,8 @@ from recount.core.changelogs import TableFilter, ToTable
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Node, Source, Stateless
 from recount.core.own_columns import IS_NULL, REVISION
-from recount.core.processing import Deduplicate, Process, Row
+from recount.core.processing import Deduplicate, InOrder, Process, Row
+from recount.core.stateless import Merge
 from recount.core.user_functions import failed
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import Batch, Clock
@@ -77,6 +78,7 @@ class ProcessOperator:
 
     def __post_init__(self) -> None:
         _require_log_order(self.node.input)
+        self._in_order = _comes_in_order(self.node.input)
         self._key = field_column(self.node.key)
         self._keys = KeyStates(self._key, self.node.fields[self.node.key])
         self.states = {"keys": self._keys.rows}
@@ -111,7 +113,8 @@ class ProcessOperator:
         kept_of, turns_of = self._keys.load(rows.select(self._key)), cache(lambda: self._turns(rows))
         for row, about in self._turns_in(rows):
             kept = kept_of(row[self.node.key])
-            kept.come_from(about[TOPIC], about[PARTITION], str(self.node))
+            if not self._in_order:
+                kept.come_from(about[TOPIC], about[PARTITION], str(self.node))
             self._fire_before(about, kept, made)
             try:
                 returned = self._returned(row, about, kept)
@@ -202,8 +205,15 @@ def _require_log_order(node: Node) -> None:
         )
 
 
+def _comes_in_order(node: Node) -> bool:
+    """Whether rows come by event time, of whatever partitions; a merge of such rows and others does not."""
+    return isinstance(node, InOrder) or (not isinstance(node, Source | Merge) and _comes_in_order(node.inputs[0]))
+
+
 def _holding(node: Node) -> Iterator[Node]:
     match node:
+        case InOrder():
+            return
         case Deduplicate(partitioned=True) | StreamTableJoin(grace_ms=None) | ToTable() | TableFilter():
             yield from _holding(node.inputs[0])
         case Source():

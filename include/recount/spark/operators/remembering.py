@@ -1,4 +1,4 @@
-"""Operators that hold rows back: suppressed updates, and records that may be duplicates."""
+"""Operators that hold rows back: suppressed updates, records that may be duplicates, records put in order."""
 
 from __future__ import annotations
 
@@ -11,18 +11,28 @@ import polars as pl
 from recount.core.changelogs import Suppress
 from recount.core.expression_types import type_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.processing import Deduplicate
+from recount.core.processing import Deduplicate, InOrder
 from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock, held_back
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import META, ORDER, no_rows, rows_schema
+from recount.spark.operators.rows import META, ORDER, no_rows, rows_schema, time_order
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 _FIRST = "first_ms"
 _ID = "id"
+
+
+def let_go(waiting: KeyedRows, new: pl.DataFrame, is_due: pl.Expr, output: Output) -> pl.DataFrame:
+    """The rows of ``waiting`` and ``new`` that are due, by (event time, topic, partition, offset); the others wait."""
+    held, arrived = waiting.where(is_due), numbered(new, waiting).select(list(waiting.schema))
+    due = pl.concat([held, arrived.filter(is_due)]).sort(TIMESTAMP, ORDER, ARRIVED)
+    waiting.remove(held)
+    waiting.put(arrived.filter(~is_due))
+    output.note(arrived.filter(~is_due), "waiting")
+    return due.drop(ARRIVED)
 
 
 @dataclass(kw_only=True)
@@ -113,12 +123,7 @@ class DeduplicateOperator:
         """The rows before which none can come on time, by (event time, partition, offset); the others wait."""
         frontier_ms = self.clock.frontier_ms
         is_due = pl.lit(False) if frontier_ms is None else pl.col(TIMESTAMP) + self.node.horizon_ms < frontier_ms
-        held, arrived = self._waiting.where(is_due), numbered(new, self._waiting).select(list(self._waiting.schema))
-        due = pl.concat([held, arrived.filter(is_due)]).sort(TIMESTAMP, ORDER, ARRIVED)
-        self._waiting.remove(held)
-        self._waiting.put(arrived.filter(~is_due))
-        output.note(arrived.filter(~is_due), "waiting")
-        return due.drop(ARRIVED)
+        return let_go(self._waiting, new, is_due, output)
 
     def _judged(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Those of ``rows`` that win, taken in their order: whether one wins depends on who won before it."""
@@ -144,3 +149,36 @@ class DeduplicateOperator:
         if forgotten_ms is not None:
             is_over = pl.col(TIMESTAMP) + 2 * self.node.horizon_ms < forgotten_ms
             self._winners.remove(self._winners.where(is_over))
+
+
+@dataclass(kw_only=True)
+class InOrderOperator:
+    """Holds the records before which an earlier one may still come on time."""
+
+    node: InOrder
+    clock: Clock
+    states: Mapping[str, KeyedRows] = field(init=False)
+    clocks: Mapping[str, Clock] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._waiting = KeyedRows({**rows_schema(self.node.fields), ARRIVED: ARRIVED_TYPE}, [ARRIVED])
+        self.states = {"waiting": self._waiting}
+        self.clocks = {"clock": self.clock}
+
+    def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
+        """Whatever was let go binds: what comes before it now is late."""
+        self.clock.advance(batch)
+        output = Output(no_rows(self.node.fields))
+        taken = on_time(
+            current(inputs[0]),
+            self.clock,
+            bound_ms=self.node.grace_ms,
+            key=pl.col(field_column(self.node.key)),
+            output=output,
+            passed_ms=self.clock.before_ms,
+        )
+        frontier_ms = self.clock.frontier_ms
+        is_due = pl.lit(False) if frontier_ms is None else pl.col(TIMESTAMP) + self.node.grace_ms < frontier_ms
+        due = let_go(self._waiting, held_back(taken), is_due, output)
+        output.rows = due.with_columns(time_order().alias(ORDER))
+        return output

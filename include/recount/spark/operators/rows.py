@@ -65,6 +65,11 @@ def window_order(start: pl.Expr, end: pl.Expr, key: pl.Expr) -> pl.Expr:
     return pl.format("\x00{}{}{}\x00", *bounds, key.cast(pl.String))
 
 
+def time_order() -> pl.Expr:
+    """The ``order`` of a record by event time, and by its present ``order`` among those of one time."""
+    return pl.concat_str(window_order(pl.col(TIMESTAMP), pl.lit(0), pl.lit("")), pl.col(ORDER))
+
+
 def nth(number: pl.Expr) -> pl.Expr:
     """``WITHIN`` of row number ``number`` that an operator made of a row, or that goes to its reader of this number."""
     return pl.concat_str(WITHIN, number.cast(pl.String).str.zfill(9)).alias(WITHIN)
