@@ -521,6 +521,21 @@ def test_what_left_while_a_partition_was_idle_makes_its_record_late(
     assert [(row["stream_time_ms"], row["margin_ms"]) for row in done.late.collect()] == [(60, 0)] * late
 
 
+def test_what_has_won_stays_the_first_when_a_partition_that_was_idle_brings_an_earlier_record(
+    spark: SparkSession,
+) -> None:
+    """The record of 58 ms is on time by its own partition; that of 60 ms had left while this partition was idle."""
+    at = [(0, "z", 1), (1, "z", 1), (0, "a", 60), (0, "z", 90), (1, "a", 58), (0, "z", 200), (1, "z", 200)]
+    log = [Arrival(topic="events", partition=p, key="u", value={"who": w, "n": 1}, timestamp_ms=t) for p, w, t in at]
+    batches = one_by_one(log, ["events"])
+    batches[2:4] = [replace(batch, awake=frozenset({("events", 0)})) for batch in batches[2:4]]
+    topology = Topology(name="law", sinks=[stream(EVENTS).deduplicate("who", horizon="5 ms").to(OUT)])
+    raw = frames(spark, [log], ["events"])
+    for told, winner in ((batches, 60), (None, 58)):
+        done = recomputed(spark, topology, raw, batches=told)
+        assert [row[RESULT_TIME] for row in done.result("out").where("who = 'a'").collect()] == [winner]
+
+
 def test_a_row_of_a_stream_tells_which_records_made_it(spark: SparkSession) -> None:
     log = [
         Arrival(topic="events", partition=0, key="k", value={"n": 1}, timestamp_ms=5),

@@ -8,14 +8,22 @@ from collections.abc import Sequence
 from recount.recompute.graph.placing import Order
 
 
-def winning(records: Sequence[tuple[int, Order]], *, horizon_ms: int, by_offset: bool) -> list[bool]:
+def winning(
+    records: Sequence[tuple[int, Order]],
+    *,
+    horizon_ms: int,
+    by_offset: bool,
+    batches: Sequence[int] | None = None,
+) -> list[bool]:
     """Of each record, event time and order, whether no winner before it lies within ``horizon_ms``, inclusive.
 
     Before it: by offset, or by (event time, order). Horizon 10, by event time: of 0, 10, 11 the first and last win.
+    With the ``batches`` in which the records are decided, the earlier batch comes first.
     """
+    in_batch = batches or [0] * len(records)
     turns = sorted(
         range(len(records)),
-        key=lambda index: records[index][1] if by_offset else (records[index][0], records[index][1]),
+        key=lambda index: records[index][1] if by_offset else (in_batch[index], *records[index]),
     )
     wins, winners_ms = [False] * len(records), list[int]()
     for index in turns:

@@ -21,6 +21,8 @@ ALL_DUE, NONE_DUE = 2**62, -(2**62)
 
 REACHED_BEFORE = "__reached_before_ms"
 """How far a frontier had come before the batch that read the record."""
+LEFT_IN = "__left_in"
+"""The number of the batch in which a record left an operator."""
 _NUMBER = "__batch"
 
 
@@ -49,6 +51,12 @@ def left_in(batches: Sequence[BatchEnds], waits: Sequence[Wait]) -> Callable[[st
         return max([read, *(bisect_left(frontiers, time_ms + ahead_ms) for frontiers, ahead_ms in reached)])
 
     return number
+
+
+def with_left_in(frame: DataFrame, batches: Sequence[BatchEnds], waits: Sequence[Wait]) -> DataFrame:
+    """``frame`` with ``LEFT_IN``, of records that leave once they have been read and have left all ``waits``."""
+    number = F.udf(left_in(batches, waits), "long")
+    return frame.withColumn(LEFT_IN, number(*(F.col(name) for name in (*PLACE, TIME))))
 
 
 def with_reached_before(frame: DataFrame, batches: Sequence[BatchEnds], reached_ms: Sequence[int]) -> DataFrame:

@@ -13,13 +13,12 @@ from recount.core.joins import StreamTableJoin
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
-from recount.recompute.graph.frontiers import BatchEnds, Wait, left_in
+from recount.recompute.graph.frontiers import LEFT_IN, BatchEnds, Wait, left_in, with_left_in
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
 from recount.recompute.graph.ordering import leaves_when_read, lies_in_the_log, waits
-from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows, is_place
+from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, is_place
 
 BY, READ, UNREAD = "__by", "__read", "__unread"
-_NUMBER = "__left_in"
 UNREAD_SCHEMA = (
     "topic string, partition int, offset long, timestamp_ms long, event_topic string, event_partition int, "
     "event_offset long, event_ms long, key string"
@@ -146,8 +145,7 @@ def with_read_when_due(
     keyed: DataFrame, batches: Sequence[BatchEnds], waits: Sequence[Wait], session: SparkSession
 ) -> DataFrame:
     """``keyed`` with the column ``READ``: up to where the batch in which each record left all ``waits`` had read."""
-    number = F.udf(left_in(batches, waits), "long")
-    return _with_read_in(keyed, number(*(F.col(name) for name in (*PLACE, TIME))), batches, session)
+    return _with_read_in(with_left_in(keyed, batches, waits), batches, session)
 
 
 def with_read_of_all(keyed: DataFrame, batches: Sequence[BatchEnds], session: SparkSession) -> DataFrame:
@@ -158,14 +156,13 @@ def with_read_of_all(keyed: DataFrame, batches: Sequence[BatchEnds], session: Sp
         places = (step for step in order if step["topic"] and step["partition"] >= 0)
         return max(number(place["topic"], place["partition"], place["offset"], 0) for place in places)
 
-    return _with_read_in(keyed, F.udf(last, "long")(ORDER), batches, session)
+    return _with_read_in(keyed.withColumn(LEFT_IN, F.udf(last, "long")(ORDER)), batches, session)
 
 
-def _with_read_in(keyed: DataFrame, number: Column, batches: Sequence[BatchEnds], session: SparkSession) -> DataFrame:
-    numbered = keyed.withColumn(_NUMBER, number)
+def _with_read_in(numbered: DataFrame, batches: Sequence[BatchEnds], session: SparkSession) -> DataFrame:
     read = [(at, {f"{t}-{p}": end for (t, p), end in batch.ends.items()}) for at, batch in enumerate(batches)]
-    told = session.createDataFrame(read, f"{_NUMBER} long, {READ} map<string, long>")
-    return numbered.join(F.broadcast(told), _NUMBER, "left").drop(_NUMBER)
+    told = session.createDataFrame(read, f"{LEFT_IN} long, {READ} map<string, long>")
+    return numbered.join(F.broadcast(told), LEFT_IN, "left").drop(LEFT_IN)
 
 
 def _was_read() -> Column:

@@ -14,6 +14,7 @@ from recount.core.processing import Deduplicate, Process
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.firsts import winning
+from recount.recompute.graph.frontiers import LEFT_IN
 from recount.recompute.graph.judging import STREAM_TIME
 from recount.recompute.graph.processing import Made, Raised, Turn, processed
 from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows, in_groups
@@ -30,12 +31,17 @@ def identity(node: Deduplicate) -> Column:
 
 
 def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
-    """The rows on time, with ``IDENTITY``, and ``WINS`` for the first of its id within the horizon."""
+    """The rows on time, with ``IDENTITY``, and ``WINS`` for the first of its id within the horizon.
+
+    With the column ``LEFT_IN`` the rows of earlier batches come first: what has won stays the first, also where a
+    partition that was idle brings an earlier record.
+    """
     horizon_ms, by_offset = node.horizon_ms, goes_by_offset(node)
 
     def of_one_id(table: pa.Table) -> pa.Table:
         records = zip(table.column(TIME).to_pylist(), map(order_of, table.column(ORDER).to_pylist()), strict=True)
-        wins = winning(list(records), horizon_ms=horizon_ms, by_offset=by_offset)
+        batches = table.column(LEFT_IN).to_pylist() if LEFT_IN in table.column_names else None
+        wins = winning(list(records), horizon_ms=horizon_ms, by_offset=by_offset, batches=batches)
         return table.append_column(WINS, pa.array(wins, pa.bool_()))
 
     schema = T.StructType([*on_time.schema.fields, T.StructField(WINS, T.BooleanType())])

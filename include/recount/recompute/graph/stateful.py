@@ -23,6 +23,7 @@ from recount.recompute.graph.frontiers import (
     BatchEnds,
     Wait,
     reached_ms,
+    with_left_in,
     with_reached_before,
 )
 from recount.recompute.graph.journal import Journal
@@ -168,7 +169,11 @@ class Stateful:
         late = F.coalesce(margin >= 0, F.lit(False))
         self.journal.note(timed, F.when(~has_id, "null key").when(late, "late"))
         self._late(timed.where(has_id & late), F.col(remembering.IDENTITY), margin)
-        decided = self._keep(remembering.with_winners(node, timed.where(has_id & ~late)))
+        on_time = timed.where(has_id & ~late)
+        if self.lateness and self.batches is not None and not goes_by_offset(node):
+            decided_by = Wait(self.frontiers_ms(node, self.batches), node.horizon_ms + 1)
+            on_time = with_left_in(on_time, self.batches, [decided_by])
+        decided = self._keep(remembering.with_winners(node, on_time))
         wins = F.col(remembering.WINS)
         self.journal.note(decided, F.when(wins, "counted").otherwise("deduplicated"))
         if not goes_by_offset(node):
