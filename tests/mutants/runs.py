@@ -14,7 +14,7 @@ from tests.mutants.scene import Scene
 from tests.spark.recompute.graph_logs import Arrival, frames
 from tests.unit.spark.engine import Engine
 from tests.unit.spark.topology_engine import TopologyEngine
-from tests.unit.spark.topology_runs import engine_rows, interpreter_row, row_of
+from tests.unit.spark.topology_runs import engine_rows, interpreter_row, row_of, text_of
 
 from recount.audit.ledger import Ledger
 from recount.audit.ledger_rules import ledger_faults
@@ -207,8 +207,7 @@ def by_interpreter(scene: Scene) -> Told:
         return Told(refused=True)
     rows = [interpreter_row(out) for out in driver.outputs(identity.written.topic.name)]
     late = Counter(
-        tuple(str(getattr(one, name)) if name == "key" else getattr(one, name) for name in LATE_SCHEMA)
-        for one in driver.late
+        tuple(text_of(one.key) if name == "key" else getattr(one, name) for name in LATE_SCHEMA) for one in driver.late
     )
     rejected = Counter(
         (bad.topic, bad.partition, bad.offset, bad.timestamp_ms, bad.reason) for bad in driver.dead_letters

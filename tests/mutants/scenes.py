@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.mutants.scene import Scene
-from tests.mutants.scenes_of_time import FLOWS, a_quiet_partition, event_times, scene_of_time
+from tests.mutants.scenes_of_time import FLOWS, a_quiet_partition, event_times, records_in_order, scene_of_time
 from tests.mutants.scenes_of_values import SUMS, a_full_sketch, long_numbers, of_sums, prices, values
 
 _OTHERS: dict[str, Callable[[], Scene]] = {
     "event times": event_times,
     "a quiet partition": lambda: a_quiet_partition("a quiet partition", "hopping"),
+    "records in order": records_in_order,
     "a quiet partition of records in order": lambda: a_quiet_partition(
         "a quiet partition of records in order", "totals in order"
     ),

@@ -19,7 +19,7 @@ from tests.unit.spark.engine import NOW_MS, LogRecord
 from tests.unit.spark.random_flows import TOPICS
 from tests.unit.spark.random_topology_logs import Event
 
-from recount.core.aggregates import count, fold, total
+from recount.core.aggregates import count, fold, reduce, total
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, stream, table
 from recount.core.nodes import KEY
@@ -214,10 +214,14 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
     ),
     "totals in order": lambda: (
         LEFT.in_order(grace="5 ms")
-        .select_key(word=col("lw"))
-        .aggregate(n=count(), s=total("ln"))
+        .with_fields(all="all")
+        .select_key(group=col("all"))
+        .aggregate(n=count(), words=reduce("lw", add))
         .to_stream()
-        .filter(col("n") > 1)
+        .filter(col("n") > 0)
+    ),
+    "windows below an order and all": lambda: _counted(
+        WORDS.in_order(grace="5 ms").select("ln").merge(WORDS.select("ln")), _HOPS
     ),
     "windows below an order": lambda: _counted(WORDS.in_order(grace="5 ms").select("ln"), _HOPS),
     "lookups that wait": _waiting,
@@ -269,3 +273,17 @@ def a_quiet_partition(name: str, flow: str, *, falls_back: bool = False) -> Scen
     times_ms = [NOW_MS + after for after, _ in steps]
     batches = tuple(tuple(_record(topic, *one) for topic in topics for one in records) for _, records in steps)
     return Scene(name=name, topology=topology, batches=batches, times_ms=times_ms, falls_back=falls_back)
+
+
+def records_in_order() -> Scene:
+    """Of two records of one time the one of the first partition is read after the other could have left a little early.
+
+    In the end the last but one can just leave.
+    """
+    steps = (
+        ((100, "z0"), (95, "z1"), (100, "z1")),
+        ((95, "z0"), (104, "z0"), (102, "z0")),
+        ((110, "z0"), (110, "z1")),
+    )
+    batches = tuple(tuple(_record("left", *one) for one in records) for records in steps)
+    return Scene(name="records in order", topology=_topology(FLOWS["totals in order"]()), batches=batches)

@@ -36,8 +36,10 @@ def columns_read(topology: Topology, topic: Topic) -> list[str]:
 def _read(node: Node, below: Fields) -> Fields:
     """The fields that ``node`` reads of its inputs, for the sake of its own rows' fields ``below`` among others."""
     match node:
-        case Repartition() | InOrder():
+        case Repartition():
             return below
+        case InOrder():
+            return below | {node.key}  # for the late ledger
         case Filter(predicate=predicate):
             return below | columns_of(predicate)
         case WithFields(added=added):

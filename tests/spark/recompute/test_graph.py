@@ -133,6 +133,12 @@ def numbered(row: Any, state: KeyState) -> Any:
     return [{"said": f"{row['n']} {row['turn']}", "seen": state.remembered["seen"]}]
 
 
+def after_another(row: Any, state: KeyState) -> Any:
+    said = f"{row['n']} after {state.remembered.get('n')}"
+    state.remembered = {"n": row["n"], "seen": state.remembered.get("seen", 0) + 1}
+    return [{"said": said, "seen": state.remembered["seen"]}]
+
+
 def watched(row: Any, state: KeyState) -> Any:
     state.remembered["seen"] = state.remembered.get("seen", 0) + 1
     state.schedule(state.timestamp_ms + 7)
@@ -266,14 +272,17 @@ CASES = [
             .aggregate(n=count(), sum=total("n"), text=TEXT)
             .to_stream()
             .filter(col("sum") > 30),
-            "a processor": in_order.with_fields(turn=1).select_key(by=col("who")).process(numbered, **said),
+            "a processor": in_order.select_key(by=col("who")).process(after_another, **said),
             "windows": in_order.select_key(by=col("who"))
             .windowed_by(tumbling("10 ms", grace="5 ms"))
             .aggregate(n=count(), early=first("n"))
             .emit_final(),
-            "a merge of topics": in_order.select("n")
-            .merge(stream(OTHERS).select(n=col("what")))
-            .process(lambda row, _: [{"said": str(row["n"]), "seen": 1}], **said),
+            "a processor of two topics": stream(EVENTS)
+            .select("n", who=col("who"))
+            .merge(stream(OTHERS).select(n=col("what"), who=col("whom")))
+            .in_order(grace="9 ms")
+            .select_key(by=col("who"))
+            .process(after_another, **said),
         }.items()
     ),
     Case(
