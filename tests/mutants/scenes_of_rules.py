@@ -25,7 +25,7 @@ SCENES_OF: dict[str, tuple[str, ...]] = {
     "what waits for a first": ("windows below firsts",),
     "what waits for its turn": ("windows below an order",),
     "a record leaves in its turn": ("records in order",),
-    "records go by event time": ("records in order",),
+    "records go by event time": ("records in order", "totals in order"),
     "what has left makes late": ("a quiet partition of records in order",),
     "when a timer goes off": ("processor",),
     "which tables have versions": ("tables joined",),
