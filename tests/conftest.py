@@ -17,6 +17,7 @@ import pytest
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
+from recount.local.order_flow import TOPOLOGIES
 from recount.local.profile import embedded_settings, end_profile
 from recount.local.project import Project
 
@@ -56,9 +57,9 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterato
 def airflow(
     tmp_path_factory: pytest.TempPathFactory, project: Project, kafka: EmbeddedKafka
 ) -> Iterator[EmbeddedAirflow]:
-    """A real Airflow with the project's DAGs, a home of its own and the broker of the run, for one test module."""
+    """A real Airflow with the DAGs of the demo, a home of its own and the broker of the run, for one test module."""
     home = Home(path=tmp_path_factory.mktemp("airflow"))
-    settings = embedded_settings(home, project, kafka.bootstrap_servers)
+    settings = embedded_settings(home, project, kafka.bootstrap_servers, topologies=TOPOLOGIES)
     try:
         with EmbeddedAirflow(home=home, project=project, environment=settings.to_environment()) as started:
             yield started

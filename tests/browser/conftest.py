@@ -19,7 +19,7 @@ from recount.kafka.offsets import lag
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRuns
 from recount.local.home import Home
-from recount.local.order_flow import OrderFlow
+from recount.local.order_flow import TOPOLOGIES, OrderFlow
 from recount.local.profile import Profile
 from recount.local.project import Project
 
@@ -55,13 +55,14 @@ def browser() -> Iterator[Browser]:
 def shop(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[Shop]:
     """20,000 orders, some of them too late or bad, streamed and audited by the DAGs."""
     flow = OrderFlow(end_ms=time.time_ns() // 1_000_000, records=20_000, bad_every=997)
-    with Profile(home=Home(path=tmp_path_factory.mktemp("browser")), project=project) as profile:
+    home = Home(path=tmp_path_factory.mktemp("browser"))
+    with Profile(home=home, project=project, topologies=TOPOLOGIES) as profile:
         assert profile.airflow is not None
         runs = DagRuns(profile.airflow)
         runs.succeed("topics", _PATIENCE_S)
         runs.unpause(stream_dag(STREAM))
         connection = Connection(bootstrap_servers=profile.settings.bootstrap_servers)
-        flow.produce(connection, declared().topics["orders"])
+        flow.produce(connection, declared(TOPOLOGIES).topics["orders"])
         _wait_until_read(connection)
         runs.unpause(backfill_dag(STREAM))
         runs.succeed(audit_dag(STREAM), _PATIENCE_S, through="now")

@@ -17,7 +17,7 @@ from recount.core.errors import Terminal
 from recount.local.demo_outcome import DemoOutcome
 from recount.local.demo_steps import DemoSteps
 from recount.local.home import Home
-from recount.local.order_flow import OrderFlow
+from recount.local.order_flow import TOPOLOGIES, OrderFlow
 from recount.local.profile import Profile
 from recount.local.project import Project
 from recount.local.running import Running
@@ -45,7 +45,7 @@ def demo(
         _refuse_a_running_one(home)
         for folder in (home.kafka, home.airflow, home.tables, home.checkpoints, home.reports, home.logs):
             Home(path=folder).delete()
-        profile = Profile(home=home, project=Project.containing(Path.cwd()))
+        profile = Profile(home=home, project=Project.containing(Path.cwd()), topologies=TOPOLOGIES)
         # A SIGTERM shall clean up as Ctrl-C does.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         kept = False

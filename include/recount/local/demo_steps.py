@@ -21,7 +21,7 @@ from recount.kafka.status import StatusBoard, StreamStatus
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRun, DagRuns
 from recount.local.demo_outcome import Audited
-from recount.local.order_flow import OrderFlow
+from recount.local.order_flow import TOPOLOGIES, OrderFlow
 from recount.local.profile import Profile
 
 STREAM = "revenue-by-region"
@@ -56,7 +56,7 @@ class DemoSteps:
         first = self._wait("the stream to run", lambda status: status.state == "running")
         self._say(f"stream launched by the DAG {_STREAM}: pid {first.pid}, lease epoch {first.lease_epoch}")
         producing = threading.Thread(
-            target=self._flow.produce, args=(self._connection, declared().topics["orders"]), daemon=True
+            target=self._flow.produce, args=(self._connection, declared(TOPOLOGIES).topics["orders"]), daemon=True
         )
         producing.start()
         running = self._wait(

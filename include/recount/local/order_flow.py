@@ -11,6 +11,8 @@ from recount.core.durations import milliseconds
 from recount.core.topics import Topic
 from recount.kafka.connection import Connection
 
+TOPOLOGIES = "topologies.orders"
+"""The module that declares what reads the flow: the demo's Airflow shows no streams of other modules."""
 _REGIONS = {"EU": 34, "US": 29, "APAC": 18, "LATAM": 9, "MEA": 5, "ANZ": 4, None: 1}
 _REGION_NAMES = list(_REGIONS)
 _REGION_WEIGHTS = list(accumulate(_REGIONS.values()))

@@ -18,8 +18,10 @@ from recount.local.running import Running
 from recount.local.spark import EmbeddedSpark
 
 
-def embedded_settings(home: Home, project: Project, bootstrap_servers: str) -> Settings:
-    """Settings that keep everything in ``home``."""
+def embedded_settings(
+    home: Home, project: Project, bootstrap_servers: str, *, topologies: str | None = None
+) -> Settings:
+    """Settings that keep everything in ``home``; ``topologies`` None: those of the environment, else all there are."""
     return Settings(
         profile="embedded",
         bootstrap_servers=bootstrap_servers,
@@ -29,7 +31,7 @@ def embedded_settings(home: Home, project: Project, bootstrap_servers: str) -> S
         logs=str(home.logs),
         run=str(home.run),
         jars=str(project.spark_jars),
-        topologies=os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
+        topologies=topologies or os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
         notifiers=os.environ.get("RECOUNT_NOTIFIERS", ""),
         prefix=os.environ.get("RECOUNT_PREFIX") or "recount",
         keys=os.environ.get("RECOUNT_KEYS", str(home.keys)),
@@ -56,11 +58,12 @@ class Profile:
         brokers: int = 1,
         spark: Literal["local", "cluster"] = "local",
         airflow: bool = True,
+        topologies: str | None = None,
     ) -> None:
         self.home = home
         self.kafka = EmbeddedKafka(home=home, project=project, brokers=brokers)
         self.spark = EmbeddedSpark(home=home) if spark == "cluster" else None
-        self.settings = embedded_settings(home, project, self.kafka.bootstrap_servers)
+        self.settings = embedded_settings(home, project, self.kafka.bootstrap_servers, topologies=topologies)
         self.airflow = (
             EmbeddedAirflow(home=home, project=project, environment=self.environment, spark_master=self.spark_master)
             if airflow

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from recount.core.registry import declared
 from recount.local.home import Home
+from recount.local.order_flow import TOPOLOGIES
 from recount.local.profile import embedded_settings
 from recount.local.project import Project
 
@@ -16,3 +18,13 @@ def test_an_installation_keeps_the_prefix_that_its_user_gave_it(
 ) -> None:
     monkeypatch.setenv("RECOUNT_PREFIX", "harbour")
     assert embedded_settings(Home(path=tmp_path), project, "127.0.0.1:1").prefix == "harbour"
+
+
+def test_the_demo_s_streams_are_those_of_its_own_module_whatever_the_environment_names(
+    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "parcels")
+    settings = embedded_settings(Home(path=tmp_path), project, "127.0.0.1:1", topologies=TOPOLOGIES)
+    assert settings.topologies == TOPOLOGIES
+    assert "revenue-by-region" in declared(TOPOLOGIES).topologies
+    assert embedded_settings(Home(path=tmp_path), project, "127.0.0.1:1").topologies == "parcels"
