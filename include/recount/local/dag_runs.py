@@ -97,7 +97,8 @@ class DagRuns:
         )
 
     def _known(self, dag: str) -> bool | None:
-        dags = self._airflow.request("GET", "/api/v2/dags?limit=500")["dags"]
+        # a page holds at most 100 DAGs, and a deployment may have more
+        dags = self._airflow.request("GET", f"/api/v2/dags?dag_id_pattern={dag}")["dags"]
         return any(found["dag_id"] == dag for found in dags) or None
 
     def _until(self, timeout_s: float, what: str, look: Callable[[], Found | None]) -> Found:
