@@ -1,11 +1,11 @@
-"""Orders: revenue by region (S14), and the archive of the raw log."""
+"""Orders: routed, enriched and deduplicated; revenue and counts; the archive of the raw log. Rows S4 to S14 and S21."""
 
 from recount.core.aggregates import count, total
 from recount.core.archive import Archive
-from recount.core.expressions import coalesce, col
+from recount.core.expressions import coalesce, col, when
 from recount.core.schema import BOOLEAN, STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topology import Topology, stream, table
 from recount.core.windows import tumbling
 
 orders = Topic(
@@ -37,5 +37,67 @@ revenue_by_region = Topology(
         .aggregate(orders=count(), revenue=total("amount"))
         .emit_final()
         .to(windowed_revenue)
+    ],
+)
+
+_high_value = stream(orders).filter(col("amount") > 100)
+
+high_value_orders = Topology(
+    name="high-value-orders",
+    sinks=[
+        _high_value.to(Topic(name="high-value-orders", key="order_id")),
+        _high_value.with_fields(vip=True).to(Topic(name="vip-orders", key="order_id")),
+    ],
+)
+
+enriched_orders = Topology(
+    name="enriched-orders",
+    sinks=[
+        stream(orders)
+        .with_fields(amount_tier=when(col("amount") > 100, "high", "standard"), needs_review=col("amount") > 500)
+        .to(Topic(name="enriched-orders", key="order_id"))
+    ],
+)
+
+product_revenue = Topology(
+    name="product-revenue",
+    sinks=[
+        stream(orders)
+        .select_key(product=col("product"))
+        # An hour is kept for a day, and until then every order of it counts.
+        .windowed_by(tumbling("1 h", grace="23 h"))
+        .aggregate(hourly_revenue=total("amount"))
+        .emit_each_batch()
+        .to(Topic(name="product-revenue", key="product"))
+    ],
+)
+
+order_counts = Topology(
+    name="order-counts",
+    sinks=[
+        stream(orders)
+        .select_key(user_id=col("user_id"))
+        .aggregate(orders=count())
+        .to(Topic(name="order-counts", key="user_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS))
+    ],
+)
+
+region_counts = Topology(
+    name="region-counts",
+    sinks=[
+        stream(orders)
+        .select_key(region=coalesce(col("region"), "UNKNOWN"))
+        .aggregate(orders=count())
+        .to(Topic(name="region-counts", key="region", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS))
+    ],
+)
+
+orders_deduplicated = Topology(
+    name="orders-deduplicated",
+    sinks=[
+        stream(orders).deduplicate("order_id", horizon="1 h").to(Topic(name="orders-deduplicated", key="order_id")),
+        table(orders).to(
+            Topic(name="orders-latest", key="order_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS)
+        ),
     ],
 )
