@@ -1,0 +1,94 @@
+"""Page views: counts (S17), paths of sessions (S16), popular pages (S24) and users who have left (S25)."""
+
+from recount.core.aggregates import count, fold
+from recount.core.durations import milliseconds
+from recount.core.expressions import col
+from recount.core.processing import KeyState
+from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.steps import Row
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import session, tumbling
+
+page_views = Topic(
+    name="page-views",
+    key="user_id",
+    value=RecordSchema.of(user_id=STRING, page=STRING, required=("user_id", "page")),
+)
+
+user_actions = Topic(
+    name="user-actions",
+    key="user_id",
+    value=RecordSchema.of(user_id=STRING, action=STRING, required=("user_id", "action")),
+)
+
+_views_by_user = stream(page_views).select_key(user_id=col("user_id"))
+
+page_view_counts = Topology(
+    name="page-view-counts",
+    sinks=[
+        _views_by_user.windowed_by(tumbling("5 min", grace="1 min"))
+        .aggregate(views=count())
+        .emit_final()
+        .to(Topic(name="windowed-counts", key="user_id"))
+    ],
+)
+
+
+def _then(path: str, page: str | None) -> str:
+    return f"{path} {page or ''}".strip()
+
+
+def _joined(earlier: str, later: str) -> str:
+    return f"{earlier} {later}".strip()
+
+
+page_paths = Topology(
+    name="page-paths",
+    sinks=[
+        _views_by_user.windowed_by(session("30 min", grace="1 min"))
+        .aggregate(path=fold("page", initial=str, adder=_then, merger=_joined, returns=STRING))
+        .emit_final()
+        .to(Topic(name="page-paths", key="user_id"))
+    ],
+)
+
+page_popularity = Topology(
+    name="page-popularity",
+    sinks=[
+        stream(page_views)
+        .select_key(page=col("page"))
+        .windowed_by(tumbling("1 h", grace="1 min"))
+        .aggregate(views=count())
+        .emit_after("10 s")
+        .to(Topic(name="page-popularity", key="page"))
+    ],
+)
+
+_AWAY_MS = milliseconds("30 min")
+
+
+def _seen(view: Row, state: KeyState) -> list[Row]:
+    """A timer for every view; that of an earlier view finds a later one remembered, and says nothing."""
+    last_ms = max(state.remembered.get("last_ms", 0), state.timestamp_ms)
+    state.remembered |= {"last_ms": last_ms, "views": state.remembered.get("views", 0) + 1, "page": view["page"]}
+    state.schedule(last_ms + _AWAY_MS)
+    return []
+
+
+def _gone(at_ms: int, state: KeyState) -> list[Row]:
+    if at_ms < state.remembered.get("last_ms", at_ms) + _AWAY_MS:
+        return []
+    left = {"views": state.remembered["views"], "last_page": state.remembered["page"]}
+    state.remembered.clear()
+    return [left]
+
+
+departed_users = Topology(
+    name="departed-users",
+    sinks=[
+        stream(page_views)
+        .process(_seen, on_timer=_gone, views=LONG, last_page=STRING)
+        .to(Topic(name="departed-users", key="user_id"))
+    ],
+)
