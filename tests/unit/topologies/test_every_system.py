@@ -1,0 +1,90 @@
+"""Every row S1 to S25 is shown by a stream that is declared, tested and can be audited; docs/shop.md says by which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recount.audit.topologies.identity import identity_of
+from recount.core.registry import Declarations, declared
+from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topology import Topology
+from recount.recompute.flow import NotRecomputable
+
+ROWS = [f"S{number}" for number in range(1, 26)]
+NOT_DECLARED = {"S7", "S9", "S18", "S22"}
+OF_NO_STREAM = {"S3", "S23"}
+"""A query, and what happens in every stream."""
+COMPACTED_SOURCES = {"customers", "users", "user-profiles"}
+COMPACTED_RESULTS = {"customer-stats", "order-counts", "region-counts"}
+SHOP = declared()
+HERE = Path(__file__).parent
+PAGE = (HERE.parents[2] / "docs" / "shop.md").read_text()
+
+
+def shown() -> dict[str, list[str]]:
+    """By row the streams that docs/shop.md names."""
+    rows = re.findall(r"^\| (S\d+) \| .* \| (.*) \|$", PAGE, re.MULTILINE)
+    assert len(rows) == len(dict(rows)), "a row occurs twice"
+    return {row: [] if row in NOT_DECLARED | OF_NO_STREAM else re.findall(r"`(.*?)`", told) for row, told in rows}
+
+
+def streams_in_words(declarations: Declarations) -> Iterator[str]:
+    """The lines of the table of streams."""
+    yield "| stream | reads | writes |"
+    yield "|---|---|---|"
+    for name, topology in sorted(declarations.topologies.items()):
+        read = ", ".join(topic_in_words(source.topic) for source in topology.sources)
+        yield f"| `{name}` | {read} | {', '.join(topic_in_words(node.topic) for node in topology.written)} |"
+    for name, archive in sorted(declarations.archives.items()):
+        yield f"| `{name}` | {topic_in_words(archive.topic)} | Delta table `archive/{archive.topic.name}` |"
+
+
+def topic_in_words(topic: Topic) -> str:
+    return f"`{topic.name}` (compacted)" if topic.cleanup_policy == "compact" else f"`{topic.name}`"
+
+
+def test_every_row_is_shown_by_streams_that_are_declared() -> None:
+    rows = shown()
+    assert list(rows) == ROWS
+    assert {row for row, streams in rows.items() if not streams} == NOT_DECLARED | OF_NO_STREAM
+    assert {stream for streams in rows.values() for stream in streams} == set(SHOP.topologies)
+
+
+def test_the_page_of_the_shop_lists_every_stream_with_its_topics() -> None:
+    assert PAGE.partition("## Streams\n\n")[2].splitlines() == list(streams_in_words(SHOP))
+
+
+def test_every_row_has_a_test_that_is_named_for_it() -> None:
+    named = re.findall(r"^def test_(s\d+)_", "".join(file.read_text() for file in HERE.glob("test_*.py")), re.MULTILINE)
+    assert [row for row in ROWS if row.lower() not in named and row not in NOT_DECLARED] == []
+
+
+def test_a_row_that_is_not_declared_yet_runs_in_the_interpreter() -> None:
+    systems = HERE.parent / "core" / "interpreter" / "test_systems.py"
+    named = set(re.findall(r"^def test_(s\d+)_", systems.read_text(), re.MULTILINE))
+    assert named == {row.lower() for row in NOT_DECLARED - {"S7"}}
+
+
+@pytest.mark.parametrize("topology", SHOP.topologies.values(), ids=lambda topology: topology.name)
+def test_the_audit_can_tell_which_row_of_a_sink_replaces_which(topology: Topology) -> None:
+    for written in topology.written:
+        try:
+            identity_of(written)
+        except NotRecomputable as refusal:
+            pytest.fail(str(refusal))
+
+
+def test_compacted_topics_are_compacted_and_keep_the_last_record_of_each_key_for_ever() -> None:
+    compacted = {topic.name: topic for topic in SHOP.topics.values() if topic.cleanup_policy == "compact"}
+    assert set(compacted) >= COMPACTED_SOURCES | COMPACTED_RESULTS
+    assert {topic.retention_ms for topic in compacted.values()} == {UNLIMITED_RETENTION_MS}
+
+
+def test_a_compacted_source_has_an_archive_from_which_it_is_audited() -> None:
+    read = [source.topic for topology in SHOP.topologies.values() for source in topology.sources]
+    compacted = {topic.name for topic in read if topic.cleanup_policy == "compact"}
+    assert compacted | COMPACTED_SOURCES <= {archive.topic.name for archive in SHOP.archives.values()}
