@@ -77,6 +77,7 @@ order_summary = Topology(
             total=total("amount"),
             min=smallest("amount"),
             max=largest("amount"),
+            # By (partition, offset): the orders of a customer lie in several partitions.
             last_order=last("order_id"),
         ).to(Topic(name="order-summary", key="customer_id"))
     ],

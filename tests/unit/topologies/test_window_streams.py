@@ -45,7 +45,7 @@ def test_s15_a_hopping_window_counts_from_its_start_until_before_its_end() -> No
 
 
 def test_s15_a_view_is_in_all_six_hopping_windows_that_hold_it() -> None:
-    """A document's function begins at the window that is aligned to the size: it finds only [60 s, 120 s) and later."""
+    """A document's function begins at the window that is aligned to the size: it finds [60 s, 120 s) only."""
     starts = [start for start, _, _ in counted(shop.views_hopping_60_s, 65 * SECOND_MS)]
     assert starts == [10_000, 20_000, 30_000, 40_000, 50_000, 60_000]
 
