@@ -1,0 +1,64 @@
+"""Every declared stream can be recomputed as its audit does it, and the recompute is the interpreter."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from tests.spark.recompute.graph_logs import from_spark, interpreted
+from tests.unit.topologies.shop_log import CLOSING, Arrival, shop_log, topics_of
+
+from recount.audit.topologies.identity import identity_of
+from recount.core.interpreter.driver import TopologyDriver
+from recount.core.registry import declared
+from recount.core.topology import Topology
+from recount.recompute.graph.recomputed import recomputed
+from recount.recompute.log import SCHEMA, RawLog
+
+pytestmark = pytest.mark.usefixtures("tiny")
+SHOP = declared().topologies
+
+
+def raw_log(session: SparkSession, log: Sequence[Arrival], topic: str) -> RawLog:
+    offsets: Counter[int] = Counter()
+    rows: list[tuple[Any, ...]] = []
+    for one in log:
+        if one.topic == topic:
+            key = None if one.key is None else one.key.encode()
+            rows.append((one.partition, offsets[one.partition], one.timestamp_ms, key, one.value))
+            offsets[one.partition] += 1
+    return RawLog(frame=session.createDataFrame(sorted(rows, key=lambda row: row[:2]), SCHEMA).coalesce(1))
+
+
+def without_closing(told: Counter[Any]) -> Counter[Any]:
+    return Counter({row: times for row, times in told.items() if CLOSING not in str(row)})
+
+
+@pytest.mark.parametrize("topology", SHOP.values(), ids=lambda topology: topology.name)
+def test_a_stream_is_recomputed_as_the_interpreter_has_it(spark: SparkSession, topology: Topology) -> None:
+    topics = topics_of(topology)
+    log = shop_log(topics, seed=11, length=40)
+    driver = TopologyDriver(topology)
+    for one in log:
+        driver.pipe(one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms, partition=one.partition)
+    # with ends of tables, as an audit has them: a lookup must be one that can be told up to an offset
+    found = recomputed(spark, topology, {topic: raw_log(spark, log, topic) for topic in topics}, table_ends=[])
+    try:
+        for written in topology.written:
+            identity = identity_of(written)
+            compared = {"streams": not identity.is_latest, "timed": identity.is_timed}
+            expected = without_closing(interpreted(driver.outputs(written.topic.name), **compared))
+            assert expected, f"nothing was written to {written.topic.name}"
+            assert without_closing(from_spark(found.results[written], written.key, **compared)) == expected
+        assert fates_of(found.fates) == Counter(
+            (entry.topic, entry.partition, entry.offset, fate) for entry, fate in driver.fate_of.items()
+        )
+    finally:
+        found.release()
+
+
+def fates_of(frame: DataFrame) -> Counter[Any]:
+    return Counter((row["topic"], row["partition"], row["offset"], row["fate"]) for row in frame.collect())
