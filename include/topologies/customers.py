@@ -1,4 +1,4 @@
-"""Customers and users: orders with their customer, what each customer has ordered, accounts. Rows S2, S8, S12, S20."""
+"""Customers and users: orders with their customer, what each has ordered, accounts. Rows S2, S8, S9, S12, S20."""
 
 from decimal import Decimal
 
@@ -66,6 +66,19 @@ customer_stats = Topology(
                 name="customer-stats", key="customer_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS
             )
         )
+    ],
+)
+
+high_spend_alerts = Topology(
+    name="high-spend-alerts",
+    sinks=[
+        stream(orders)
+        .in_order(grace="1 min")
+        .select_key(customer_id=col("customer_id"))
+        .aggregate(total=total("amount"), count=count())
+        .to_stream()
+        .filter(col("total") > 10_000)
+        .to(Topic(name="high-spend-alerts", key="customer_id"))
     ],
 )
 

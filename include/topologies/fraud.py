@@ -1,8 +1,12 @@
-"""Fraud: the transactions and the profiles of users that the rules of S22 look at."""
+"""Fraud: transactions that are high, many, or from where the user has not been (S22)."""
 
+from recount.core.aggregates import count
 from recount.core.archive import Archive
+from recount.core.expressions import col
 from recount.core.schema import STRING, RecordSchema, decimal, list_of
 from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topology import Topology, stream, table
+from recount.core.windows import tumbling
 
 transactions = Topic(
     name="transactions",
@@ -25,3 +29,24 @@ user_profiles = Topic(
 )
 
 user_profiles_archive = Archive(topic=user_profiles)
+
+_in_order = stream(transactions).in_order(grace="1 min").select_key(user_id=col("user_id"))
+
+fraud_alerts = Topology(
+    name="fraud-alerts",
+    sinks=[
+        _in_order.filter(col("amount") > 10_000)
+        .select(reason="high amount")
+        .merge(
+            _in_order.windowed_by(tumbling("5 min", grace="1 min"))
+            .aggregate(n=count())
+            .emit_each_record()
+            .filter(col("n") > 3)
+            .select(reason="many transactions"),
+            _in_order.join_table(table(user_profiles))
+            .filter(~col("known_locations").contains(col("location")))
+            .select(reason="unknown location"),
+        )
+        .to(Topic(name="fraud-alerts", key="user_id"))
+    ],
+)

@@ -1,4 +1,4 @@
-"""Page views: counts (S17), paths of sessions (S16), popular pages (S24) and users who have left (S25)."""
+"""Page views: counts (S17), paths (S16), with what else users did (S18), popular pages (S24), who has left (S25)."""
 
 from recount.core.aggregates import count, fold
 from recount.core.durations import milliseconds
@@ -7,8 +7,9 @@ from recount.core.processing import KeyState
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.steps import Row
 from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
+from recount.core.topology import Topology, stream, table
 from recount.core.windows import session, tumbling
+from topologies.customers import users
 
 page_views = Topic(
     name="page-views",
@@ -31,6 +32,22 @@ page_view_counts = Topology(
         .aggregate(views=count())
         .emit_final()
         .to(Topic(name="windowed-counts", key="user_id"))
+    ],
+)
+
+
+enriched_events = Topology(
+    name="enriched-events",
+    sinks=[
+        _views_by_user.select("page")
+        .join(
+            stream(user_actions).select_key(user_id=col("user_id")).select("action"),
+            before="1 min",
+            after="1 min",
+            grace="10 s",
+        )
+        .join_table(table(users).select("name", "tier"))
+        .to(Topic(name="enriched-events", key="user_id"))
     ],
 )
 

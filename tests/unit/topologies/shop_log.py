@@ -17,7 +17,7 @@ CLOSING_MS = START_MS + 5 * 86_400_000
 """When every window of the log is closed."""
 CLOSING = "closing"
 """In every value of the last record of a partition, after which all time of the log has passed."""
-TABLES = ("customers", "users")
+TABLES = ("customers", "users", "user-profiles")
 _SPAN_MS = 90 * 60_000
 
 
@@ -39,7 +39,7 @@ def _order(dice: random.Random, number: int) -> Mapping[str, Any]:
         "user_id": dice.choice(["ann", "bob", None]),
         "product": dice.choice(["tea", "mug", None]),
         "region": dice.choice(["EU", "US", None]),
-        "amount": dice.choice([1, 99.99, 100, 100.01, "500.01"]),
+        "amount": dice.choice([1, 99.99, 100, 100.01, "500.01", 9_000]),
         "status": f"s{number}",
     }
 
@@ -63,6 +63,19 @@ def _view(dice: random.Random, number: int) -> Mapping[str, Any]:
     return {"user_id": dice.choice(["ann", "bob", "eve"]), "page": page}
 
 
+def _action(dice: random.Random, number: int) -> Mapping[str, Any]:
+    return {"user_id": dice.choice(["ann", "bob", "eve"]), "action": f"a{number}"}
+
+
+def _transaction(dice: random.Random, number: int) -> Mapping[str, Any]:
+    amount, location = dice.choice([1, 10_000, "10000.01"]), dice.choice(["Rome", "Oslo", None])
+    return {"txn_id": f"t{number}", "user_id": dice.choice(["ann", "bob"]), "amount": amount, "location": location}
+
+
+def _profile(dice: random.Random, number: int) -> Mapping[str, Any]:
+    return {"user_id": dice.choice(["ann", "bob"]), "known_locations": dice.choice([["Rome"], [], None])}
+
+
 _MAKERS: Mapping[str, tuple[str, Callable[[random.Random, int], Mapping[str, Any]]]] = {
     "orders": ("order_id", _order),
     "payments": ("order_id", _payment),
@@ -70,6 +83,9 @@ _MAKERS: Mapping[str, tuple[str, Callable[[random.Random, int], Mapping[str, Any
     "users": ("user_id", _user),
     "page-views": ("user_id", _view),
     "click-events": ("", _view),
+    "user-actions": ("user_id", _action),
+    "transactions": ("", _transaction),
+    "user-profiles": ("user_id", _profile),
 }
 """By topic the field that is the key (none: a key of its own for every record) and what makes a value."""
 
@@ -77,8 +93,15 @@ _MAKERS: Mapping[str, tuple[str, Callable[[random.Random, int], Mapping[str, Any
 def shop_log(topics: Iterable[str], seed: int, length: int = 60) -> list[Arrival]:
     """``length`` records of each of ``topics``, those of tables first, and a last one in every partition."""
     found = [record for topic in topics for record in _records(topic, random.Random(f"{seed} {topic}"), length)]
-    random.Random(seed).shuffle(found)
+    dice = random.Random(seed)
+    # most records come nearly in order, every fifth at any time
+    came = {one: one.timestamp_ms + dice.randrange(40_000) if dice.random() < 0.8 else _any_time(dice) for one in found}
+    found.sort(key=lambda one: came[one])
     return [*sorted(found, key=lambda one: one.topic not in TABLES), *closing(topics)]
+
+
+def _any_time(dice: random.Random) -> int:
+    return START_MS + dice.randrange(0, _SPAN_MS, 10_000)
 
 
 def _records(topic: str, dice: random.Random, length: int) -> Iterator[Arrival]:
@@ -88,7 +111,7 @@ def _records(topic: str, dice: random.Random, length: int) -> Iterator[Arrival]:
         key = made.get(name, f"c{number}")
         said = dice.random()
         value = json.dumps(made).encode() if said < 0.9 else None if said < 0.95 else b"{"
-        at_ms = START_MS + dice.randrange(0, _SPAN_MS, 10_000)
+        at_ms = _any_time(dice)
         yield Arrival(
             topic=topic,
             partition=crc32(key.encode()) % PARTITIONS,
@@ -101,7 +124,10 @@ def _records(topic: str, dice: random.Random, length: int) -> Iterator[Arrival]:
 def closing(topics: Iterable[str]) -> list[Arrival]:
     """The last record of every partition."""
     value = dict.fromkeys(
-        ("order_id", "customer_id", "user_id", "product", "region", "status", "payment_id", "method", "name", "tier"),
+        (
+            *("order_id", "customer_id", "user_id", "product", "region", "status", "payment_id", "method"),
+            *("name", "tier", "txn_id", "location", "action"),
+        ),
         CLOSING,
     )
     text = json.dumps({**value, "amount": 0, "page": f"/{CLOSING}"}).encode()

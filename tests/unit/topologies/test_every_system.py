@@ -15,7 +15,7 @@ from recount.core.topology import Topology
 from recount.recompute.flow import NotRecomputable
 
 ROWS = [f"S{number}" for number in range(1, 26)]
-NOT_DECLARED = {"S7", "S9", "S18", "S22"}
+NOT_DECLARED = {"S7"}
 OF_NO_STREAM = {"S3", "S23"}
 """A query, and what happens in every stream."""
 COMPACTED_SOURCES = {"customers", "users", "user-profiles"}
@@ -61,12 +61,6 @@ def test_the_page_of_the_shop_lists_every_stream_with_its_topics() -> None:
 def test_every_row_has_a_test_that_is_named_for_it() -> None:
     named = re.findall(r"^def test_(s\d+)_", "".join(file.read_text() for file in HERE.glob("test_*.py")), re.MULTILINE)
     assert [row for row in ROWS if row.lower() not in named and row not in NOT_DECLARED] == []
-
-
-def test_a_row_that_is_not_declared_yet_runs_in_the_interpreter() -> None:
-    systems = HERE.parent / "core" / "interpreter" / "test_systems.py"
-    named = set(re.findall(r"^def test_(s\d+)_", systems.read_text(), re.MULTILINE))
-    assert named == {row.lower() for row in NOT_DECLARED - {"S7"}}
 
 
 @pytest.mark.parametrize("topology", SHOP.topologies.values(), ids=lambda topology: topology.name)

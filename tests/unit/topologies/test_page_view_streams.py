@@ -1,4 +1,4 @@
-"""Page views as they are declared: counts (S17), paths (S16), popular pages (S24), departed users (S25)."""
+"""Page views as they are declared: counts (S17), paths (S16), actions (S18), popular pages (S24), who left (S25)."""
 
 from __future__ import annotations
 
@@ -64,3 +64,32 @@ def test_s25_a_processor_says_who_has_been_away_for_half_an_hour_and_what_they_s
     view(driver, 60 * MINUTE_MS, "/c")
     driver.advance_to(90 * MINUTE_MS)
     assert values(driver, "departed-users") == [{"views": 1, "last_page": "/c"}]
+
+
+def act(driver: TopologyDriver, timestamp_ms: int, action: str = "buy", user: str = "ann") -> str:
+    value = {"user_id": user, "action": action}
+    return driver.pipe("user-actions", key=user, value=value, timestamp_ms=timestamp_ms)
+
+
+def test_s18_a_view_and_an_action_a_minute_apart_meet_and_have_the_user_as_of_the_later_one() -> None:
+    driver = TopologyDriver(shop.enriched_events)
+    for tier, at_ms in (("tin", 0), ("gold", 2 * MINUTE_MS)):
+        value = {"user_id": "ann", "name": "Ann", "tier": tier}
+        driver.pipe("users", key="ann", value=value, timestamp_ms=at_ms)
+    view(driver, 2 * MINUTE_MS)
+    act(driver, MINUTE_MS)
+    act(driver, MINUTE_MS - 1)
+    view(driver, MINUTE_MS - 1)
+    event = {"user_id": "ann", "page": "/", "action": "buy", "name": "Ann"}
+    tiers = [(value.pop("tier"), value) for value in values(driver, "enriched-events")]
+    assert tiers == [("gold", event), ("tin", event), ("tin", event)]
+
+
+def test_s18_a_pair_without_a_user_is_dropped_and_a_view_later_than_the_grace_too() -> None:
+    driver = TopologyDriver(shop.enriched_events)
+    view(driver, 0)
+    act(driver, 0)
+    assert values(driver, "enriched-events") == []
+    view(driver, 2 * MINUTE_MS)
+    assert view(driver, 50_000) == "counted"
+    assert view(driver, 49_999) == "late"

@@ -67,9 +67,10 @@ def placed(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
 
 
 def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
-    """One row for each key and window; of all time, where the key's order is known, one for every record."""
+    """One row for each key and window; where the key's order is known, one for every record that was asked for."""
     gap_ms = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None
-    if isinstance(node.windows, GlobalWindow) and node.emission.kind == "each record" and is_ordered(node.input):
+    merges_nothing = isinstance(node.windows, GlobalWindow | TimeWindows)
+    if merges_nothing and node.emission.kind == "each record" and is_ordered(node.input):
         return Rows(node=node, frame=_running(node, on_time), holds="changes")
     over = Over(fields=node.input.fields, gap_ms=gap_ms, passed_over=_passed_over(on_time))
     results = over.results(node.aggregates)
@@ -88,13 +89,14 @@ def _passed_over(placed: DataFrame) -> Column | None:
 
 
 def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
-    so_far = (
-        Window.partitionBy(named(node.key)).orderBy(ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
+    of_window = Window.partitionBy(named(node.key), START, END).orderBy(ORDER)
+    so_far = of_window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     over = Over(fields=node.input.fields, running=so_far, passed_over=_passed_over(frame))
     results = over.results(node.aggregates)
+    bounds = [F.col(START).alias(WINDOW_START), F.col(END).alias(WINDOW_END)] if node.has_bounds else []
     made = frame.select(
         named(node.key),
+        *bounds,
         *(result.alias(name) for name, result in results.items()),
         F.max(TIME).over(so_far).alias("__last_ms"),
         F.col(ORDER).alias("__cause"),
