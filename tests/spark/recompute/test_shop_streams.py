@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.recompute.graph_logs import from_spark, interpreted
-from tests.unit.topologies.shop_log import CLOSING, Arrival, shop_log, topics_of
+from tests.unit.topologies.shop_log import CLOSING, CLOSING_MS, PARTITIONS, Arrival, shop_log, topics_of
 
 from recount.audit.topologies.identity import identity_of
 from recount.core.interpreter.driver import TopologyDriver
@@ -41,9 +41,10 @@ def without_closing(told: Counter[Any]) -> Counter[Any]:
 def test_a_stream_is_recomputed_as_the_interpreter_has_it(spark: SparkSession, topology: Topology) -> None:
     topics = topics_of(topology)
     log = shop_log(topics, seed=11, length=40)
-    driver = TopologyDriver(topology)
+    driver = TopologyDriver(topology, partitions=dict.fromkeys(topics, PARTITIONS))
     for one in log:
         driver.pipe(one.topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms, partition=one.partition)
+    driver.advance_to(CLOSING_MS + 86_400_000)
     # with ends of tables, as an audit has them: a lookup must be one that can be told up to an offset
     found = recomputed(spark, topology, {topic: raw_log(spark, log, topic) for topic in topics}, table_ends=[])
     try:
