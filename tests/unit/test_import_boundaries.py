@@ -62,6 +62,7 @@ SHARED_WITH_THE_RECOMPUTE = {
         *("Node", "Stateless", "KEY", "WINDOW_END", "WINDOW_START"),
     },
     "recount.core.own_columns": {"IS_LATE", "IS_NULL", "ORIGIN", "RECORDS", "RESULT_TIME"},
+    "recount.core.plain_values": {"PlainValue"},
     "recount.core.processing": {"Deduplicate", "InOrder", "Process"},
     "recount.core.schema": {"FieldType", "RecordSchema"},
     "recount.core.stateless": {

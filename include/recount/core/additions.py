@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from recount.core.errors import InvalidDeclaration
 from recount.core.nodes import Node, Source
+from recount.core.plain_values import PlainValue
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
@@ -52,6 +54,15 @@ def _former(inputs: Any, made: Mapping[Node, Any]) -> Any:
 
 
 def _without(topic: Topic, names: Collection[str]) -> Topic:
+    if not names:
+        return topic
     assert topic.value is not None, "checked by Source"
+    if isinstance(topic.value, PlainValue):
+        raise InvalidDeclaration(
+            f"topic {topic.name}",
+            given=f"a plain value without {', '.join(names)}",
+            expected="its one field, to which none can have been added",
+            remedy="a plain value that is new or has another name is another declaration: reset the stream",
+        )
     kept = {name: kind for name, kind in topic.value.fields.items() if name not in names}
     return replace(topic, value=replace(topic.value, fields=kept, required=topic.value.required & kept.keys()))

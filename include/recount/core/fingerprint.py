@@ -125,7 +125,7 @@ def _operator(node: Node, forks: Mapping[tuple[Node, int], int]) -> dict[str, An
     if isinstance(node, Sink | Through):
         # its key and fields follow from what is above; they are said for who compares two documents
         made = {name: str(kind) for name, kind in node.fields.items()}
-        given |= {"topic": node.topic.name, "key": node.key, "fields": made}
+        given |= {"topic": node.topic.name, "key": node.key, "fields": made, **_encoding(node.topic)}
     elif "key" not in given:
         given["key"] = node.key
     return {"operator": word, **{name: value for name, value in given.items() if value is not None}, **order}
@@ -137,7 +137,13 @@ def _read(topic: Topic) -> dict[str, Any]:
     declared = {
         name: f"{kind}{' required' * (name in topic.value.required)}" for name, kind in topic.value.fields.items()
     }
-    return {"topic": topic.name, "schema": declared, **({"event_time": topic.event_time} if topic.event_time else {})}
+    event_time = {"event_time": topic.event_time} if topic.event_time else {}
+    return {"topic": topic.name, "schema": declared, **_encoding(topic), **event_time}
+
+
+def _encoding(topic: Topic) -> dict[str, Any]:
+    """Nothing for JSON, as it was before there were plain values."""
+    return {} if topic.plain_field is None else {"encoding": "plain"}
 
 
 def _value(value: Any) -> Any:

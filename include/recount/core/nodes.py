@@ -40,8 +40,8 @@ class Source:
             self.topic.value is not None,
             "source",
             given=self.topic.name,
-            expected="a topic with a declared value schema",
-            remedy="declare Topic(value=RecordSchema.of(...))",
+            expected="a topic with a declared value",
+            remedy="declare Topic(value=RecordSchema.of(...)) or Topic(value=PlainValue.of(...))",
         )
 
     @property
@@ -204,6 +204,9 @@ class Sink(OneInput):
     input: Node
     topic: Topic
     table: str
+
+    def __post_init__(self) -> None:
+        self.topic.require_writable(self.key, self.fields)
 
     def __str__(self) -> str:
         return f"sink {self.topic.name}, table {self.table}"

@@ -1,7 +1,8 @@
 """An output record as it lies on Kafka: one encoding for the interpreter, the stream, the backfill and the audit.
 
 The value is a JSON object with the sink's fields in declared order and no spaces; decimals are numbers written with
-their full scale. Same row, same bytes: that is how two runs are compared.
+their full scale. Where the topic has a plain value, it is that field alone, texts without quotes. Same row, same bytes:
+that is how two runs are compared.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ def output_record(
     is_null: bool = False,
     source: str | None = None,
     version: int = 1,
+    plain: str | None = None,
 ) -> OutputRecord:
     """The record of ``row`` whose key is the field ``key``; ``timestamp_ms`` is the largest event time behind it.
 
     ``is_null``: a deletion, with a null value. ``source``: what it was made of, see ``SOURCE_HEADER``. ``version``: the
-    stream's, see ``VERSION_HEADER``.
+    stream's, see ``VERSION_HEADER``. ``plain``: the field that is the whole value, see ``Topic.plain_field``.
     """
     headers = [(REVISION_HEADER, b"%d" % revision), (ORIGIN_HEADER, origin.encode()), *version_header(version)]
     if WINDOW_START in fields:
@@ -60,9 +62,15 @@ def output_record(
     if source is not None:
         headers.append((SOURCE_HEADER, source.encode()))
     headers += time_header(timestamp_ms)
+    if is_null:
+        value = None
+    elif plain is not None:
+        value = encode_plain(row[plain])
+    else:
+        value = encode_value({name: row[name] for name in fields if name != KEY})
     return OutputRecord(
         key=encode_key(row[key]),
-        value=None if is_null else encode_value({name: row[name] for name in fields if name != KEY}),
+        value=value,
         timestamp_ms=timestamp_ms,
         headers=tuple(headers),
     )
@@ -99,6 +107,17 @@ def encode_value(row: Mapping[str, Any]) -> bytes:
     """
     members = (f"{_name(name)}:{_encode(value)}" for name, value in row.items())
     return ("{" + ",".join(members) + "}").encode()
+
+
+def encode_plain(value: Any) -> bytes | None:
+    """``value`` alone, as ``PlainValue`` reads it; a null has no text and is a null value.
+
+    >>> encode_plain("say \"hi\""), encode_plain(Decimal("10.50")), encode_plain(True)
+    (b'say "hi"', b'10.50', b'true')
+    """
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else _encode(value)).encode()
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -141,6 +141,9 @@ class Through(OneInput):
     topic: Topic
     table: str
 
+    def __post_init__(self) -> None:
+        self.topic.require_writable(self.key, self.fields)
+
     def __str__(self) -> str:
         return f"through {self.topic.name}, table {self.table}"
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from recount.core.errors import require
-from recount.core.schema import RecordSchema
+from recount.core.own_columns import INTERNAL
+from recount.core.plain_values import PlainValue
+from recount.core.schema import FieldType, RecordSchema
 
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 
@@ -23,7 +25,9 @@ class Topic:
     """A Kafka topic as it must be.
 
     ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
-    with milliseconds since the epoch; None takes the record's own timestamp. ``value`` None means: not decoded by us.
+    with milliseconds since the epoch; None takes the record's own timestamp. ``value`` says what a record holds: a JSON
+    object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by us. A sink writes JSON
+    unless its topic has a plain value.
     ``retention_ms`` -1 keeps records for ever. ``configs`` holds any further topic setting, by Kafka's own names.
 
     A topic that is only read belongs to others: Recount reports how it differs and never alters it. ``owned`` says that
@@ -32,7 +36,7 @@ class Topic:
 
     name: str
     key: str
-    value: RecordSchema | None = None
+    value: RecordSchema | PlainValue | None = None
     event_time: str | None = None
     partitions: int = 4
     replication_factor: int = 3
@@ -89,6 +93,29 @@ class Topic:
         )
 
     @property
+    def plain_field(self) -> str | None:
+        """The field that is the whole value; None where the value is JSON or not decoded."""
+        return self.value.name if isinstance(self.value, PlainValue) else None
+
+    def require_writable(self, key: str, fields: Mapping[str, FieldType]) -> None:
+        """Refuse rows of ``fields`` under the key ``key`` that the plain value of this topic cannot hold."""
+        if not isinstance(self.value, PlainValue):
+            return
+        written = {name: kind for name, kind in fields.items() if name != key and not name.startswith(INTERNAL)}
+        require(
+            written == self.value.fields,
+            f"sink {self.name}",
+            given=_told(written),
+            expected=f"the key and {_told(self.value.fields)}, for the topic has a plain value",
+            remedy=f"choose and name the field before: .select({self.value.name}=...), declare the plain value with the"
+            " type that the field has, or declare the topic without value=, which makes it JSON",
+        )
+
+    @property
     def dead_letter_name(self) -> str:
         """The topic that takes the bad records of this one."""
         return f"{self.name}.dlq"
+
+
+def _told(fields: Mapping[str, FieldType]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in fields.items()) or "no field"

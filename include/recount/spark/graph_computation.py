@@ -117,7 +117,7 @@ class GraphComputation:
 
 def _emitted(made: Made) -> Iterator[tuple[str, pl.DataFrame]]:
     for sink, rows in made.written.items():
-        yield sink.table, as_written(rows, sink.fields, origin=pl.lit(origin(rows[ORDER])))
+        yield sink.table, as_written(rows, sink, origin=pl.lit(origin(rows[ORDER])))
 
 
 def _totals(read: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:

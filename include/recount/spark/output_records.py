@@ -60,13 +60,24 @@ def output_records(
 
 def encoded_values(sink: Written, rows: pl.DataFrame) -> pl.Series:
     """The values of the records that ``sink`` writes for ``rows`` of its output table; null where the row deletes."""
+    plain = sink.topic.plain_field
+    text = _object(sink, rows) if plain is None else _plain(rows[plain], sink.fields[plain])
+    encoded = pl.when(~pl.col(IS_NULL)).then(text) if IS_NULL in rows.columns else text
+    return rows.select(_bytes(encoded).alias("value")).to_series()
+
+
+def _object(sink: Written, rows: pl.DataFrame) -> pl.Expr:
     fields = {name: kind for name, kind in sink.fields.items() if name != KEY}
     parts: list[pl.Expr] = []
     for name, kind in fields.items():
         parts += [pl.lit(f"{',' if parts else '{'}{json.dumps(name)}:"), _json(rows[name], kind)]
-    text = pl.concat_str(*parts, pl.lit("}")) if parts else pl.lit("{}")
-    encoded = pl.when(~pl.col(IS_NULL)).then(text) if IS_NULL in rows.columns else text
-    return rows.select(_bytes(encoded).alias("value")).to_series()
+    return pl.concat_str(*parts, pl.lit("}")) if parts else pl.lit("{}")
+
+
+def _plain(cells: pl.Series, kind: FieldType) -> pl.Expr:
+    """Each of the ``cells`` as ``encode_plain`` writes it."""
+    cell = pl.col(cells.name)
+    return cell if kind.kind == "string" else pl.when(cell.is_not_null()).then(_json(cells, kind))
 
 
 def _json(cells: pl.Series, kind: FieldType) -> pl.Expr:

@@ -149,5 +149,5 @@ def _completed(rows: pl.DataFrame, node: Node) -> pl.DataFrame:
 
 
 def _written(sink: Written, rows: pl.DataFrame) -> pl.DataFrame:
-    written = as_written(rows, sink.fields, origin=PLACE_IN_LOG)
+    written = as_written(rows, sink, origin=PLACE_IN_LOG)
     return written.with_columns(encoded_values(sink, written).alias(VALUE))

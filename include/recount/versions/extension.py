@@ -16,6 +16,7 @@ from recount.core.additions import NOTHING_ADDED, Additions, Former
 from recount.core.errors import InvalidDeclaration
 from recount.core.fingerprint import Declared
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WithFields
+from recount.core.plain_values import PlainValue
 from recount.core.processing import Process
 from recount.core.schema import FieldType, RecordSchema
 from recount.core.stateless import FlatMap, Merge, Peek, Repartition, Select, Through
@@ -120,6 +121,6 @@ def _objections_to(node: Node) -> Iterator[str]:
         )
 
 
-def _schema(source: Source) -> RecordSchema:
+def _schema(source: Source) -> RecordSchema | PlainValue:
     assert source.topic.value is not None, "checked by Source"
     return source.topic.value

@@ -22,6 +22,7 @@ from recount.core.declared_changes import changes
 from recount.core.expressions import col, when
 from recount.core.fingerprint import TOPOLOGY_MEANS, Declared, operator_numbers
 from recount.core.nodes import Sink
+from recount.core.plain_values import PlainValue
 from recount.core.schema import LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Health, RecordStream, Topology, stream, table
@@ -102,6 +103,28 @@ def test_a_change_of_the_meaning_changes_the_fingerprint_and_is_said_in_words(wo
 def test_another_source_topic_and_another_sink_topic_are_other_meanings() -> None:
     elsewhere = [regions(source=replace(ORDERS, name="others")), regions(out=SIDE)]
     assert len({fingerprint(regions()), *map(fingerprint, elsewhere)}) == 3
+
+
+def texts(source: Topic, sink: Topic) -> Topology:
+    return Topology(name="texts", sinks=[stream(source).filter(~col("text").is_null()).to(sink)])
+
+
+def test_json_and_a_plain_value_of_the_same_field_are_other_meanings_of_source_and_of_sink() -> None:
+    """The document of a topology without plain values is what it was before there were any."""
+    text = PlainValue.of(text=STRING)
+    json, plain = (Topic(name="texts", key="id", value=value) for value in (RecordSchema.of(text=STRING), text))
+    old, read, written = texts(json, OUT), texts(plain, OUT), texts(json, replace(OUT, value=text))
+    assert said(old, read) == ["encoding of the source texts: added (plain)"]
+    assert said(read, old) == ["encoding of the source texts: removed (plain)"]
+    assert said(old, written) == ["encoding of the sink out: added (plain)"]
+    assert len({fingerprint(one) for one in (old, read, written)}) == 3
+    first, *_, last = Declared.of(old).document["operators"]
+    assert first == {"operator": "source", "topic": "texts", "schema": {"text": "string"}, "key": "__key"}
+    assert last.keys() == {"operator", "table", "topic", "key", "fields", "reads"}
+    numbers = [Topic(name="n", key="id", value=PlainValue.of(n=kind)) for kind in (LONG, STRING)]
+    assert said(*(Topology(name="n", sinks=[stream(one).to(OUT)]) for one in numbers)) == [
+        "schema n of the source n: long -> string"
+    ]
 
 
 def test_an_added_sink_is_said() -> None:

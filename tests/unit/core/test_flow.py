@@ -13,6 +13,7 @@ from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.flow import RecordStream
 from recount.core.nodes import KEY
+from recount.core.plain_values import PlainValue
 from recount.core.registry import declared
 from recount.core.schema import LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
@@ -22,6 +23,8 @@ from recount.core.windows import all_time, tumbling
 ORDERS = Topic(name="orders", key="order_id", value=RecordSchema.of(order_id=STRING, amount=LONG))
 PAYMENTS = Topic(name="payments", key="order_id", value=RecordSchema.of(amount=LONG))
 OUT = Topic(name="order-totals", key="order_id")
+TEN_S = tumbling("10 s", grace="0 s")
+PLAIN = Topic(name="plain", key="order_id", value=PlainValue.of(amount=LONG))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,13 @@ OUT = Topic(name="order-totals", key="order_id")
         (lambda: RecordSchema.of(amount=int), "fields"),  # type: ignore[arg-type]
         (lambda: RecordSchema.of(amount=decimal), "fields"),  # type: ignore[arg-type]
         (lambda: RecordSchema(fields={1: LONG}), "fields"),  # type: ignore[dict-item]
+        (lambda: stream(ORDERS).to(PLAIN), "sink plain"),
+        (lambda: stream(ORDERS).select(amount=col("order_id")).to(PLAIN), "sink plain"),
+        (lambda: stream(ORDERS).select(n=col("amount")).to(PLAIN), "sink plain"),
+        (lambda: stream(ORDERS).select().to(PLAIN), "sink plain"),
+        (lambda: stream(ORDERS).through(PLAIN), "sink plain"),
+        (lambda: stream(ORDERS).windowed_by(TEN_S).aggregate(amount=count()).emit_final().to(PLAIN), "sink plain"),
+        (lambda: stream(ORDERS).select("amount").select_key(amount=col("amount")).to(PLAIN), "sink plain"),
         (lambda: stream(ORDERS).deduplicate("nowhere", horizon="1 s"), "column"),
         (lambda: Topology(name="nothing"), "sinks"),
     ],
@@ -112,6 +122,16 @@ def test_each_operator_is_named_once_and_after_what_it_reads() -> None:
 
 def test_a_sink_names_its_table_like_its_topic() -> None:
     assert stream(ORDERS).to(OUT).table == "order_totals"
+
+
+def test_a_plain_value_takes_rows_with_exactly_its_field_whatever_their_key_is() -> None:
+    amounts = stream(ORDERS).select("amount")
+    for flow in (amounts, amounts.select_key(by=col("amount")), stream(ORDERS).aggregate(amount=count())):
+        assert flow.to(PLAIN).topic.plain_field == "amount"
+    assert "amount" in amounts.through(PLAIN).node.fields
+    with pytest.raises(InvalidDeclaration) as refused:
+        stream(ORDERS).to(PLAIN)
+    assert (refused.value.given, "amount: long" in refused.value.expected) == ("order_id: string, amount: long", True)
 
 
 def test_a_window_without_bounds_has_no_bounds_in_its_result() -> None:

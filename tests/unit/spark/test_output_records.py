@@ -15,6 +15,7 @@ from recount.core.expressions import col
 from recount.core.nodes import KEY, Sink
 from recount.core.output import VERSION_HEADER, output_record
 from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
+from recount.core.plain_values import PlainValue
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
@@ -89,6 +90,7 @@ def _row_by_row(sink: Sink, rows: list[dict[str, Any]], version: int = 1) -> lis
             is_null=row[IS_NULL],
             source=row[ORIGIN],
             version=version,
+            plain=sink.topic.plain_field,
         )
         for row in rows
     ]
@@ -117,6 +119,37 @@ def test_records_made_together_are_those_made_one_by_one(rows: list[dict[str, An
 @given(st.lists(_result, max_size=4))
 def test_results_of_windows_made_together_are_those_made_one_by_one(rows: list[dict[str, Any]]) -> None:
     assert _together(_WINDOWS, rows) == _row_by_row(_WINDOWS, rows)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in _SCHEMA.fields.items() if kind.element is None])
+@given(st.lists(_record, max_size=4))
+def test_plain_values_made_together_are_those_made_one_by_one(name: str, rows: list[dict[str, Any]]) -> None:
+    plain = Topic(name="target", key="id", value=PlainValue(name=name, kind=_SCHEMA.fields[name]))
+    sink = stream(_SOURCE).select(name).to(plain)
+    written = [{column: row[column] for column in (KEY, name, RESULT_TIME, REVISION, IS_NULL, ORIGIN)} for row in rows]
+    assert _together(sink, written) == _row_by_row(sink, written)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "value"),
+    [
+        ("text", 'a "b"\n', b'a "b"\n'),
+        ("text", "", b""),
+        ("number", -5, b"-5"),
+        ("amount", Decimal("-0.50"), b"-0.50"),
+        ("ratio", 1e16, b"1e+16"),
+        ("flag", False, b"false"),
+        ("text", None, None),
+        ("number", None, None),
+    ],
+)
+def test_a_plain_value_is_its_text_alone_and_a_null_one_is_a_null_value(
+    name: str, cell: Any, value: bytes | None
+) -> None:
+    plain = Topic(name="target", key="id", value=PlainValue(name=name, kind=_SCHEMA.fields[name]))
+    row = {KEY: "a", name: cell, RESULT_TIME: 1, REVISION: 0, IS_NULL: False, ORIGIN: None}
+    [record] = _together(stream(_SOURCE).select(name).to(plain), [row])
+    assert record.value == value
 
 
 def test_decimals_have_their_full_scale_and_texts_are_escaped() -> None:

@@ -11,6 +11,7 @@ from recount.core.aggregates import count, total
 from recount.core.expressions import col
 from recount.core.fingerprint import Declared
 from recount.core.flow import RecordStream, Table
+from recount.core.plain_values import PlainValue
 from recount.core.schema import LONG, STRING, FieldType, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
@@ -147,6 +148,37 @@ def test_a_field_can_be_added_to_what_is_read_and_comes_to_the_tables_of_sinks_t
     assert found is not None
     assert (dict(found.fields), found.sinks) == ({"clicks": {"m"}}, ())
     assert found.further_columns == {"known": {"m": LONG}}
+    assert list(found.objections()) == []
+
+
+def test_a_topic_with_a_plain_value_is_no_topic_with_a_further_field() -> None:
+    def shouted(value: RecordSchema | PlainValue, out: PlainValue | None = None) -> Topology:
+        topic = Topic(name="texts", key="id", value=value)
+        return Topology(name="texts", sinks=[stream(topic).select("text").to(Topic(name="out", key="id", value=out))])
+
+    json, plain = RecordSchema.of(text=STRING), PlainValue.of(text=STRING)
+    for new, old in (
+        (shouted(plain), shouted(json)),
+        (shouted(json), shouted(plain)),
+        (shouted(json, plain), shouted(json)),
+        (shouted(RecordSchema.of(text=STRING, m=LONG)), shouted(plain)),
+        (passed_on(PlainValue.of(m=LONG)), passed_on(PlainValue.of(n=LONG))),
+        (passed_on(PlainValue.of(m=LONG)), passed_on(RecordSchema.of(n=LONG))),
+    ):
+        assert Extension.of(new, enacted(old)) is None
+
+
+def passed_on(value: RecordSchema | PlainValue) -> Topology:
+    clicks = stream(replace(CLICKS, value=value))
+    return Topology(name="clicks", sinks=[clicks.to(Topic(name="out", key="user"))])
+
+
+def test_a_sink_can_be_added_to_a_stream_with_a_plain_source() -> None:
+    texts = stream(Topic(name="texts", key="id", value=PlainValue.of(text=STRING)))
+    declared = Topology(name="texts", sinks=[texts.to(Topic(name="out", key="id", value=PlainValue.of(text=STRING)))])
+    further = replace(declared, sinks=[*declared.sinks, texts.to(Topic(name="new", key="id"))])
+    found = Extension.of(further, enacted(declared))
+    assert found is not None
     assert list(found.objections()) == []
 
 

@@ -17,10 +17,13 @@ from recount.audit.committed import committed_records, event_time_ms, header
 from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.ledger import Order
 from recount.audit.topologies.identity import Identity
+from recount.audit.topologies.published_texts import published
 from recount.core import own_columns
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.output import REVISION_HEADER, SOURCE_HEADER, WINDOW_HEADER
+from recount.core.plain_values import PlainValue
 from recount.core.tables import Tables
+from recount.core.topology import Written
 from recount.recompute.columns import named, spark_type
 from recount.recompute.log import Ranges
 
@@ -47,9 +50,7 @@ def on_kafka(session: SparkSession, servers: str, identity: Identity, ranges: Ra
     records = committed_records(session, servers, written.topic.name, ranges)
     if records is None:
         return None
-    schema = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in written.fields.items()])
-    value = F.from_json(F.col("value").cast("string"), schema, {"prefersDecimal": "true"})
-    decoded = records.withColumn("decoded", value).withColumn("record_key", F.col("key").cast("string"))
+    decoded = records.withColumn("decoded", _decoded(written)).withColumn("record_key", F.col("key").cast("string"))
     fields = {name: F.col("decoded")[name] for name in identity.fields}
     if KEY in fields:
         fields[KEY] = F.col("record_key")
@@ -71,6 +72,17 @@ def on_kafka(session: SparkSession, servers: str, identity: Identity, ranges: Ra
         evidence.alias("__evidence"),
     )
     return _written(told, identity, F.lit(KAFKA))
+
+
+def _decoded(written: Written) -> Column:
+    """What the value of a record says of every field."""
+    fields, declared = written.fields, written.topic.value
+    if isinstance(declared, PlainValue):
+        said = {name: F.lit(None).cast(spark_type(kind)) for name, kind in fields.items()}
+        said[declared.name] = published(F.col("value"), declared)
+        return F.struct(*(column.alias(name) for name, column in said.items()))
+    schema = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in fields.items()])
+    return F.from_json(F.col("value").cast("string"), schema, {"prefersDecimal": "true"})
 
 
 def in_delta(session: SparkSession, tables: Tables, identity: Identity, cut: Order) -> DataFrame:

@@ -37,7 +37,7 @@ from recount.core.interpreter.record import Entry, Row
 from recount.core.interpreter.sinks import Output, table_of
 from recount.core.interpreter.tables import ToTableOperator
 from recount.core.nodes import Sink, Source
-from recount.core.output import encode_key, encode_value
+from recount.core.output import encode_key, encode_plain, encode_value
 from recount.core.stateless import Through
 from recount.core.topology import Topology
 
@@ -77,7 +77,7 @@ class TopologyDriver:
     ) -> Fate:
         """Append a record to a source topic, and let it run through; says what became of it.
 
-        ``value`` is the JSON object as a dict or its bytes, or None for a null value. Offsets count from 0 per
+        ``value`` is the fields as a dict, or the bytes of the value, or None for a null value. Offsets count from 0 per
         partition. Raises ``InvalidDeclaration`` for a topic that the topology does not read, and ``Terminal`` for a
         bad record where the topology fails on one.
         """
@@ -86,7 +86,7 @@ class TopologyDriver:
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
         raw_key = key if isinstance(key, bytes) else encode_key(key)
-        raw_value = encode_value(value) if isinstance(value, Mapping) else value
+        raw_value = self._encoded(topic, value) if isinstance(value, Mapping) else value
         taken = self._intake.take(
             topic=topic,
             partition=partition,
@@ -185,6 +185,19 @@ class TopologyDriver:
     def describe(self) -> str:
         """The topology as text."""
         return describe(self.topology)
+
+    def _encoded(self, topic: str, value: Mapping[str, Any]) -> bytes | None:
+        plain = self._sources(topic)[0].topic.plain_field
+        if plain is None:
+            return encode_value(value)
+        require(
+            value.keys() == {plain},
+            "value",
+            given=sorted(value),
+            expected=f"the one field {plain} of the plain value of {topic}",
+            remedy="give that field, or the bytes",
+        )
+        return encode_plain(value[plain])
 
     def _set_aside(self, letter: DeadLetter) -> None:
         if self.topology.on_bad_record == "fail":

@@ -34,10 +34,15 @@ class SinkOperator(Operator):
     written: list[Output]
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
-        """Write the fields of the record; the record key is not one of them until ``select_key`` names it."""
+        """Write the fields of the record; the record key is not one of them until ``select_key`` names it.
+
+        A plain value that is null is a deletion: the topic cannot tell one from the other.
+        """
         self.journal.note(record.entry, "counted")
         row = record.row
-        value = None if record.is_null else {name: row[name] for name in self.node.fields if name != KEY}
+        plain = self.node.topic.plain_field
+        is_null = record.is_null or (plain is not None and row[plain] is None)
+        value = None if is_null else {name: row[name] for name in self.node.fields if name != KEY}
         window = (row[WINDOW_START], row[WINDOW_END]) if WINDOW_START in self.node.fields else None
         self.written.append(
             Output(

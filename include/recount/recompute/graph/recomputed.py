@@ -14,6 +14,7 @@ from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.own_columns import IS_NULL as DELETED
 from recount.core.own_columns import ORIGIN, RESULT_TIME
+from recount.core.plain_values import PlainValue
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import FlatMap, Foreach, Merge, Select, Through
 from recount.core.topology import Topology, Written
@@ -144,7 +145,7 @@ def recomputed(
         if isinstance(node, Sink | Through | Foreach):
             journal.note(reaching, F.lit("counted"))
         if isinstance(node, Sink | Through):
-            results[node] = _result(written)
+            results[node] = _result(node, written)
     log = journal.with_raised(_log(list(decoded.values())))
     return Recomputed(
         results=results,
@@ -249,13 +250,17 @@ def _require_every_update(node: Node, above: Sequence[Rows]) -> None:
             )
 
 
-def _result(rows: Rows) -> DataFrame:
+def _result(node: Written, rows: Rows) -> DataFrame:
+    """What ``node`` writes of ``rows``; a plain value that is null cannot be told from a deletion, and is one."""
+    value, deleted = node.topic.value, F.col(IS_NULL)
+    if isinstance(value, PlainValue):
+        deleted |= named(value.name).isNull()
     frame = rows.current if rows.holds == "records" else rows.latest
     whence = origin() if rows.holds == "records" else F.lit(None).cast("string")
     return frame.select(
         *map(named, rows.node.fields),
         F.col(TIME).alias(RESULT_TIME),
-        F.col(IS_NULL).alias(DELETED),
+        deleted.alias(DELETED),
         whence.alias(ORIGIN),
     )
 

@@ -26,6 +26,7 @@ import polars as pl
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
+from recount.core.topology import Written
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.polars_expressions import field_column, polars_type
 
@@ -149,8 +150,13 @@ def written_schema(fields: Mapping[str, FieldType]) -> dict[str, pl.DataType]:
     return {**{name: polars_type(kind) for name, kind in fields.items()}, **_WRITTEN}
 
 
-def as_written(rows: pl.DataFrame, fields: Mapping[str, FieldType], *, origin: pl.Expr) -> pl.DataFrame:
-    """``rows`` with the columns of a sink's table; ``origin`` says where each came from."""
-    named = [pl.col(field_column(name)).alias(name) for name in fields]
-    told = (pl.col(TIMESTAMP).alias(RESULT_TIME), REVISION, IS_NULL, origin.alias(ORIGIN))
+def as_written(rows: pl.DataFrame, sink: Written, *, origin: pl.Expr) -> pl.DataFrame:
+    """``rows`` with the columns of the sink's table; ``origin`` says where each came from.
+
+    A plain value that is null is a deletion: the topic cannot tell one from the other.
+    """
+    named = [pl.col(field_column(name)).alias(name) for name in sink.fields]
+    plain = sink.topic.plain_field
+    is_null = pl.col(IS_NULL) if plain is None else pl.col(IS_NULL) | pl.col(field_column(plain)).is_null()
+    told = (pl.col(TIMESTAMP).alias(RESULT_TIME), REVISION, is_null, origin.alias(ORIGIN))
     return rows.select(*named, *told)

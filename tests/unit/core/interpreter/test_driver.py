@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from recount.core.aggregates import count
 from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.expressions import col
 from recount.core.interpreter.driver import TopologyDriver
+from recount.core.plain_values import PlainValue
 from recount.core.schema import LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
@@ -90,6 +94,39 @@ def test_event_time_can_be_a_field_of_the_value() -> None:
     driver.pipe("timed", key="a", value={"at": 42}, timestamp_ms=7)
     assert driver.read("out")[0].timestamp_ms == 42
     assert driver.pipe("timed", key="a", value={}, timestamp_ms=7) == "dead-lettered"
+
+
+NUMBERS = Topic(name="numbers", key="id", value=PlainValue.of(at=LONG), event_time="at")
+MINUTES = Topic(name="minutes", key="id", value=PlainValue.of(at=LONG))
+
+
+def minutes_of(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"at": row["at"] // 60_000 or None}
+
+
+def test_a_plain_value_is_piped_as_its_field_or_its_bytes_and_can_be_the_event_time() -> None:
+    driver = TopologyDriver(Topology(name="minutes", sinks=[stream(NUMBERS).to(MINUTES)]))
+    for value in ({"at": 60_000}, b"120000"):
+        assert driver.pipe("numbers", key="a", value=value, timestamp_ms=0) == "counted"
+    assert [(out.value, out.timestamp_ms) for out in driver.read("minutes")] == [
+        ({"at": 60_000}, 60_000),
+        ({"at": 120_000}, 120_000),
+    ]
+    assert driver.pipe("numbers", key="a", value=None, timestamp_ms=0) == "dead-lettered"
+    assert driver.pipe("numbers", key="a", value={"at": None}, timestamp_ms=0) == "dead-lettered"
+    for other in ({}, {"at": 1, "n": 1}, {"n": 1}):
+        with pytest.raises(InvalidDeclaration):
+            driver.pipe("numbers", key="a", value=other, timestamp_ms=0)
+
+
+def test_a_plain_value_that_is_null_is_a_deletion() -> None:
+    driver = TopologyDriver(
+        Topology(name="minutes", sinks=[stream(NUMBERS).map(minutes_of, at=LONG).to(MINUTES)]),
+    )
+    for at in (b"60000", b"59999"):
+        driver.pipe("numbers", key="a", value=at, timestamp_ms=0)
+    assert [out.value for out in driver.outputs("minutes")] == [{"at": 1}, None]
+    assert driver.table("minutes") == []
 
 
 def test_every_record_has_exactly_one_fate(driver: TopologyDriver) -> None:
