@@ -112,7 +112,7 @@ def encode_value(row: Mapping[str, Any]) -> bytes:
 def encode_plain(value: Any) -> bytes | None:
     """``value`` alone, as ``PlainValue`` reads it; a null has no text and is a null value.
 
-    >>> encode_plain("say \"hi\""), encode_plain(Decimal("10.50")), encode_plain(True)
+    >>> encode_plain('say "hi"'), encode_plain(Decimal("10.50")), encode_plain(True)
     (b'say "hi"', b'10.50', b'true')
     """
     if value is None:

@@ -8,8 +8,12 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.spark.engine import Engine
 from tests.unit.spark.plain_topics import FLOWS, VALUES, plain_log, plain_topology
 from tests.unit.spark.topology_runs import assert_agree, by_engine, by_interpreter
+
+from recount.core.nodes import KEY, WINDOW_START
+from recount.core.own_columns import REVISION
 
 DELETES = (
     "texts as they are",
@@ -29,6 +33,23 @@ def test_the_engine_is_the_interpreter_on_plain_values(name: str, seed: int) -> 
     drawn = plain_topology(name)
     cuts = plain_log(drawn, random.Random(seed))
     assert_agree(drawn, by_engine(drawn, cuts), by_interpreter(drawn, cuts))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_single_aggregation_of_plain_values_is_the_interpreters(seed: int) -> None:
+    """Of such a topology tasks keep partial aggregates, and run another stage."""
+    drawn = plain_topology("windows of times")
+    cuts = plain_log(drawn, random.Random(seed))
+    engine = Engine(drawn.topology, partitions=drawn.partitions["times"])
+    for cut in cuts:
+        engine.batch(*(event.record for event in cut.events))
+    made = engine.emitted.select(KEY, WINDOW_START, "n", "at", REVISION).rows()
+    expected = [
+        (key, window[0], *(cell for name, _, cell in value if name in ("n", "at")), revision)
+        for key, window, _, revision, value in by_interpreter(drawn, cuts).rows["out"]
+    ]
+    assert sorted(made) == sorted(expected)
 
 
 @pytest.mark.parametrize("name", FLOWS)
