@@ -25,6 +25,7 @@ TIMES = Topic(name="times", key="id", value=PlainValue.of(at=LONG), event_time="
 RATIOS = Topic(name="ratios", key="id", value=PlainValue.of(ratio=DOUBLE))
 FLAGS = Topic(name="flags", key="id", value=PlainValue.of(flag=BOOLEAN))
 PRICES = Topic(name="table", key="id", value=PlainValue.of(price=decimal(9, 2)))
+WAY = Topic(name="way", key="id", value=PlainValue.of(code=LONG))
 VALUES: Mapping[str, tuple[bytes | None, ...]] = {
     "texts": (b"a", b"a", b"b", b"", b' "c" ', "é".encode(), b"\xff", b"12", None),
     "times": (b"3", b"12", b"27", b"40", b"-1", b"1.0", b"", b"5 ", b"%d" % FUTURE_MS, b"9223372036854775808", None),
@@ -60,6 +61,7 @@ FLOWS: Mapping[str, tuple[Any, PlainValue | None, Comparable]] = {
     "texts in JSON": (lambda: stream(TEXTS), None, EXACT),
     "texts shouted": (_shouted, PlainValue.of(text=STRING), EXACT),
     "a code for some texts": (lambda: stream(TEXTS).map(_code, code=LONG), PlainValue.of(code=LONG), EXACT),
+    "codes on their way": (lambda: stream(TEXTS).map(_code, code=LONG).through(WAY), None, EXACT),
     "records per text": (_per_word, PlainValue.of(n=LONG), LATEST),
     "windows of times": (_per_time, None, EXACT),
     "times as they are": (lambda: stream(TIMES), PlainValue.of(at=LONG), EXACT),
@@ -80,7 +82,8 @@ def plain_topology(name: str, partitions: int = 2) -> Drawn:
     flow, value, comparable = FLOWS[name]
     topology = Topology(name="plain", sinks=[flow().to(Topic(name="out", key="id", value=value))], idle_after="60 s")
     read = {source.topic.name: partitions for source in topology.sources}
-    return Drawn(topology=topology, partitions=read, sinks={"out": comparable}, any_order=False, idles=False)
+    sinks = {node.topic.name: comparable for node in topology.written}
+    return Drawn(topology=topology, partitions=read, sinks=sinks, any_order=False, idles=False)
 
 
 def plain_log(drawn: Drawn, dice: random.Random, batches: int = 3) -> list[Cut]:

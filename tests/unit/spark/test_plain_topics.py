@@ -19,6 +19,7 @@ DELETES = (
     "texts as they are",
     "texts in JSON",
     "a code for some texts",
+    "codes on their way",
     "ratios",
     "prices of texts",
     "a table of prices",
