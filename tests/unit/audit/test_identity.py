@@ -32,6 +32,12 @@ def scores() -> Table:
     return table(SCORES)
 
 
+def test_the_key_that_records_came_with_is_judged_where_it_is_published() -> None:
+    clicks = stream(CLICKS)
+    assert list(identity_of(clicks.to(OUT)).fields) == ["page", "__key"]
+    assert list(identity_of(clicks.select_key(by=col("page")).to(OUT)).fields) == ["page", "by"]
+
+
 @pytest.mark.parametrize(
     ("flow", "is_latest", "has_bounds", "has_origin", "is_dense"),
     [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.joins import StreamTableJoin, TableTableJoin
-from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, Source, WindowedAggregate, WithFields
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Filter, Node, Source, WindowedAggregate, WithFields
 from recount.core.schema import FieldType
 from recount.core.stateless import Peek, Repartition, Select, Through
 from recount.core.topology import Written
@@ -40,8 +40,11 @@ class Identity:
 
     @property
     def fields(self) -> Mapping[str, FieldType]:
-        """The fields of a row, doubles last: rows that differ by rounding only sort alike."""
-        fields = self.written.fields
+        """The fields of a row that are judged, doubles last: rows that differ by rounding only sort alike.
+
+        The key that a record came with is not published where it has another one now.
+        """
+        fields = {name: kind for name, kind in self.written.fields.items() if name == self.written.key or name != KEY}
         return dict(sorted(fields.items(), key=lambda field: field[1].kind == "double"))
 
 
