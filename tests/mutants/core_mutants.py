@@ -117,6 +117,8 @@ def _of_values() -> Iterator[Mutant]:
     digits = "made.adjusted() < field_type.precision - field_type.scale"
     yield from comparison(schema, "exact_decimal", "the digits of a decimal", digits)
     yield from bound(schema, "exact_decimal", "the digits of a decimal", "field_type.precision - field_type.scale")
+    plain, alone = "core/plain_values.py", "a plain number stands alone"
+    yield from other(plain, "PlainValue.as_json", alone, "_SCALAR.fullmatch", "_SCALAR.match")
     sums, digits = "core/sums.py", "total.adjusted() < kind.precision - kind.scale"
     yield from comparison(sums, "fits", "the digits of a sum", digits)
     yield from bound(sums, "fits", "the digits of a sum", "kind.precision - kind.scale")

@@ -74,6 +74,10 @@ def _of_decoding() -> Iterator[Mutant]:
         decoder, "ValueDecoder.__init__", "decimals that a double cannot carry", carried, "(DOUBLE_DIGITS + 1)"
     )
 
+    bad = "None if index in bad else value"
+    rule = "the texts beside a bad one"
+    yield from other("codec/plain_decoder.py", "PlainDecoder._texts", rule, bad, "None if value else value")
+
 
 def _of_sums() -> Iterator[Mutant]:
     sums, longs = "spark/exact_sums.py", "values.cast(pl.Int128).sum()"

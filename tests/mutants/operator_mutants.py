@@ -167,6 +167,8 @@ def _of_functions() -> Iterator[Mutant]:
 
 
 def _of_the_rest() -> Iterator[Mutant]:
+    null = "pl.col(field_column(plain)).is_null()"
+    yield from other(AT + "rows.py", "as_written", "a plain value that is null deletes", f" | {null}", "")
     settled = "closes_ms <= settled_ms"
     earlier, later = "known.start_ms - gap_ms", "known.end_ms + gap_ms"
     yield from bound(AT + "folds.py", "_grown", "which sessions a fold merges", earlier)

@@ -6,7 +6,17 @@ from collections.abc import Callable
 
 from tests.mutants.scene import Scene
 from tests.mutants.scenes_of_time import FLOWS, a_quiet_partition, event_times, records_in_order, scene_of_time
-from tests.mutants.scenes_of_values import SUMS, a_full_sketch, long_numbers, of_sums, prices, values
+from tests.mutants.scenes_of_values import (
+    SUMS,
+    a_full_sketch,
+    long_numbers,
+    of_sums,
+    plain_nulls,
+    plain_numbers,
+    plain_texts,
+    prices,
+    values,
+)
 
 _OTHERS: dict[str, Callable[[], Scene]] = {
     "event times": event_times,
@@ -22,6 +32,9 @@ _OTHERS: dict[str, Callable[[], Scene]] = {
     "values": values,
     "prices": prices,
     "long numbers": long_numbers,
+    "plain numbers": plain_numbers,
+    "plain texts": plain_texts,
+    "plain nulls": plain_nulls,
     "a full sketch": a_full_sketch,
 }
 

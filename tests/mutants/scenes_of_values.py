@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from tests.mutants.scene import Scene
@@ -12,6 +12,7 @@ from tests.unit.spark.random_topology_logs import Event
 
 from recount.core.aggregates import average, distinct, total
 from recount.core.flow import stream
+from recount.core.plain_values import PlainValue
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, LONG_MAX, LONG_MIN, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology
@@ -76,13 +77,42 @@ def long_numbers() -> Scene:
     return _one_by_one("long numbers", NUMBERS, [f'{{"f":{2**53 + step}}}' for step in range(4)])
 
 
-def _one_by_one(name: str, topic: Topic, told: Sequence[str | bytes | None]) -> Scene:
-    """Each value in a batch of its own, and then all together: some are decoded another way beside others."""
+def plain_numbers() -> Scene:
+    """Numbers that are the whole value, and what is more than one."""
+    numbers = ("12", "-0", "1.0", f"{LONG_MAX}", f"{LONG_MAX + 1}", "true", None)
+    others = ("12\n", " 12", "12 ", '"12"', "12,", '12,"n":13', "")
+    topic = Topic(name="plain", key="id", value=PlainValue.of(n=LONG))
+    return _one_by_one("plain numbers", topic, [*numbers, *others])
+
+
+def plain_texts() -> Scene:
+    """Texts that are the whole value, and one that is no UTF-8."""
+    topic = Topic(name="plain", key="id", value=PlainValue.of(s=STRING))
+    return _one_by_one("plain texts", topic, ["a", "", '"b"', b"\xff", None])
+
+
+def plain_nulls() -> Scene:
+    """A null that is written to a topic with a plain value."""
+    out = Topic(name="out", key="id", value=PlainValue.of(s=STRING))
+    return _one_by_one("plain nulls", VALUES, ['{"s":"a"}', '{"s":""}', '{"s":null}', "{}", None], ["s"], out)
+
+
+def _one_by_one(
+    name: str,
+    topic: Topic,
+    told: Sequence[str | bytes | None],
+    fields: Iterable[str] | None = None,
+    out: Topic = Topic(name="out", key="id"),
+) -> Scene:
+    """Each value in a batch of its own, and then all together: some are decoded another way beside others.
+
+    Written are the ``fields``, or all of them.
+    """
     assert topic.value is not None
     encoded = [one.encode() if isinstance(one, str) else one for one in told]
     events = [_event(topic.name, at_ms, one) for at_ms, one in enumerate(encoded)]
-    flow = stream(topic).select(*topic.value.fields)
-    topology = Topology(name="scene", sinks=[flow.to(Topic(name="out", key="id"))])
+    flow = stream(topic).select(*(topic.value.fields if fields is None else fields))
+    topology = Topology(name="scene", sinks=[flow.to(out)])
     return Scene(name=name, topology=topology, batches=(*((one,) for one in events), tuple(events)))
 
 
