@@ -15,6 +15,7 @@ from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, s
 from recount.core.aggregates import count, total
 from recount.core.expressions import coalesce, col
 from recount.core.nodes import Sink
+from recount.core.plain_values import PlainValue
 from recount.core.processing import KeyState
 from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
@@ -23,19 +24,23 @@ from recount.core.windows import tumbling
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
-SINKS = ("tiers", "contacts", "settled", "priced", "revenue", "reminders")
+SINKS = ("tiers", "contacts", "settled", "priced", "revenue", "reminders", "cities")
 """Their tables: groups of a table, an outer join of tables, one of streams, first orders of an item with the customer's
-tier when they were made, their revenue held back, and what a processor with timers says of payments."""
+tier when they were made, their revenue held back, what a processor with timers says of payments, and the cities of
+addresses in capitals: from and to topics with plain values, under another key."""
+
+_PLAIN = {"cities": PlainValue.of(city=STRING)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Depot(Stage):
-    """Four source topics, two partitions of orders, six outputs."""
+    """Four source topics, two partitions of orders, seven outputs."""
 
     def a_day(self) -> None:
         """Two batches: people buy and pay, or do one of both; then two hours pass, and an order of eve comes late."""
         self.produce([_customer(who, 0, tier) for who, tier in _TIERS.items()])
         self.produce([_address(who, 0, city) for who, city in (("abe", "Rome"), ("abu", "Oslo"), ("ada", "Bonn"))])
+        self.produce([("addresses", 0, "gus", 0, b"\xff"), ("addresses", 0, "gus", 0, None)])
         self.produce(
             [_order("ada", 1, "pen"), _order("bob", 2, "ink"), _order("cy", 3, "pen"), _order("dee", 4, "cup")]
         )
@@ -58,7 +63,7 @@ def _customer(who: str, minute: float, tier: str | None) -> Said:
 
 
 def _address(who: str, minute: float, city: str) -> Said:
-    return ("addresses", 0, who, minute, {"city": city})
+    return ("addresses", 0, who, minute, city.encode())
 
 
 def _order(who: str, minute: float, item: str, partition: int | None = None) -> Said:
@@ -90,8 +95,8 @@ def depot_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: 
     orders = source_topic(f"orders-{name}", RecordSchema.of(item=STRING, amount=decimal(15, 2)), partitions=2)
     payments = source_topic(f"payments-{name}", RecordSchema.of(rate=DOUBLE))
     customers = source_topic(f"customers-{name}", RecordSchema.of(tier=STRING, credit=LONG))
-    addresses = source_topic(f"addresses-{name}", RecordSchema.of(city=STRING))
-    outputs = {sink: output_topic(f"{sink}-{name}") for sink in SINKS}
+    addresses = source_topic(f"addresses-{name}", PlainValue.of(city=STRING))
+    outputs = {sink: output_topic(f"{sink}-{name}", _PLAIN.get(sink)) for sink in SINKS}
     topology = Topology(name=f"depot-{name}", sinks=_sinks(orders, payments, customers, addresses, outputs))
     depot = Depot(spark=spark, settings=settings_below(root, kafka, project), topology=topology)
     depot.create_topics()
@@ -117,5 +122,14 @@ def _sinks(
         .emit_after("5 min")
     )
     reminders = stream(payments).process(noticed, on_timer=reminded, said=STRING, payments=LONG, paid_rate=DOUBLE)
-    flows = {"tiers": tiers, "contacts": contacts, "settled": settled, "revenue": revenue, "reminders": reminders}
+    capitals = stream(addresses).filter(~col("city").is_null()).with_fields(city=col("city").upper()).peek(print)
+    cities = capitals.select_key(home=col("city"))
+    flows = {
+        "tiers": tiers,
+        "contacts": contacts,
+        "settled": settled,
+        "revenue": revenue,
+        "reminders": reminders,
+        "cities": cities,
+    }
     return [flow.to(outputs[name], table=name) for name, flow in flows.items()]

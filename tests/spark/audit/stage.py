@@ -21,6 +21,7 @@ from recount.audit.nightly import CertifiedAudit, audited
 from recount.core.archive import Archive
 from recount.core.output import output_record
 from recount.core.own_columns import BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
+from recount.core.plain_values import PlainValue
 from recount.core.schema import RecordSchema
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -36,8 +37,8 @@ from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.runner import RunOptions, StreamRunner
 
-Said = tuple[str, int, str, float, Mapping[str, Any] | None]
-"""Kind of topic, partition, key, minutes after START_MS, value."""
+Said = tuple[str, int, str, float, Mapping[str, Any] | bytes | None]
+"""Kind of topic, partition, key, minutes after START_MS, value: bytes as they are, else JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ class Stage:
             producer.produce(
                 self.topic(kind),
                 key=key.encode(),
-                value=None if value is None else json.dumps(value).encode(),
+                value=json.dumps(value).encode() if isinstance(value, Mapping) else value,
                 partition=partition,
                 timestamp=START_MS + round(minute * MINUTE_MS),
             )
@@ -116,6 +117,7 @@ class Stage:
             revision=row[REVISION],
             origin="stream",
             source=row[ORIGIN],
+            plain=sink.topic.plain_field,
         )
         producer = self.connection.producer()
         producer.produce(
@@ -157,11 +159,11 @@ def settings_below(root: Path, kafka: EmbeddedKafka, project: Project) -> Settin
     )
 
 
-def source_topic(name: str, value: RecordSchema, partitions: int = 1) -> Topic:
+def source_topic(name: str, value: RecordSchema | PlainValue, partitions: int = 1) -> Topic:
     """A topic of records about somebody, kept for ever."""
     return Topic(name=name, key="who", value=value, partitions=partitions, retention_ms=-1)
 
 
-def output_topic(name: str) -> Topic:
+def output_topic(name: str, value: PlainValue | None = None) -> Topic:
     """A topic of one partition, so that its records lie in the order in which they were written."""
-    return Topic(name=name, key="who", partitions=1, retention_ms=-1)
+    return Topic(name=name, key="who", value=value, partitions=1, retention_ms=-1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
+from tests.integration.spark.drivers import committed
 from tests.spark.audit.depot import SINKS, Depot, depot_of
 
 from recount.audit.nightly import CertifiedAudit
@@ -27,6 +28,7 @@ ALTERED: Mapping[str, Mapping[str, Any]] = {
     "priced": {"tier": "gold"},
     "revenue": {"revenue": Decimal("9.99")},
     "reminders": {"payments": 9},
+    "cities": {"city": "PARIS"},
 }
 
 
@@ -79,9 +81,18 @@ def tampered_with(depot: Depot, table: str) -> dict[tuple[str, str], Row]:
 def test_a_depot_that_did_its_work_matches_in_every_sink(nights: Nights) -> None:
     found = nights.honest.findings
     assert found.differences == ()
-    assert found.counts == {"kafka match": 44, "delta match": 44, "completeness kept": 41, "completeness missed": 3}
+    assert found.counts == {"kafka match": 49, "delta match": 49, "completeness kept": 46, "completeness missed": 3}
     dead_lettered = {account.topic: account.dead_lettered for account in found.accounts if account.dead_lettered}
-    assert dead_lettered == {nights.depot.topic("payments"): 1}
+    assert dead_lettered == {nights.depot.topic("addresses"): 1, nights.depot.topic("payments"): 1}
+
+
+def test_a_plain_value_is_published_as_its_text(nights: Nights) -> None:
+    depot = nights.depot
+    cities = [
+        (record.key(), record.value()) for record in committed(depot.connection, depot.written("cities").topic.name)
+    ]
+    honest = [(city, city) for city in (b"OSLO", b"BONN", b"KIEL", b"ULM")]
+    assert cities == [*honest, (b"OSLO", b"PARIS")], "ROME has expired, the last one is not the stream's"
 
 
 def test_a_late_order_is_explained_wherever_it_would_have_shown(nights: Nights) -> None:
