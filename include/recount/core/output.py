@@ -132,4 +132,6 @@ def _name(name: str) -> str:
 def _encode(value: Any) -> str:
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, list):
+        return f"[{','.join(map(_encode, value))}]"
     return str(value) if type(value) is int else _JSON.encode(value)

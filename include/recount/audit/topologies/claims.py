@@ -17,6 +17,7 @@ from recount.audit.committed import committed_records, event_time_ms, header
 from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.ledger import Order
 from recount.audit.topologies.identity import Identity
+from recount.audit.topologies.published_json import is_written_so
 from recount.audit.topologies.published_texts import published
 from recount.core import own_columns
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
@@ -75,14 +76,15 @@ def on_kafka(session: SparkSession, servers: str, identity: Identity, ranges: Ra
 
 
 def _decoded(written: Written) -> Column:
-    """What the value of a record says of every field."""
+    """What the value of a record says of every field; null where no stream writes such a value."""
     fields, declared = written.fields, written.topic.value
     if isinstance(declared, PlainValue):
         said = {name: F.lit(None).cast(spark_type(kind)) for name, kind in fields.items()}
         said[declared.name] = published(F.col("value"), declared)
         return F.struct(*(column.alias(name) for name, column in said.items()))
     schema = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in fields.items()])
-    return F.from_json(F.col("value").cast("string"), schema, {"prefersDecimal": "true"})
+    read = F.from_json(F.col("value").cast("string"), schema, {"prefersDecimal": "true"})
+    return F.when(is_written_so(F.col("value"), fields), read)
 
 
 def in_delta(session: SparkSession, tables: Tables, identity: Identity, cut: Order) -> DataFrame:

@@ -1,0 +1,68 @@
+"""Whether a published JSON value is one that a stream writes: Spark's reader takes more, and rounds what it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from recount.core.nodes import KEY
+from recount.core.output import encode_value
+from recount.core.schema import FieldType
+
+
+def is_written_so(value: Column, fields: Mapping[str, FieldType]) -> Column:
+    """Whether the bytes ``value`` are the encoding of a row of ``fields``, see ``is_encoded``; null for a null."""
+    asked = F.udf(lambda one: None if one is None else is_encoded(bytes(one), fields), "boolean")
+    return asked(value)
+
+
+def is_encoded(value: bytes, fields: Mapping[str, FieldType]) -> bool:
+    """Whether ``value`` is what ``encode_value`` makes of a row of ``fields``, of which some may be missing.
+
+    They are missing from what was written before they were declared.
+    """
+    try:
+        said = json.loads(value, parse_float=_Number, parse_int=_Number)
+        row = {name: _typed(one, fields[name]) for name, one in said.items() if name != KEY}
+    except (ValueError, KeyError, AttributeError, RecursionError, InvalidOperation, OverflowError):
+        return False
+    return encode_value({name: row[name] for name in fields if name in row}) == value
+
+
+class _Number(str):
+    """A number as it was written."""
+
+    __slots__ = ()
+
+
+def _typed(said: Any, kind: FieldType) -> Any:
+    """``said`` as ``kind`` holds it; what it does not hold as it is raises ``ValueError`` or is encoded otherwise."""
+    if said is None:
+        return None
+    if kind.element is not None:
+        return [_typed(one, kind.element) for one in _of(list, said)]
+    match kind.kind:
+        case "string" if not isinstance(said, _Number):
+            return _of(str, said)
+        case "boolean":
+            return _of(bool, said)
+        case "long":
+            return int(_of(_Number, said))
+        case "double":
+            return float(said if isinstance(said, float) else _of(_Number, said))
+        case "decimal":
+            made = Decimal(_of(_Number, said))
+            if made.as_tuple().exponent == -kind.scale:
+                return made
+    raise ValueError(said)
+
+
+def _of(expected: type, said: Any) -> Any:
+    if not isinstance(said, expected):
+        raise ValueError(said)
+    return said
