@@ -1,8 +1,11 @@
 """Orders: routed, enriched and deduplicated; revenue and counts; the archive of the raw log. Rows S4 to S14 and S21."""
 
+import logging
+
 from recount.core.aggregates import count, total
 from recount.core.archive import Archive
 from recount.core.expressions import coalesce, col, when
+from recount.core.plain_values import PlainValue
 from recount.core.schema import BOOLEAN, STRING, RecordSchema, decimal
 from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
 from recount.core.topology import Topology, stream, table
@@ -89,6 +92,21 @@ region_counts = Topology(
         .select_key(region=coalesce(col("region"), "UNKNOWN"))
         .aggregate(orders=count())
         .to(Topic(name="region-counts", key="region", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS))
+    ],
+)
+
+_log = logging.getLogger(__name__)
+
+order_texts = Topic(name="order-texts", key="order_id", value=PlainValue.of(text=STRING))
+
+processed_orders = Topology(
+    name="processed-orders",
+    sinks=[
+        stream(order_texts)
+        .filter(~col("text").is_null())
+        .with_fields(text=col("text").upper())
+        .peek(lambda row: _log.debug("processed: %s", row["text"]))
+        .to(Topic(name="processed-orders", key="order_id", value=PlainValue.of(text=STRING)))
     ],
 )
 

@@ -76,13 +76,18 @@ def _profile(dice: random.Random, number: int) -> Mapping[str, Any]:
     return {"user_id": dice.choice(["ann", "bob"]), "known_locations": dice.choice([["Rome"], [], None])}
 
 
-_MAKERS: Mapping[str, tuple[str, Callable[[random.Random, int], Mapping[str, Any]]]] = {
+def _text(dice: random.Random, number: int) -> str:
+    return dice.choice(["one tea", "ünë", "", f"{number} mugs"])
+
+
+_MAKERS: Mapping[str, tuple[str, Callable[[random.Random, int], Mapping[str, Any] | str]]] = {
     "orders": ("order_id", _order),
     "payments": ("order_id", _payment),
     "customers": ("customer_id", _customer),
     "users": ("user_id", _user),
     "page-views": ("user_id", _view),
     "click-events": ("", _view),
+    "order-texts": ("", _text),
     "user-actions": ("user_id", _action),
     "transactions": ("", _transaction),
     "user-profiles": ("user_id", _profile),
@@ -108,9 +113,10 @@ def _records(topic: str, dice: random.Random, length: int) -> Iterator[Arrival]:
     name, make = _MAKERS[topic]
     for number in range(length):
         made = make(dice, number)
-        key = made.get(name, f"c{number}")
+        key = f"c{number}" if isinstance(made, str) else made.get(name, f"c{number}")
+        encoded = made if isinstance(made, str) else json.dumps(made)
         said = dice.random()
-        value = json.dumps(made).encode() if said < 0.9 else None if said < 0.95 else b"{"
+        value = encoded.encode() if said < 0.9 else None if said < 0.95 else b"\xff"
         at_ms = _any_time(dice)
         yield Arrival(
             topic=topic,

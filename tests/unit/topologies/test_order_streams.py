@@ -1,4 +1,4 @@
-"""Orders as they are declared (S4, S5, S6, S10, S11, S13, S14, S21), at the boundaries that the rows name."""
+"""Orders as they are declared (S4, S5, S6, S7, S10, S11, S13, S14, S21), at the boundaries that the rows name."""
 
 from __future__ import annotations
 
@@ -156,3 +156,18 @@ def test_s24_a_batch_lets_only_the_last_update_of_a_key_go_and_a_final_result_le
     assert read(final, "windowed-revenue", "orders") == []
     final.advance_to(360_000)
     assert read(final, "windowed-revenue", "orders") == [(1,)]
+
+
+def test_s7_a_text_is_in_upper_case_and_logged_and_a_null_value_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    driver = TopologyDriver(shop.processed_orders)
+    with caplog.at_level("DEBUG", logger=shop.__name__):
+        fates = [
+            driver.pipe("order-texts", key=f"o{number}", value=value, timestamp_ms=number)
+            for number, value in enumerate(("two mugs, ünglazed".encode(), None, b"", b"\xff"))
+        ]
+    assert fates == ["counted", "filtered", "counted", "dead-lettered"]
+    assert [(out.key, out.value) for out in driver.read("processed-orders")] == [
+        ("o0", {"text": "TWO MUGS, ÜNGLAZED"}),
+        ("o2", {"text": ""}),
+    ]
+    assert caplog.messages == ["processed: TWO MUGS, ÜNGLAZED", "processed: "]
