@@ -9,7 +9,6 @@ from typing import Any
 from recount.core.changelogs import is_versioned
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.clock import Clock
-from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record, Row
 from recount.core.interpreter.tables import TableState
@@ -82,26 +81,9 @@ class StreamStreamJoinOperator(Operator):
         return -self.node.before_ms <= right.timestamp_ms - left.timestamp_ms <= self.node.after_ms
 
     def _is_late(self, record: Record, key: Any, port: int) -> bool:
-        """Later than any partner would be waited for, by the stream time of the record's own partition."""
-        entry, stream_time_ms = record.entry, self.stream_time_ms(record)
-        if entry is None or stream_time_ms is None:
-            return False
+        """Later than any partner would be waited for."""
         bound_ms = self.node.after_ms if port == LEFT else self.node.before_ms
-        margin_ms = stream_time_ms - record.timestamp_ms - bound_ms - self.node.grace_ms - 1
-        if margin_ms < 0:
-            return False
-        self.journal.late.append(
-            LateRecord(
-                topic=entry.topic,
-                partition=entry.partition,
-                offset=entry.offset,
-                key=key,
-                timestamp_ms=entry.timestamp_ms,
-                stream_time_ms=stream_time_ms,
-                margin_ms=margin_ms,
-            )
-        )
-        return True
+        return self.is_late(record, key, bound_ms + self.node.grace_ms)
 
     def _joined(self, key: Any, record: Record, partner: Record | None, port: int) -> Record:
         left, right = (record, partner) if port == LEFT else (partner, record)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from recount.core.event_time import is_held_back
 from recount.core.interpreter.clock import Clock
-from recount.core.interpreter.journal import Fate, Journal
+from recount.core.interpreter.journal import Fate, Journal, LateRecord
 from recount.core.interpreter.record import Record
 from recount.core.nodes import Node
 from recount.core.user_functions import failed, is_of_the_record, message_of, reason_of
@@ -55,6 +56,28 @@ class Operator(ABC):
         if record.entry is None or record.stream_time_ms is not None:
             return record.stream_time_ms
         return self.clock.stream_time_ms(record.entry)
+
+    def is_late(self, record: Record, key: Any, bound_ms: int, left_ms: int | None = None) -> bool:
+        """Whether ``ts + bound`` is less than the stream time of the record's partition, or than ``left_ms``."""
+        entry, stream_time_ms = record.entry, self.stream_time_ms(record)
+        if entry is None or stream_time_ms is None:
+            return False
+        reached_ms = stream_time_ms if left_ms is None else max(stream_time_ms, left_ms)
+        margin_ms = reached_ms - record.timestamp_ms - bound_ms - 1
+        if margin_ms < 0:
+            return False
+        self.journal.late.append(
+            LateRecord(
+                topic=entry.topic,
+                partition=entry.partition,
+                offset=entry.offset,
+                key=key,
+                timestamp_ms=record.timestamp_ms,
+                stream_time_ms=reached_ms,
+                margin_ms=margin_ms,
+            )
+        )
+        return True
 
     def held_back(self, record: Record) -> Record:
         """The record as it goes on from an operator that holds records back: judged by what that has seen."""

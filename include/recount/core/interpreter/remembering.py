@@ -9,7 +9,6 @@ from typing import Any
 
 from recount.core.changelogs import Suppress
 from recount.core.evaluation import evaluate
-from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import WINDOW_END, WINDOW_START
@@ -49,38 +48,33 @@ class SuppressOperator(Operator):
 
 
 @dataclass(kw_only=True)
-class LateByGrace(Operator):
-    """Refuses records that their own partition, or what has left already, is too far ahead of."""
+class HoldingOperator(Operator):
+    """Holds records until none before them can come on time."""
 
-    def is_late(self, record: Record, key: Any, grace_ms: int, left_ms: int | None = None) -> bool:
-        """Whether ``ts + grace`` is less than the stream time of the record's partition, or than ``left_ms``."""
-        entry, stream_time_ms = record.entry, self.stream_time_ms(record)
-        if entry is None or stream_time_ms is None:
-            return False
-        reached_ms = stream_time_ms if left_ms is None else max(stream_time_ms, left_ms)
-        margin_ms = reached_ms - record.timestamp_ms - grace_ms - 1
-        if margin_ms >= 0:
-            self.journal.late.append(
-                LateRecord(
-                    topic=entry.topic,
-                    partition=entry.partition,
-                    offset=entry.offset,
-                    key=key,
-                    timestamp_ms=record.timestamp_ms,
-                    stream_time_ms=reached_ms,
-                    margin_ms=margin_ms,
-                )
-            )
-        return margin_ms >= 0
+    _waiting: list[Record] = field(default_factory=list)
+
+    def hold(self, record: Record) -> tuple[Record, ...]:
+        """Keep the record; nothing leaves."""
+        self._waiting.append(self.held_back(record))
+        self.journal.note(record.entry, "waiting")
+        return ()
+
+    def let_go(self, grace_ms: int) -> list[Record]:
+        """The records with ``ts + grace`` less than the frontier, by (event time, topic, partition, offset)."""
+        frontier_ms = self.clock.frontier_ms
+        if frontier_ms is None:
+            return []
+        due = [record for record in self._waiting if record.timestamp_ms + grace_ms < frontier_ms]
+        self._waiting = [record for record in self._waiting if record.timestamp_ms + grace_ms >= frontier_ms]
+        return sorted(due, key=lambda record: (record.timestamp_ms, record.order))
 
 
 @dataclass(kw_only=True)
-class DeduplicateOperator(LateByGrace):
+class DeduplicateOperator(HoldingOperator):
     """The winners so far, by id; where ids do not determine the partition, also all that may still win."""
 
     node: Deduplicate
     _winners: dict[Any, list[int]] = field(default_factory=dict)
-    _waiting: list[tuple[Any, Record]] = field(default_factory=list)
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
         """The first by offset leaves at once; the first by event time can be told only later."""
@@ -89,25 +83,15 @@ class DeduplicateOperator(LateByGrace):
             return self.drop(record, "null key")
         if self.is_late(record, identity, self.node.horizon_ms):
             return self.drop(record, "late")
-        if self.node.partitioned:
-            return self._judged(identity, record)
-        self._waiting.append((identity, self.held_back(record)))
-        self.journal.note(record.entry, "waiting")
-        return ()
+        return self._judged(record) if self.node.partitioned else self.hold(record)
 
     def on_time(self) -> Iterator[Record]:
-        """The records before which none can come on time, by (event time, partition, offset)."""
-        frontier_ms = self.clock.frontier_ms
-        if frontier_ms is None:
-            return
-        decided_ms = frontier_ms - self.node.horizon_ms
-        due = [one for one in self._waiting if one[1].timestamp_ms < decided_ms]
-        self._waiting = [one for one in self._waiting if one[1].timestamp_ms >= decided_ms]
-        for identity, record in sorted(due, key=lambda one: (one[1].timestamp_ms, one[1].order)):
-            yield from self._judged(identity, record)
+        """Of the records that are due those that win."""
+        for record in self.let_go(self.node.horizon_ms):
+            yield from self._judged(record)
 
-    def _judged(self, identity: Any, record: Record) -> Iterable[Record]:
-        winners = self._winners.setdefault(identity, [])
+    def _judged(self, record: Record) -> Iterable[Record]:
+        winners = self._winners.setdefault(evaluate(self.node.by, record.row), [])
         if any(abs(record.timestamp_ms - winner_ms) <= self.node.horizon_ms for winner_ms in winners):
             return self.drop(record, "deduplicated")
         winners.append(record.timestamp_ms)
@@ -116,30 +100,21 @@ class DeduplicateOperator(LateByGrace):
 
 
 @dataclass(kw_only=True)
-class InOrderOperator(LateByGrace):
+class InOrderOperator(HoldingOperator):
     """The records before which an earlier one may still come; ``_left_ms`` is how far the last batch has let go."""
 
     node: InOrder
-    _waiting: list[Record] = field(default_factory=list)
     _left_ms: int | None = None
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
         """A record that comes after later ones have left is late, however far its own partition has come."""
         if self.is_late(record, record.row[self.node.key], self.node.grace_ms, self._left_ms):
             return self.drop(record, "late")
-        self._waiting.append(self.held_back(record))
-        self.journal.note(record.entry, "waiting")
-        return ()
+        return self.hold(record)
 
     def on_time(self) -> Iterator[Record]:
-        """The records before which none can come on time."""
-        frontier_ms = self.clock.frontier_ms
-        if frontier_ms is None:
-            return
-        decided_ms = frontier_ms - self.node.grace_ms
-        due = [record for record in self._waiting if record.timestamp_ms < decided_ms]
-        self._waiting = [record for record in self._waiting if record.timestamp_ms >= decided_ms]
-        for record in sorted(due, key=lambda one: (one.timestamp_ms, one.order)):
+        """The records that are due, each behind all that are earlier."""
+        for record in self.let_go(self.node.grace_ms):
             self.journal.note(record.entry, "filtered")  # unless somebody further down takes it up
             yield replace(record, order=("", record.timestamp_ms, 0, "", *record.order))
 
