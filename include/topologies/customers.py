@@ -6,7 +6,7 @@ from recount.core.aggregates import count, largest, last, smallest, total
 from recount.core.archive import Archive
 from recount.core.expressions import coalesce, col, when
 from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from topologies.orders import orders
 
@@ -24,7 +24,6 @@ customers = Topic(
         required=("customer_id",),
     ),
     cleanup_policy="compact",
-    retention_ms=UNLIMITED_RETENTION_MS,
 )
 
 users = Topic(
@@ -32,7 +31,6 @@ users = Topic(
     key="user_id",
     value=RecordSchema.of(user_id=STRING, name=STRING, email=STRING, tier=STRING, required=("user_id",)),
     cleanup_policy="compact",
-    retention_ms=UNLIMITED_RETENTION_MS,
 )
 
 customers_archive = Archive(topic=customers)
@@ -62,9 +60,7 @@ customer_stats = Topology(
     name="customer-stats",
     sinks=[
         _orders_by_customer.aggregate(count=count(), total=total("amount")).to(
-            Topic(
-                name="customer-stats", key="customer_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS
-            )
+            Topic(name="customer-stats", key="customer_id", cleanup_policy="compact")
         )
     ],
 )
@@ -102,7 +98,7 @@ _users = table(users).select("user_id", user_name=col("name"), user_email=col("e
 customer_accounts = Topology(
     name="customer-accounts",
     sinks=[
-        joined.to(Topic(name=name, key="customer_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS))
+        joined.to(Topic(name=name, key="customer_id", cleanup_policy="compact"))
         for name, joined in {
             "customer-accounts": _customers.join(_users),
             "customer-accounts-left": _customers.left_join(_users),

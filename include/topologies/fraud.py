@@ -4,7 +4,7 @@ from recount.core.aggregates import count
 from recount.core.archive import Archive
 from recount.core.expressions import col
 from recount.core.schema import STRING, RecordSchema, decimal, list_of
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import tumbling
 
@@ -25,7 +25,6 @@ user_profiles = Topic(
     key="user_id",
     value=RecordSchema.of(user_id=STRING, known_locations=list_of(STRING), required=("user_id",)),
     cleanup_policy="compact",
-    retention_ms=UNLIMITED_RETENTION_MS,
 )
 
 user_profiles_archive = Archive(topic=user_profiles)

@@ -7,7 +7,7 @@ from recount.core.archive import Archive
 from recount.core.expressions import coalesce, col, when
 from recount.core.plain_values import PlainValue
 from recount.core.schema import BOOLEAN, STRING, RecordSchema, decimal
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import tumbling
 
@@ -81,7 +81,7 @@ order_counts = Topology(
         stream(orders)
         .select_key(user_id=col("user_id"))
         .aggregate(orders=count())
-        .to(Topic(name="order-counts", key="user_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS))
+        .to(Topic(name="order-counts", key="user_id", cleanup_policy="compact"))
     ],
 )
 
@@ -91,7 +91,7 @@ region_counts = Topology(
         stream(orders)
         .select_key(region=coalesce(col("region"), "UNKNOWN"))
         .aggregate(orders=count())
-        .to(Topic(name="region-counts", key="region", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS))
+        .to(Topic(name="region-counts", key="region", cleanup_policy="compact"))
     ],
 )
 
@@ -114,8 +114,6 @@ orders_deduplicated = Topology(
     name="orders-deduplicated",
     sinks=[
         stream(orders).deduplicate("order_id", horizon="1 h").to(Topic(name="orders-deduplicated", key="order_id")),
-        table(orders).to(
-            Topic(name="orders-latest", key="order_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS)
-        ),
+        table(orders).to(Topic(name="orders-latest", key="order_id", cleanup_policy="compact")),
     ],
 )

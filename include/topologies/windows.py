@@ -2,7 +2,7 @@
 
 from recount.core.aggregates import count, last
 from recount.core.expressions import col
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import ClosingWindows, hopping, last_n, session, sliding, tumbling
 from topologies.page_views import page_views
@@ -26,11 +26,7 @@ views_session_10_min = _counted("views-session-10-min", session("10 min", grace=
 views_of_all_time = Topology(
     name="views-of-all-time",
     sinks=[
-        _views.aggregate(views=count()).to(
-            Topic(
-                name="views-of-all-time", key="user_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS
-            )
-        )
+        _views.aggregate(views=count()).to(Topic(name="views-of-all-time", key="user_id", cleanup_policy="compact"))
     ],
 )
 
@@ -40,6 +36,6 @@ views_last_100 = Topology(
         _views.windowed_by(last_n(100))
         .aggregate(views=count(), page=last("page"))
         .emit_each_record()
-        .to(Topic(name="views-last-100", key="user_id", cleanup_policy="compact", retention_ms=UNLIMITED_RETENTION_MS))
+        .to(Topic(name="views-last-100", key="user_id", cleanup_policy="compact"))
     ],
 )

@@ -68,8 +68,8 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
             elif isinstance(declaration, Topic):
                 _add(topics, declaration, "topic")
     for topology in topologies.values():
-        for topic in [*(source.topic for source in topology.sources), *(sink.topic for sink in topology.sinks)]:
-            _add(topics, topic, "topic")
+        for node in (*topology.sources, *topology.written):
+            _add(topics, node.topic, "topic")
     _require_one_writer(topologies.values())
     return Declarations(topologies=topologies, topics=topics, archives=archives)
 

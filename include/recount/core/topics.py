@@ -14,7 +14,7 @@ from recount.core.schema import FieldType, RecordSchema
 
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 
-UNLIMITED_RETENTION_MS = -1
+UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS = -1, 7 * 86_400_000
 FARTHEST_AHEAD = "message.timestamp.after.max.ms"
 """The setting that says how far ahead of the broker's clock the time of a record may be."""
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -28,7 +28,8 @@ class Topic:
     with milliseconds since the epoch; None takes the record's own timestamp. ``value`` says what a record holds: a JSON
     object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by us. A sink writes JSON
     unless its topic has a plain value.
-    ``retention_ms`` -1 keeps records for ever. ``configs`` holds any further topic setting, by Kafka's own names.
+    ``retention_ms`` -1 keeps records for ever; a topic that is only compacted does so too. ``configs`` holds any
+    further topic setting, by Kafka's own names.
 
     A topic that is only read belongs to others: Recount reports how it differs and never alters it. ``owned`` says that
     it is ours to create and to repair, as every topic is that a topology writes to.
@@ -42,7 +43,7 @@ class Topic:
     replication_factor: int = 3
     min_insync_replicas: int = 2
     cleanup_policy: CleanupPolicy = "delete"
-    retention_ms: int = 7 * 86_400_000
+    retention_ms: int = DEFAULT_RETENTION_MS
     configs: Mapping[str, str] = field(default_factory=dict)
     owned: bool = False
 
@@ -70,6 +71,15 @@ class Topic:
             expected=f"at most the replication factor, {self.replication_factor}",
             remedy="with more in-sync replicas than replicas no write can succeed: lower it",
         )
+        if self.cleanup_policy == "compact":
+            require(
+                self.retention_ms in (UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS),
+                f"topic {self.name} retention_ms",
+                given=f"{self.retention_ms}, with cleanup_policy='compact'",
+                expected="no retention: a compacted topic keeps the last record of each key",
+                remedy="leave retention_ms out, or declare cleanup_policy='compact,delete'",
+            )
+            object.__setattr__(self, "retention_ms", UNLIMITED_RETENTION_MS)
         require(
             self.retention_ms == UNLIMITED_RETENTION_MS or self.retention_ms > 0,
             f"topic {self.name} retention_ms",

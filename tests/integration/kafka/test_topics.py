@@ -12,7 +12,7 @@ from tests.eventually import eventually
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.registry import Declarations
 from recount.core.schema import STRING, RecordSchema
-from recount.core.topics import Topic
+from recount.core.topics import DEFAULT_RETENTION_MS, Topic
 from recount.core.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
@@ -99,8 +99,9 @@ def test_another_number_of_partitions_is_refused(connection: Connection, orders:
 def test_a_cleanup_policy_may_only_be_changed_to_one_that_keeps_more(
     connection: Connection, orders: Topic, actual: str, declared: str, action: str
 ) -> None:
-    bring_in_step(connection, replace(orders, cleanup_policy=actual))  # type: ignore[arg-type]
-    [change] = plan(connection.admin(), [replace(orders, cleanup_policy=declared)], "embedded")  # type: ignore[arg-type]
+    week = replace(orders, retention_ms=DEFAULT_RETENTION_MS)
+    bring_in_step(connection, replace(week, cleanup_policy=actual))  # type: ignore[arg-type]
+    [change] = plan(connection.admin(), [replace(week, cleanup_policy=declared)], "embedded")  # type: ignore[arg-type]
     assert change.action == action
 
 
