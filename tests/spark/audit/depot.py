@@ -24,17 +24,18 @@ from recount.core.windows import tumbling
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
-SINKS = ("tiers", "contacts", "settled", "priced", "revenue", "reminders", "cities")
+SINKS = ("tiers", "contacts", "settled", "priced", "revenue", "reminders", "cities", "sold")
 """Their tables: groups of a table, an outer join of tables, one of streams, first orders of an item with the customer's
 tier when they were made, their revenue held back, what a processor with timers says of payments, and the cities of
-addresses in capitals: from and to topics with plain values, under another key."""
+addresses in capitals: from and to topics with plain values, under another key; and what has been sold of an item with
+each order, in the order of event time."""
 
 _PLAIN = {"cities": PlainValue.of(city=STRING)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Depot(Stage):
-    """Four source topics, two partitions of orders, seven outputs."""
+    """Four source topics, two partitions of orders, eight outputs."""
 
     def a_day(self) -> None:
         """Two batches: people buy and pay, or do one of both; then two hours pass, and an order of eve comes late."""
@@ -124,6 +125,12 @@ def _sinks(
     reminders = stream(payments).process(noticed, on_timer=reminded, said=STRING, payments=LONG, paid_rate=DOUBLE)
     capitals = stream(addresses).filter(~col("city").is_null()).with_fields(city=col("city").upper()).peek(print)
     cities = capitals.select_key(home=col("city"))
+    sold = (
+        stream(orders)
+        .in_order(grace="2 min")
+        .select_key(item=col("item"))
+        .aggregate(sold=count(), spent=total("amount"))
+    )
     flows = {
         "tiers": tiers,
         "contacts": contacts,
@@ -131,5 +138,6 @@ def _sinks(
         "revenue": revenue,
         "reminders": reminders,
         "cities": cities,
+        "sold": sold.to_stream().filter(col("sold") > 0),
     }
     return [flow.to(outputs[name], table=name) for name, flow in flows.items()]
