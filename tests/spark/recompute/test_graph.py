@@ -543,6 +543,8 @@ def test_what_has_won_stays_the_first_when_a_partition_that_was_idle_brings_an_e
     for told, winner in ((batches, 60), (None, 58)):
         done = recomputed(spark, topology, raw, batches=told)
         assert [row[RESULT_TIME] for row in done.result("out").where("who = 'a'").collect()] == [winner]
+        named = {(row["partition"], row["offset"], row["event_partition"]) for row in done.unread.collect()}
+        assert named == ({(1, 1, 0), (1, 1, 1)} if told else set())
 
 
 def test_a_row_of_a_stream_tells_which_records_made_it(spark: SparkSession) -> None:

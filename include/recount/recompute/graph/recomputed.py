@@ -52,9 +52,9 @@ class Recomputed:
     each key, a stream every row.
 
     ``late`` is the late ledger, one row per record and window; ``fates`` has one fate for each record; ``rejected`` the
-    bad records with their reason; ``unread`` the changes of tables that records would have found, had they been read in
-    time; ``entries`` place and time of the good records. ``held_after_ms`` says of every suppression from when on
-    updates may still be held back.
+    bad records with their reason; ``unread`` the changes of tables that records would have found, and the records that
+    would have been the first of their id, had they been read in time; ``entries`` place and time of the good records.
+    ``held_after_ms`` says of every suppression from when on updates may still be held back.
     """
 
     results: Mapping[Written, DataFrame]

@@ -22,7 +22,7 @@ from recount.recompute.graph.stateless import raised, row_schema, with_reason, w
 from recount.recompute.graph.windows import order_of
 from recount.recompute.rules.deduplicating import goes_by_offset
 
-IDENTITY, WINS = "__identity", "__wins"
+IDENTITY, WINS, WINS_BY_TIME = "__identity", "__wins", "__wins_by_time"
 
 
 def identity(node: Deduplicate) -> Column:
@@ -34,18 +34,47 @@ def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
     """The rows on time, with ``IDENTITY``, and ``WINS`` for the first of its id within the horizon.
 
     With the column ``LEFT_IN`` the rows of earlier batches come first: what has won stays the first, also where a
-    partition that was idle brings an earlier record.
+    partition that was idle brings an earlier record. ``WINS_BY_TIME`` says what would have won without that.
     """
     horizon_ms, by_offset = node.horizon_ms, goes_by_offset(node)
 
     def of_one_id(table: pa.Table) -> pa.Table:
-        records = zip(table.column(TIME).to_pylist(), map(order_of, table.column(ORDER).to_pylist()), strict=True)
-        batches = table.column(LEFT_IN).to_pylist() if LEFT_IN in table.column_names else None
-        wins = winning(list(records), horizon_ms=horizon_ms, by_offset=by_offset, batches=batches)
-        return table.append_column(WINS, pa.array(wins, pa.bool_()))
+        orders = map(order_of, table.column(ORDER).to_pylist())
+        records = list(zip(table.column(TIME).to_pylist(), orders, strict=True))
+        by_time = winning(records, horizon_ms=horizon_ms, by_offset=by_offset)
+        wins = by_time
+        if LEFT_IN in table.column_names:
+            batches = table.column(LEFT_IN).to_pylist()
+            wins = winning(records, horizon_ms=horizon_ms, by_offset=by_offset, batches=batches)
+        found = table.append_column(WINS, pa.array(wins, pa.bool_()))
+        return found.append_column(WINS_BY_TIME, pa.array(by_time, pa.bool_()))
 
-    schema = T.StructType([*on_time.schema.fields, T.StructField(WINS, T.BooleanType())])
-    return in_groups(on_time, [IDENTITY], of_one_id, schema)
+    added = [T.StructField(name, T.BooleanType()) for name in (WINS, WINS_BY_TIME)]
+    return in_groups(on_time, [IDENTITY], of_one_id, T.StructType([*on_time.schema.fields, *added]))
+
+
+def read_too_late(decided: DataFrame) -> DataFrame:
+    """The records that would have won had they been read in time, each with those that it would have changed.
+
+    ``decided`` are the rows ``with_winners``; the columns are those of changes that lookups missed (``UNREAD_SCHEMA``).
+    """
+    would, does = F.col(WINS_BY_TIME), F.col(WINS)
+    changed = decided.where((would != does) & F.col(OFFSET).isNotNull())
+    first = changed.where(would).select(
+        F.col(IDENTITY).alias("__of"),
+        F.col(TOPIC).alias("topic"),
+        F.col(PARTITION).alias("partition"),
+        F.col(OFFSET).alias("offset"),
+        F.col(TIME).alias("timestamp_ms"),
+    )
+    return changed.join(first, F.col(IDENTITY) == F.col("__of")).select(
+        *("topic", "partition", "offset", "timestamp_ms"),
+        F.col(TOPIC).alias("event_topic"),
+        F.col(PARTITION).alias("event_partition"),
+        F.col(OFFSET).alias("event_offset"),
+        F.col(TIME).alias("event_ms"),
+        F.col(IDENTITY).cast("string").alias("key"),
+    )
 
 
 def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int | None) -> Rows:

@@ -174,6 +174,7 @@ class Stateful:
             decided_by = Wait(self.frontiers_ms(node, self.batches), node.horizon_ms + 1)
             on_time = with_left_in(on_time, self.batches, [decided_by])
         decided = self._keep(remembering.with_winners(node, on_time))
+        self.journal.unread_by(remembering.read_too_late(decided))
         wins = F.col(remembering.WINS)
         self.journal.note(decided, F.when(wins, "counted").otherwise("deduplicated"))
         if not goes_by_offset(node):
