@@ -118,6 +118,8 @@ CASES = [
     Case("windows wait for a partition that is behind", counted(tumbling("5 s", grace="5 s")), BEHIND),
     Case("a side of a join waits for a partition that is behind", joined(), BEHIND),
     Case("windows below a join wait for what it waits for", below(joined())),
+    Case("records wait for their turn", stream(clicks).in_order(grace="10 s")),
+    Case("records wait until the slowest partition has come so far", stream(clicks).in_order(grace="10 s"), BEHIND),
     Case("windows below a deduplication wait for it", below(stream(clicks).deduplicate("user", horizon="10 s")), IDS),
     Case("windows of results that are revised keep every result", below_counts()),
     Case(
