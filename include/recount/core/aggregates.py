@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from recount.core.errors import require
+from recount.core.errors import require, require_each
 from recount.core.expression_types import require_boolean, type_of
 from recount.core.expressions import Expression, col
 from recount.core.schema import DOUBLE, LONG, FieldType
@@ -78,6 +78,13 @@ class Aggregate:
     def __str__(self) -> str:
         condition = "" if self.where is None else f" only {self.where}"
         return f"{self.kind}({'' if self.of is None else self.of}){condition}"
+
+
+def require_aggregates(given: Mapping[str, object]) -> None:
+    """Refuse an aggregation of nothing, or of what is no aggregate."""
+    remedy = 'aggregate(orders=count(), revenue=total("amount"))'
+    require(bool(given), "aggregates", given=given, expected="at least one", remedy=remedy)
+    require_each("aggregates", given.values(), Aggregate, expected="aggregates", remedy=remedy)
 
 
 def count() -> Aggregate:

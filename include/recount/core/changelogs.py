@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from recount.core.aggregates import Aggregate
+from recount.core.aggregates import Aggregate, require_aggregates
 from recount.core.durations import readable
-from recount.core.errors import require
 from recount.core.expression_types import require_boolean, type_of
 from recount.core.expressions import Expression
 from recount.core.own_columns import require_free
@@ -65,13 +64,7 @@ class TableAggregate:
     aggregates: Mapping[str, Aggregate]
 
     def __post_init__(self) -> None:
-        require(
-            bool(self.aggregates),
-            "aggregates",
-            given=self.aggregates,
-            expected="at least one",
-            remedy="group_by(tier=col('tier')).aggregate(customers=count())",
-        )
+        require_aggregates(self.aggregates)
         require_free("a group", [self.key])
         require_free("aggregates", self.aggregates, taken=[self.key])
         assert self.fields

@@ -8,6 +8,8 @@ them to Airflow's fail and retry; nothing else does.
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Iterable
+from types import UnionType
 from typing import Any
 
 
@@ -59,3 +61,22 @@ def require(condition: bool, field: str, *, given: object, expected: str, remedy
     """Raise ``InvalidDeclaration`` for ``field`` unless ``condition`` holds."""
     if not condition:
         raise InvalidDeclaration(field, given=given, expected=expected, remedy=remedy)
+
+
+def require_each(field: str, given: Iterable[object], kind: type | UnionType, *, expected: str, remedy: str) -> None:
+    """Raise ``InvalidDeclaration`` unless each of ``given`` is of ``kind``."""
+    others = [one for one in given if not isinstance(one, kind)]
+    require(
+        not others,
+        field,
+        given=", ".join(f"{one!r}, a {type(one).__name__}" for one in others),
+        expected=expected,
+        remedy=remedy,
+    )
+
+
+def require_function(field: str, given: object) -> None:
+    """Raise ``InvalidDeclaration`` unless ``given`` can be called."""
+    require(
+        callable(given), field, given=repr(given), expected="a function of a row", remedy="define it, or write a lambda"
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 
-from recount.core.errors import InvalidDeclaration, require
+from recount.core.errors import InvalidDeclaration, require, require_each
 from recount.core.expressions import ARITHMETIC, COMPARISONS, Call, Column, Expression, Literal, Scalar
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType
 
@@ -37,6 +37,7 @@ def type_of(tree: Expression, fields: Mapping[str, FieldType]) -> FieldType | No
 
 def require_boolean(declared: str, tree: Expression, fields: Mapping[str, FieldType], remedy: str) -> None:
     """Raise ``InvalidDeclaration`` for the field ``declared`` unless ``tree`` is true or false over ``fields``."""
+    require_each(declared, [tree], Expression, expected="a boolean expression", remedy=remedy)
     given = type_of(tree, fields)
     require(
         given is not None and given.kind == "boolean",

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NoReturn
 
 from recount.core.aggregates import Aggregate
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.durations import Duration, milliseconds
+from recount.core.errors import InvalidDeclaration
 from recount.core.expression_types import columns_of
 from recount.core.expressions import Expression, col
 from recount.core.joins import AsOf, JoinKind, StreamStreamJoin, StreamTableJoin, TableTableJoin
@@ -20,7 +21,7 @@ from recount.core.nodes import Emission, Filter, Node, Sink, Source, WindowedAgg
 from recount.core.processing import Deduplicate, InOrder, KeyState, Process
 from recount.core.schema import FieldType
 from recount.core.stateless import Merge, Peek, Repartition, Through
-from recount.core.steps import Row, Rows, Steps, one_key
+from recount.core.steps import Row, Rows, Steps, node_of, one_key, require_topic
 from recount.core.topics import Topic
 from recount.core.windows import GlobalWindow, Windows
 
@@ -47,7 +48,7 @@ class RecordStream(Steps):
         return RecordStream(
             StreamStreamJoin(
                 left=self.node,
-                right=other.node,
+                right=node_of(other, RecordStream),
                 kind=kind,
                 before_ms=milliseconds(before, "before"),
                 after_ms=milliseconds(after, "after"),
@@ -72,7 +73,9 @@ class RecordStream(Steps):
     ) -> RecordStream:
         grace_ms = None if grace is None else milliseconds(grace, "grace")
         return RecordStream(
-            StreamTableJoin(left=self.node, right=table.node, kind=kind, grace_ms=grace_ms, by=by, as_of=as_of)
+            StreamTableJoin(
+                left=self.node, right=node_of(table, Table), kind=kind, grace_ms=grace_ms, by=by, as_of=as_of
+            )
         )
 
     def deduplicate(self, by: str | Expression, *, horizon: Duration) -> RecordStream:
@@ -162,6 +165,15 @@ class WindowedTable:
         held = Suppress(input=self._emitting("each record"), limit_ms=milliseconds(limit, "limit"), max_rows=max_rows)
         return RecordStream(held)
 
+    def to(self, topic: Topic, *, table: str | None = None) -> NoReturn:  # noqa: ARG002 - it is for the error
+        """Refused: say before when results leave."""
+        raise InvalidDeclaration(
+            "windows",
+            given=f".to({getattr(topic, 'name', topic)}) straight after .aggregate()",
+            expected="a choice of when results leave",
+            remedy="emit_final(), emit_each_batch(), emit_each_record() or emit_after(limit) before it",
+        )
+
     def _emitting(self, kind: Literal["final", "each batch", "each record"]) -> Node:
         return WindowedAggregate(
             input=self.node, windows=self.windows, aggregates=dict(self.aggregates), emission=Emission(kind=kind)
@@ -178,15 +190,15 @@ class Table(Rows):
 
     def join(self, other: Table) -> Table:
         """Rows of keys that are in both tables."""
-        return Table(TableTableJoin(left=self.node, right=other.node, kind="inner"))
+        return Table(TableTableJoin(left=self.node, right=node_of(other, Table), kind="inner"))
 
     def left_join(self, other: Table) -> Table:
         """All rows of this table, with the other's where it has one."""
-        return Table(TableTableJoin(left=self.node, right=other.node, kind="left"))
+        return Table(TableTableJoin(left=self.node, right=node_of(other, Table), kind="left"))
 
     def outer_join(self, other: Table) -> Table:
         """Rows of keys that are in either table."""
-        return Table(TableTableJoin(left=self.node, right=other.node, kind="outer"))
+        return Table(TableTableJoin(left=self.node, right=node_of(other, Table), kind="outer"))
 
     def group_by(self, **key: object) -> GroupedTable:
         """The rows grouped anew: ``customers.group_by(tier=col("tier"))``."""
@@ -221,6 +233,7 @@ class GroupedTable:
 
 def stream(topic: Topic) -> RecordStream:
     """The records of ``topic`` as a stream."""
+    require_topic("stream", topic)
     return RecordStream(Source(topic=topic))
 
 
@@ -235,7 +248,9 @@ def cogroup(**streams: RecordStream) -> RecordStream:
     ``cogroup(orders=orders, payments=payments).windowed_by(...).aggregate(paid=total("paid").only(col("merged_from") ==
     "payments"))``: each stream feeds the aggregates that are meant for it.
     """
-    return RecordStream(Merge(inputs=tuple(one.node for one in streams.values()), names=tuple(streams)))
+    return RecordStream(
+        Merge(inputs=tuple(node_of(one, RecordStream) for one in streams.values()), names=tuple(streams))
+    )
 
 
 def _partition_keys(node: Node) -> frozenset[str]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from recount.core.aggregates import Aggregate
+from recount.core.aggregates import Aggregate, require_aggregates
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
-from recount.core.errors import require
+from recount.core.errors import require, require_each
 from recount.core.expression_types import require_boolean, type_of
 from recount.core.expressions import Expression
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
@@ -155,13 +155,14 @@ class WindowedAggregate(OneInput):
     emission: Emission
 
     def __post_init__(self) -> None:
-        require(
-            bool(self.aggregates),
-            "aggregates",
-            given=self.aggregates,
-            expected="at least one",
-            remedy="aggregate(orders=count())",
+        require_each(
+            "windows",
+            [self.windows],
+            Windows,
+            expected="windows",
+            remedy='windowed_by(tumbling("5 min", grace="1 min")), or hopping, sliding, session, all_time, last_n',
         )
+        require_aggregates(self.aggregates)
         require(
             self.has_bounds or self.emission.kind != "final",
             "emission",

@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from recount.core.durations import readable
+from recount.core.errors import require_function
 from recount.core.expression_types import type_of
 from recount.core.expressions import Expression
 from recount.core.own_columns import require_free
-from recount.core.schema import FieldType
+from recount.core.schema import FieldType, require_types
 from recount.core.stateless import OneInput
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ class Process(OneInput):
     made: Mapping[str, FieldType]
 
     def __post_init__(self) -> None:
+        require_function("on_record", self.on_record)
+        require_types("fields", self.made)
         require_free("fields", self.made)
 
     @cached_property

@@ -93,14 +93,7 @@ class RecordSchema:
 
     def __post_init__(self) -> None:
         require(bool(self.fields), "fields", given=self.fields, expected="at least one field", remedy="declare one")
-        unlike = [f"{name!r}: {kind!r}" for name, kind in self.fields.items() if not _is_field(name, kind)]
-        require(
-            not unlike,
-            "fields",
-            given=", ".join(unlike),
-            expected="names with one of STRING, LONG, DOUBLE, BOOLEAN, decimal(15, 2), list_of(STRING)",
-            remedy="import the type from recount.core.schema",
-        )
+        require_types("fields", self.fields)
         require_free("a topic's fields", self.fields)
         unknown = sorted(self.required - set(self.fields))
         require(
@@ -137,6 +130,18 @@ class RecordSchema:
                 yield name, None
             else:
                 yield name, _typed(name, field_type, given)
+
+
+def require_types(what: str, fields: Mapping[str, object]) -> None:
+    """Refuse what is declared as the type of a field of ``what`` and is none."""
+    unlike = [f"{name!r}: {kind!r}" for name, kind in fields.items() if not _is_field(name, kind)]
+    require(
+        not unlike,
+        what,
+        given=", ".join(unlike),
+        expected="names with one of STRING, LONG, DOUBLE, BOOLEAN, decimal(15, 2), list_of(STRING)",
+        remedy="import the type from recount.core.schema",
+    )
 
 
 def _is_field(name: object, kind: object) -> bool:

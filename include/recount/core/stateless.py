@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from recount.core.errors import require
+from recount.core.errors import require, require_function
 from recount.core.expression_types import type_of
 from recount.core.expressions import Expression
 from recount.core.own_columns import INTERNAL, require_free
-from recount.core.schema import STRING, FieldType
+from recount.core.schema import STRING, FieldType, require_types
 from recount.core.topics import Topic
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class FlatMap(OneInput):
     word: str = "flat-map"
 
     def __post_init__(self) -> None:
+        require_function("function", self.function)
+        require_types("fields", self.made)
         require_free("fields", self.made)
 
     @cached_property

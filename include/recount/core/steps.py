@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from recount.core.errors import require
+from recount.core.errors import require, require_each, require_function
 from recount.core.expressions import Expression, coalesce, col, expression
 from recount.core.nodes import Filter, Node, SelectKey, Sink, WithFields
 from recount.core.schema import FieldType
@@ -47,6 +47,7 @@ class Steps(Rows):
 
     def map(self, function: Callable[[Row], Row], **made: FieldType) -> Self:
         """Each record replaced by the row that ``function`` makes of its fields; ``made`` declares the row."""
+        require_function("map", function)
         return type(self)(FlatMap(input=self.node, function=lambda row: (function(row),), made=dict(made), word="map"))
 
     def flat_map(self, function: Callable[[Row], Iterable[Row]], **made: FieldType) -> Self:
@@ -72,7 +73,7 @@ class Steps(Rows):
 
     def merge(self, *others: Self) -> Self:
         """All records of this and the other streams."""
-        return type(self)(Merge(inputs=(self.node, *(other.node for other in others))))
+        return type(self)(Merge(inputs=(self.node, *(node_of(other, Steps) for other in others))))
 
     def repartition(self, partitions: int) -> Self:
         """The same records, worked on by ``partitions`` tasks from here on."""
@@ -80,11 +81,25 @@ class Steps(Rows):
 
     def through(self, topic: Topic, *, table: str | None = None) -> Self:
         """Writes to ``topic`` and goes on with the same records."""
+        require_topic("through", topic)
         return type(self)(Through(input=self.node, topic=topic, table=table or _table_name(topic)))
 
     def to(self, topic: Topic, *, table: str | None = None) -> Sink:
         """Writes to ``topic`` and to a Delta table, by default named like the topic with ``_`` for ``-`` and ``.``."""
+        require_topic("to", topic)
         return Sink(input=self.node, topic=topic, table=table or _table_name(topic))
+
+
+def node_of(rows: Rows, kind: type[Rows]) -> Node:
+    """The operator that ``rows`` leave; raises ``InvalidDeclaration`` where they are not of ``kind``."""
+    remedy = "stream(topic) or table(topic) read a topic; .to_table() and .to_stream() make one of the other"
+    require_each("rows", [rows], kind, expected=f"a {kind.__name__}", remedy=remedy)
+    return rows.node
+
+
+def require_topic(field: str, given: object) -> None:
+    """Refuse what is no topic, such as its name."""
+    require_each(field, [given], Topic, expected="a topic", remedy='Topic(name="orders", key="order_id", value=...)')
 
 
 def _expressions(given: Mapping[str, object]) -> dict[str, Expression]:
