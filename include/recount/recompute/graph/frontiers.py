@@ -41,13 +41,21 @@ class Wait(NamedTuple):
     ahead_ms: int
 
 
-def left_in(batches: Sequence[BatchEnds], waits: Sequence[Wait]) -> Callable[[str, int, int, int], int]:
-    """Says of a record, by place and time, in which batch it had been read and had left all ``waits``."""
+def left_in(
+    batches: Sequence[BatchEnds], waits: Sequence[Wait]
+) -> Callable[[str | None, int | None, int | None, int], int]:
+    """Says of a record, by place and time, in which batch it had been read and had left all ``waits``.
+
+    A derived row has no place: its time alone says when it left them.
+    """
     boundaries = {place: ends.tolist() for place, ends in _boundaries(batches).items()}
     reached = [(list(wait.reached_ms), wait.ahead_ms) for wait in waits]
 
-    def number(topic: str, partition: int, offset: int, time_ms: int) -> int:
-        read = bisect_right(boundaries[topic, partition], offset)
+    def number(topic: str | None, partition: int | None, offset: int | None, time_ms: int) -> int:
+        if topic is None or partition is None or offset is None:
+            read = 0
+        else:
+            read = bisect_right(boundaries[topic, partition], offset)
         return max([read, *(bisect_left(frontiers, time_ms + ahead_ms) for frontiers, ahead_ms in reached)])
 
     return number
