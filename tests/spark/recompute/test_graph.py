@@ -547,6 +547,17 @@ def test_what_has_won_stays_the_first_when_a_partition_that_was_idle_brings_an_e
         assert named == ({(1, 1, 0), (1, 1, 1)} if told else set())
 
 
+def test_a_first_of_results_of_windows_is_told_by_the_frontier_alone(spark: SparkSession) -> None:
+    log = [
+        Arrival(topic="events", partition=0, key="u", value={"who": "a", "n": 1}, timestamp_ms=at_ms)
+        for at_ms in (1, 12, 200)
+    ]
+    flow = windowed(tumbling("10 ms", grace="0 ms")).deduplicate("by", horizon="50 ms")
+    topology = Topology(name="law", sinks=[flow.to(OUT)])
+    done = recomputed(spark, topology, frames(spark, [log], ["events"]), batches=one_by_one(log, ["events"]))
+    assert [(row["by"], row[RESULT_TIME]) for row in done.result("out").collect()] == [("a", 1)]
+
+
 def test_a_row_of_a_stream_tells_which_records_made_it(spark: SparkSession) -> None:
     log = [
         Arrival(topic="events", partition=0, key="k", value={"n": 1}, timestamp_ms=5),
