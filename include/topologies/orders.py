@@ -36,7 +36,7 @@ revenue_by_region = Topology(
     sinks=[
         stream(orders)
         .select_key(region=coalesce(col("region"), "UNKNOWN"))
-        .windowed_by(tumbling("5 min", grace="60 s"))
+        .windowed_by(tumbling("5 min", grace="5 s"))
         .aggregate(orders=count(), revenue=total("amount"))
         .emit_final()
         .to(windowed_revenue)

@@ -55,9 +55,9 @@ class OrderFlow:
     partitions: int = 4
     span_ms: int = milliseconds("2 h")
     lag_ms: int = milliseconds("7 min")
-    jitter_ms: int = milliseconds("45 s")
+    jitter_ms: int = milliseconds("4 s")
     window_ms: int = milliseconds("5 min")
-    grace_ms: int = milliseconds("60 s")
+    grace_ms: int = milliseconds("5 s")
     late_every: int = 2_003
     bad_every: int = 9_973
     seed: int = 20

@@ -9,7 +9,7 @@ from recount.core.windows import tumbling
 from recount.local.order_flow import OrderFlow
 from topologies.orders import orders
 
-_WINDOWS = tumbling("5 min", grace="60 s")
+_WINDOWS = tumbling("5 min", grace="5 s")
 _FLOW = OrderFlow(end_ms=1_800_000_000_000, records=20_000, late_every=97, bad_every=211)
 
 

@@ -63,7 +63,7 @@ def ran(tmp_path: Path) -> Path:
 def test_the_estimate_is_printed_with_its_formula_and_what_nobody_measured() -> None:
     shown = typed(NAME, "--keys", "region=7", "--benchmark", str(ROOT / "docs" / "performance" / "results.json")).output
     assert "21 rows" in shown
-    assert "= 7 keys x (ceil((5 min + 1 min) / 5 min)" in shown
+    assert "= 7 keys x (ceil((5 min + 5 s) / 5 min)" in shown
     assert "measured: nothing, the stream has not run" in shown
     assert "not measured" in shown
 
