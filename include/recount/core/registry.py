@@ -1,4 +1,4 @@
-"""All declarations of a deployment: the ``Topology``, ``Archive`` and ``Topic`` objects of its topology modules."""
+"""All declarations of a deployment: topologies, archives, topics and stream groups of its topology modules."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from typing import TypeVar
 
 from recount.core.archive import Archive
 from recount.core.errors import Terminal, require
+from recount.core.groups import StreamGroup, require_apart
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
 DEFAULT_MODULES = "topologies"
 Stream = Topology | Archive
-Declared = TypeVar("Declared", Topic, Topology, Archive)
+Declared = TypeVar("Declared", Topic, Topology, Archive, StreamGroup)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Declarations:
-    """Topologies, archives and topics by name."""
+    """Topologies, archives, topics and stream groups by name; ``modules`` names the module of each stream."""
 
     topologies: Mapping[str, Topology]
     topics: Mapping[str, Topic]
     archives: Mapping[str, Archive] = field(default_factory=dict)
+    groups: Mapping[str, StreamGroup] = field(default_factory=dict)
+    modules: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def streams(self) -> Mapping[str, Stream]:
@@ -37,6 +40,21 @@ class Declarations:
         if name in self.archives:
             return self.archives[name]
         return self.topology(name)
+
+    def group_of(self, stream: str) -> StreamGroup | None:
+        """The group whose driver hosts ``stream``; None where it has a driver of its own."""
+        return next((group for group in self.groups.values() if stream in group.members), None)
+
+    def group(self, name: str) -> StreamGroup:
+        """The group called ``name``; raises ``Terminal`` naming those there are."""
+        if name not in self.groups:
+            raise Terminal(
+                "no such group of streams",
+                given=name,
+                expected=f"one of {sorted(self.groups)}" if self.groups else "a declared group; there is none",
+                remedy="declare a StreamGroup in a module of RECOUNT_TOPOLOGIES",
+            )
+        return self.groups[name]
 
     def topology(self, name: str) -> Topology:
         """The topology called ``name``; raises ``Terminal`` naming those there are."""
@@ -58,8 +76,12 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
     topologies: dict[str, Topology] = {}
     topics: dict[str, Topic] = {}
     archives: dict[str, Archive] = {}
+    groups: dict[str, StreamGroup] = {}
+    module_of: dict[str, str] = {}
     for module in _modules(modules):
         for declaration in vars(module).values():
+            if isinstance(declaration, Topology | Archive):
+                module_of.setdefault(declaration.name, module.__name__)
             if isinstance(declaration, Topology):
                 _add(topologies, declaration, "topology")
             elif isinstance(declaration, Archive):
@@ -67,11 +89,14 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
                 _add(topics, declaration.topic, "topic")
             elif isinstance(declaration, Topic):
                 _add(topics, declaration, "topic")
+            elif isinstance(declaration, StreamGroup):
+                _add(groups, declaration, "group")
     for topology in topologies.values():
         for node in (*topology.sources, *topology.written):
             _add(topics, node.topic, "topic")
     _require_one_writer(topologies.values())
-    return Declarations(topologies=topologies, topics=topics, archives=archives)
+    require_apart(groups.values(), {**topologies, **archives})
+    return Declarations(topologies=topologies, topics=topics, archives=archives, groups=groups, modules=module_of)
 
 
 def _modules(names: str) -> Iterator[ModuleType]:

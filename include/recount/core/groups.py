@@ -1,0 +1,128 @@
+"""A group of streams that share one driver, and so one Spark application.
+
+>>> from recount.core.archive import Archive
+>>> from recount.core.topics import Topic
+>>> clicks, views = (Archive(topic=Topic(name=name, key="user_id")) for name in ("clicks", "views"))
+>>> StreamGroup(name="archives", streams=[clicks, views], trigger_interval="10 s").members
+('archive-clicks', 'archive-views')
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from recount.core.archive import Archive
+from recount.core.durations import Duration, milliseconds
+from recount.core.errors import require, require_each
+from recount.core.topology import Topology
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_MEMORY = re.compile(r"[1-9][0-9]*[mg]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamGroup:
+    """The streams that one driver hosts; each keeps a lease, a status, a checkpoint, an audit and a DAG of its own.
+
+    A stream that fails ends alone. A batch of each starts every ``trigger_interval``, or as soon as the last one is
+    done where that takes longer (``"0 s"``: always). ``driver_memory`` is the heap of the driver's JVM, in Spark's
+    notation; the state of the streams lies outside of it.
+    """
+
+    name: str
+    streams: Sequence[Topology | Archive]
+    trigger_interval: Duration = "0 s"
+    driver_memory: str = "1g"
+
+    def __post_init__(self) -> None:
+        require(
+            isinstance(self.name, str) and _NAME.fullmatch(self.name) is not None,
+            "group name",
+            given=self.name,
+            expected="lower-case words joined by '-'",
+            remedy="it names a driver and its logs: rename it like 'page-views'",
+        )
+        require(
+            isinstance(self.streams, list | tuple) and len(self.streams) > 0,
+            f"streams of group {self.name}",
+            given=self.streams,
+            expected="a list of at least one topology or archive",
+            remedy="list the streams, or leave the group out: a stream in no group runs alone",
+        )
+        require_each(
+            f"streams of group {self.name}",
+            self.streams,
+            Topology | Archive,
+            expected="topologies and archives",
+            remedy="list the declarations themselves, not their names or topics",
+        )
+        twice = sorted({name for name in self.members if self.members.count(name) > 1})
+        require(
+            not twice,
+            f"streams of group {self.name}",
+            given=f"{', '.join(twice)} more than once",
+            expected="each stream once",
+            remedy="list it once",
+        )
+        require(
+            isinstance(self.driver_memory, str) and _MEMORY.fullmatch(self.driver_memory) is not None,
+            f"driver_memory of group {self.name}",
+            given=self.driver_memory,
+            expected="a number with the unit m or g, such as '1g'",
+            remedy="leave it out for '1g'",
+        )
+        self._require_interval()
+
+    def _require_interval(self) -> None:
+        """A stream that waits for its next batch must not be taken for one that makes no progress."""
+        for stream in self.streams:
+            limit_ms = stream.health.progress_age_ms
+            require(
+                2 * self.trigger_interval_ms <= limit_ms,
+                f"trigger_interval of group {self.name}",
+                given=self.trigger_interval,
+                expected=f"at most half of the progress_age_ms of {stream.name}, {limit_ms} ms",
+                remedy="start batches more often, or give the stream Health(progress_age_ms=...)",
+            )
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The names of the streams."""
+        return tuple(stream.name for stream in self.streams)
+
+    @property
+    def trigger_interval_ms(self) -> int:
+        """``trigger_interval`` in milliseconds."""
+        return milliseconds(self.trigger_interval, "trigger_interval")
+
+
+def require_apart(groups: Iterable[StreamGroup], streams: Mapping[str, Topology | Archive]) -> None:
+    """Refuse a group named like one of ``streams``, and a stream that is not one of them or is in two groups."""
+    group_of: dict[str, str] = {}
+    for group in groups:
+        require(
+            group.name not in streams,
+            "group name",
+            given=group.name,
+            expected="a name that no stream has: both name drivers and logs",
+            remedy="rename the group",
+        )
+        for stream in group.streams:
+            require(
+                streams.get(stream.name) is stream,
+                f"streams of group {group.name}",
+                given=stream.name,
+                expected="streams that the modules of RECOUNT_TOPOLOGIES declare at their top level",
+                remedy="bind the stream to a name at the top level of a module, name that module in RECOUNT_TOPOLOGIES,"
+                " or take the stream out of the group",
+            )
+            other = group_of.setdefault(stream.name, group.name)
+            require(
+                other == group.name,
+                f"streams of group {group.name}",
+                given=f"{stream.name}, which is in group {other}",
+                expected="each stream in one group: it has one driver",
+                remedy="take it out of one of them",
+            )
