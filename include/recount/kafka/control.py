@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,17 +21,36 @@ from recount.kafka.platform import CONTROL
 _LOG = logging.getLogger(__name__)
 
 
+_RUN = "run."
+"""Begins the key of an order to run, which stands beside an order to stop; no name of a stream has a dot."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """An order to the drivers of a stream up to and including ``lease_epoch``; a later driver ignores it."""
+    """An order to the drivers of a stream up to and including ``lease_epoch``; a later driver ignores it.
 
-    command: Literal["stop"]
+    ``stop`` is for the driver that has the lease. ``run`` is for the driver that hosts the stream's group: it is done
+    when the stream has a later lease. ``order`` tells one order from another.
+    """
+
+    command: Literal["stop", "run"]
     lease_epoch: int
+    order: str = ""
 
 
 def request_stop(connection: Connection, stream: str, lease_epoch: int, *, topic: str = CONTROL) -> None:
-    """Ask the driver with this lease epoch to finish its batch, commit and end; returns once the order is stored."""
+    """Ask the driver with this lease epoch to finish its batch, commit and end; returns once the order is stored.
+
+    An earlier order to run the stream in its group is withdrawn.
+    """
+    _send(connection, topic, f"{_RUN}{stream}", None)
     _send(connection, topic, stream, json.dumps({"command": "stop", "lease_epoch": lease_epoch}).encode())
+
+
+def request_run(connection: Connection, stream: str, after_epoch: int, *, topic: str = CONTROL) -> None:
+    """Ask the driver that hosts the group of ``stream`` to run it with a lease epoch above ``after_epoch``."""
+    order = {"command": "run", "lease_epoch": after_epoch, "order": str(uuid.uuid4())}
+    _send(connection, topic, f"{_RUN}{stream}", json.dumps(order).encode())
 
 
 def withdraw_stop(connection: Connection, stream: str, *, topic: str = CONTROL) -> None:
@@ -41,18 +64,43 @@ class StandingOrders:
     Orders are written without transactions and read uncommitted: a transaction that somebody leaves open on the topic
     hides none of them. An order in a transaction that is aborted counts, too; whoever can abort one here could write
     the order as well. What is no order is passed over with a warning, and the last one before it stands.
+
+    An answer may be ``max_age_s`` old: streams of one driver share a view, and need not ask the broker for each. May be
+    used by several threads.
     """
 
-    def __init__(self, connection: Connection, topic: str = CONTROL) -> None:
+    def __init__(self, connection: Connection, topic: str = CONTROL, *, max_age_s: float = 0.0) -> None:
         self._view = CompactedView(connection, topic, _command, isolation="read_uncommitted")
+        self._max_age_s = max_age_s
+        self._busy = threading.Lock()
+        self._read_s = float("-inf")
+        self._orders: Mapping[str, bytes] = {}
 
     def stop_of(self, stream: str) -> int | None:
         """The lease epoch up to which drivers of ``stream`` are to stop; None when no order stands."""
-        order = self._view.refresh().get(stream)
-        return None if order is None else _command(order).lease_epoch
+        order = self._of(stream)
+        return None if order is None or order.command != "stop" else order.lease_epoch
+
+    def run_of(self, stream: str) -> Command | None:
+        """The last order to run ``stream``, whether it is done or not; None when there was none."""
+        order = self._of(f"{_RUN}{stream}")
+        return None if order is None or order.command != "run" else order
+
+    def read_anew(self) -> None:
+        """Let the next answer be of the moment, whatever its age may be."""
+        with self._busy:
+            self._read_s = float("-inf")
 
     def close(self) -> None:
         self._view.close()
+
+    def _of(self, key: str) -> Command | None:
+        with self._busy:
+            if time.monotonic() - self._read_s >= self._max_age_s:
+                self._orders = self._view.refresh()
+                self._read_s = time.monotonic()
+            order = self._orders.get(key)
+        return None if order is None else _command(order)
 
 
 def _send(connection: Connection, topic: str, stream: str, order: bytes | None) -> None:
@@ -66,10 +114,19 @@ def _send(connection: Connection, topic: str, stream: str, order: bytes | None) 
 
 
 class ControlChannel:
-    """A driver's ear: one consumer, held open while the driver runs."""
+    """A driver's ear: one consumer, held open while the driver runs; or ``shared`` with others, who close it."""
 
-    def __init__(self, connection: Connection, stream: str, lease_epoch: int, *, topic: str = CONTROL) -> None:
-        self._orders = StandingOrders(connection, topic)
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        lease_epoch: int,
+        *,
+        topic: str = CONTROL,
+        shared: StandingOrders | None = None,
+    ) -> None:
+        self._orders = shared or StandingOrders(connection, topic)
+        self._is_shared = shared is not None
         self._stream = stream
         self._lease_epoch = lease_epoch
 
@@ -86,14 +143,15 @@ class ControlChannel:
         return up_to is not None and up_to >= self._lease_epoch
 
     def close(self) -> None:
-        self._orders.close()
+        if not self._is_shared:
+            self._orders.close()
 
 
 def _command(text: bytes) -> Command:
     try:
         said = json.loads(text)
-        if said["command"] != "stop":
+        if said["command"] not in ("stop", "run"):
             raise ValueError(said["command"])
-        return Command(command="stop", lease_epoch=int(said["lease_epoch"]))
+        return Command(command=said["command"], lease_epoch=int(said["lease_epoch"]), order=str(said.get("order", "")))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise Terminal("an unknown order on the control topic", given=text[:200], expected="a stop") from error
+        raise Terminal("an unknown order on the control topic", given=text[:200], expected="a stop or a run") from error

@@ -13,7 +13,8 @@ CERTIFICATES = "recount.certificates"
 POSITIONS = "recount.positions"
 
 _SMALL_SEGMENTS = {"segment.bytes": str(16 << 20)}
-"""Kafka compacts a segment once it is full: a record a batch would fill one of the default size in weeks."""
+"""Kafka compacts a segment once it is full: a record a batch would fill one of the default size in weeks, and the
+statuses of forty streams in two days, which everybody would read who asks for one."""
 
 
 def platform_topics(named: Callable[[str], str] = str) -> tuple[Topic, ...]:
@@ -23,7 +24,15 @@ def platform_topics(named: Callable[[str], str] = str) -> tuple[Topic, ...]:
     One partition keeps order. ``named`` says what the installation calls them (``Connection.own``).
     """
     return (
-        Topic(name=named(STATUS), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True),
+        Topic(
+            name=named(STATUS),
+            key="stream",
+            partitions=1,
+            cleanup_policy="compact",
+            retention_ms=-1,
+            configs=_SMALL_SEGMENTS,
+            owned=True,
+        ),
         Topic(name=named(HISTORY), key="stream", partitions=1, retention_ms=7 * 86_400_000, owned=True),
         Topic(name=named(CONTROL), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True),
         Topic(

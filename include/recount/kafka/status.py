@@ -159,6 +159,11 @@ class StatusBoard:
         self._view.close()
 
 
+def status_of_group(group: str) -> str:
+    """The name under which the driver of ``group`` has its lease and its status; no name of a stream has a dot."""
+    return f"group.{group}"
+
+
 def last_epoch(connection: Connection, stream: str, topic: str = STATUS) -> int:
     """The lease epoch of the stream's last status, 0 when no driver ever spoke.
 

@@ -65,6 +65,9 @@ class ArchiveWork:
         """Nothing: its one table is its ledger."""
         return False
 
+    def settle(self) -> None:
+        """Nothing: it has no upkeep."""
+
     def processor(self, attempt: Attempt) -> ArchiveProcessor:
         """The processor of one run."""
         self._session.conf.set("spark.databricks.delta.stats.collect", "true")

@@ -80,6 +80,10 @@ class TopologyWork:
         """Whether a table lacks the rows of ``last``."""
         return self.tables.lack(last, self.history.last_before(last.order), in_flight=in_flight)
 
+    def settle(self) -> None:
+        """Wait for the upkeep of the tables."""
+        self.tables.compaction.wait()
+
     def processor(self, attempt: Attempt) -> BatchProcessor:
         """The processor of one run."""
         return BatchProcessor(self._topology, self.tables, attempt)

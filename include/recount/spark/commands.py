@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import Annotated
 
 import typer
 from pyspark.sql import SparkSession
 
 from recount.core.archive import Archive
-from recount.core.registry import Stream, declared
+from recount.core.errors import Terminal
+from recount.core.registry import Declarations, Stream, declared
 from recount.core.settings import Settings
+from recount.kafka.connection import Connection
 from recount.sessions import spark_session
+from recount.spark.alone import require_alone
 from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS
+from recount.spark.ending import stop_on_sigterm
+from recount.spark.group_host import GroupHost, HostOptions
 from recount.spark.runner import RunOptions, StreamRunner
+from recount.spark.told_streams import tell_streams
 from recount.spark.work import Work
 
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_HEARTBEAT_OF_MANY_S = 5.0
+"""Each heartbeat is a transaction; forty streams with one every other second keep a small broker busy."""
 
 
 def stream(
-    name: Annotated[str, typer.Option("--stream", help="The name of the topology to run.")],
+    name: Annotated[str | None, typer.Option("--stream", help="The name of the stream to run.")] = None,
+    group: Annotated[
+        str | None, typer.Option(help="The name of a declared group, all of whose streams to run in this process.")
+    ] = None,
+    on_order: Annotated[
+        bool, typer.Option(help="With --group: run a stream when an order to run it comes, as Airflow gives it.")
+    ] = False,
     available_now: Annotated[bool, typer.Option(help="End once what is there now is processed.")] = False,
     max_offsets: Annotated[int, typer.Option(min=1, help="Most records of a batch.")] = RunOptions.max_offsets,
     target_batch_ms: Annotated[
         int,
         typer.Option(min=0, help="Milliseconds that a batch may take unless the stream is far behind (0: any time)."),
     ] = RunOptions.target_batch_ms,
-    trigger_interval_ms: Annotated[int, typer.Option(min=0, help="Start a batch every so many milliseconds.")] = 0,
+    trigger_interval_ms: Annotated[
+        int | None,
+        typer.Option(min=0, help="Start a batch every so many milliseconds (default: as the group declares, else 0)."),
+    ] = None,
     transaction_timeout_ms: Annotated[
         int,
         typer.Option(min=1_000, help="Milliseconds after which the brokers abort the transaction of a batch."),
@@ -43,24 +61,76 @@ def stream(
         typer.Option(min=60_000, help="Milliseconds for which earlier versions of the Delta tables can be read."),
     ] = DELTA_LOG_KEPT_MS,
 ) -> None:
-    """Run a stream in this process until it is told to stop."""
+    """Run a stream, or all streams of a group, in this process until told to stop."""
+    if (name is None) == (group is None):
+        raise Terminal(
+            "nothing to run, or too much",
+            given=f"--stream {name}, --group {group}",
+            expected="either --stream NAME or --group NAME",
+        )
     logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
     settings = Settings.from_environment(os.environ)
-    declaration = declared(settings.topologies).stream(name)
-    session = spark_session(settings, f"recount stream {name}")
+    declarations = declared(settings.topologies)
+    interval_ms = declarations.group(group).trigger_interval_ms if group else 0
     options = RunOptions(
         max_offsets=max_offsets,
         target_batch_ms=target_batch_ms,
-        trigger_interval_ms=trigger_interval_ms,
+        trigger_interval_ms=interval_ms if trigger_interval_ms is None else trigger_interval_ms,
         available_now=available_now,
         transaction_timeout_ms=transaction_timeout_ms,
         memory_limit=memory_limit_mib * 2**20,
+        heartbeat_s=_HEARTBEAT_OF_MANY_S if group else RunOptions.heartbeat_s,
     )
+    if group:
+        host_options = HostOptions(on_order=on_order)
+        _run_group(settings, declarations, group, options, host_options, delta_log_kept_ms=delta_log_kept_ms)
+        return
+    assert name is not None
+    declaration = declarations.stream(name)
+    session = spark_session(settings, f"recount stream {name}")
     work = work_of(session, declaration, settings.data, delta_log_kept_ms=delta_log_kept_ms)
     try:
         StreamRunner(session, settings, work, options).run()
     finally:
         session.stop()
+
+
+def _run_group(
+    settings: Settings,
+    declarations: Declarations,
+    group: str,
+    options: RunOptions,
+    host_options: HostOptions,
+    *,
+    delta_log_kept_ms: int,
+) -> None:
+    """Host the streams of ``group``; raises ``Terminal`` at the end where any that was not run by an order failed."""
+    for handler in logging.getLogger().handlers:
+        tell_streams(handler)
+    require_alone(Connection.of(settings), group)
+    session = spark_session(settings, f"recount group {group}")
+    works = {
+        name: partial(
+            work_of,
+            declaration=declarations.stream(name),
+            root=settings.data,
+            delta_log_kept_ms=delta_log_kept_ms,
+        )
+        for name in declarations.group(group).members
+    }
+    host = GroupHost(session, settings, group, works, options, host_options)
+    stop_on_sigterm(session, host.stop)
+    try:
+        host.run()
+    finally:
+        session.stop()
+    if host.failures and not host_options.on_order:
+        raise Terminal(
+            f"streams of group {group} failed",
+            given="; ".join(f"{name}: {error}" for name, error in host.failures.items()),
+            expected="every stream to end well",
+            remedy="see the remedies; the other streams are not concerned",
+        )
 
 
 def work_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
 
 from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.ledger_table import LedgerTable
@@ -31,7 +32,7 @@ class Compaction:
         """Start a round when it is time by the number of the ``batch``, and the last one is over."""
         if (batch + 1) % BATCHES_BETWEEN or (self._thread and self._thread.is_alive()):
             return
-        self._thread = threading.Thread(target=self.round, name="compaction", daemon=True)
+        self._thread = threading.Thread(target=copy_context().run, args=(self.round,), name="compaction", daemon=True)
         self._thread.start()
 
     def wait(self) -> None:

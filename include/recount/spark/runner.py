@@ -20,7 +20,7 @@ from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
-from recount.kafka.control import ControlChannel
+from recount.kafka.control import ControlChannel, StandingOrders
 from recount.kafka.lease import Lease
 from recount.kafka.offsets import MissingTopics, lag, partitions_of, require_kept, require_topics
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus
@@ -34,10 +34,11 @@ from recount.spark.progress import BatchProgress, ProgressListener
 from recount.spark.resuming import Known, Planned, Resumption, Standing, Unfinished
 from recount.spark.source import kafka_range, kafka_source
 from recount.spark.stream_query import StreamQuery
+from recount.spark.told_streams import told_of
+from recount.spark.turns import Turn, at_once
 from recount.spark.work import Attempt, Observer, Processor, Work, unobserved
 
 _LOG = logging.getLogger(__name__)
-_HEARTBEAT_S = 2.0
 _SILENCE_MS = 10_000
 
 
@@ -49,7 +50,8 @@ class RunOptions:
     ``trigger_interval_ms`` (0: as soon as the last one is done) until a stop is asked for. A batch has at most
     ``max_offsets`` records, and with a ``target_batch_ms`` (0: none) as many as take that time, see ``BatchSize``. The
     brokers abort the transaction of a batch after ``transaction_timeout_ms``. The driver's processes may hold
-    ``memory_limit`` bytes (0: what its container or machine has).
+    ``memory_limit`` bytes (0: what its container or machine has). A status is published after each batch, and at least
+    every ``heartbeat_s`` seconds.
     """
 
     max_offsets: int = 1_000_000
@@ -58,10 +60,24 @@ class RunOptions:
     available_now: bool = False
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     memory_limit: int = 0
+    heartbeat_s: float = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """What the streams of one driver share. ``is_stopping`` says whether a stream is to stop after its batch."""
+
+    orders: StandingOrders
+    is_stopping: Callable[[str], bool]
+    turn: Callable[[], Turn] = at_once
 
 
 class StreamRunner:
-    """Drives the work of one stream; ``run`` returns when the stream has stopped and raises when it failed."""
+    """Drives the work of one stream; ``run`` returns when the stream has stopped and raises when it failed.
+
+    ``shared`` where its driver runs other streams, too. ``has_spoken`` once it has published a status: then the last
+    one says how it ended.
+    """
 
     def __init__(
         self,
@@ -70,7 +86,10 @@ class StreamRunner:
         work: Work,
         options: RunOptions,
         observer: Observer = unobserved,
+        shared: Shared | None = None,
     ) -> None:
+        self.has_spoken = False
+        self._shared = shared
         self._session = session
         self._settings = settings
         self._work = work
@@ -93,7 +112,8 @@ class StreamRunner:
             try:
                 transaction = held.enter_context(closing(self._outputs(lease)))
                 lease.publish(status)
-                control = held.enter_context(closing(ControlChannel(self._connection, self._work.name, lease.epoch)))
+                self.has_spoken = True
+                control = held.enter_context(closing(self._control(lease)))
                 self._session.streams.addListener(listener)
                 held.callback(lambda: self._session.streams.removeListener(listener))
                 query = self._start(transaction, lease.epoch)
@@ -106,9 +126,14 @@ class StreamRunner:
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:
                     lease.publish(replace(failed, heartbeat_ms=_now_ms()))
+                    self.has_spoken = True
                 except RecountError as unheard:
                     _LOG.warning("the failure could not be published, a lost lease for instance: %s", unheard)
                 raise
+
+    def _control(self, lease: Lease) -> ControlChannel:
+        orders = self._shared.orders if self._shared else None
+        return ControlChannel(self._connection, self._work.name, lease.epoch, shared=orders)
 
     def _outputs(self, lease: Lease) -> OutputTransaction:
         """Opened before the first status is published, which a driver cannot do that has lost its lease meanwhile."""
@@ -163,9 +188,10 @@ class StreamRunner:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
-            return writer.foreachBatch(process).start()
+            return writer.foreachBatch(told_of(self._work.name, process)).start()
 
-        return StreamQuery(started, processor, self._first_limit(), Headroom(self._memory))
+        turn = self._shared.turn if self._shared else at_once
+        return StreamQuery(started, processor, self._first_limit(), Headroom(self._memory), turn)
 
     def _memory(self) -> DriverMemory:
         memory, limit = DriverMemory.now(), self._options.memory_limit
@@ -253,7 +279,7 @@ class StreamRunner:
             limit = query.limit
             if not query.is_active:
                 limit = replace(limit, layer=limit.layer + 1)
-            if control.stop_requested():
+            if control.stop_requested() or (self._shared and self._shared.is_stopping(self._work.name)):
                 _LOG.info("stop requested")
                 lease.publish(replace(status, state="stopping", heartbeat_ms=_now_ms()))
                 query.stop()
@@ -277,7 +303,7 @@ class StreamRunner:
                     lag=self._lag_between_batches(status, query.processor),
                 )
                 lease.publish(status)
-                heartbeat_due = time.monotonic() + _HEARTBEAT_S
+                heartbeat_due = time.monotonic() + self._options.heartbeat_s
         query.await_end()
         for progress in listener.take(timeout_s=2.0):
             status = _progressed(status, progress, query.processor)
@@ -289,7 +315,8 @@ class StreamRunner:
 
     def _lag_between_batches(self, status: StreamStatus, processor: Processor) -> int | None:
         """The lag as Kafka knows it, when no batch has said it lately: Spark is silent with nothing to read."""
-        if status.lag is not None and _now_ms() - (status.last_progress_ms or 0) < _SILENCE_MS:
+        silence_ms = max(_SILENCE_MS, 2 * self._options.trigger_interval_ms)
+        if status.lag is not None and _now_ms() - (status.last_progress_ms or 0) < silence_ms:
             return status.lag
         try:
             last = processor.last.proof if processor.last else self._last
@@ -300,19 +327,25 @@ class StreamRunner:
         return sum(part.lag for part in parts.values())
 
     def _first_status(self, lease_epoch: int) -> StreamStatus:
-        now_ms = _now_ms()
-        return StreamStatus(
-            stream=self._work.name,
-            driver_id=str(uuid.uuid4()),
-            lease_epoch=lease_epoch,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            state="starting",
-            started_at_ms=now_ms,
-            heartbeat_ms=now_ms,
-            application_id=self._session.sparkContext.applicationId,
-            fingerprint=self._work.declared.fingerprint,
+        return replace(
+            first_status(self._work.name, lease_epoch, self._session), fingerprint=self._work.declared.fingerprint
         )
+
+
+def first_status(name: str, lease_epoch: int, session: SparkSession) -> StreamStatus:
+    """What the driver of this process says of ``name`` when it has just taken the lease."""
+    now_ms = _now_ms()
+    return StreamStatus(
+        stream=name,
+        driver_id=str(uuid.uuid4()),
+        lease_epoch=lease_epoch,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        state="starting",
+        started_at_ms=now_ms,
+        heartbeat_ms=now_ms,
+        application_id=session.sparkContext.applicationId,
+    )
 
 
 def checkpoint_location(settings: Settings, stream: str, version: int) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.spark.catching_up import BatchLimit
 from recount.spark.headroom import Headroom
+from recount.spark.turns import Turn, at_once
 from recount.spark.work import Processor
 
 _LOG = logging.getLogger(__name__)
@@ -29,13 +30,20 @@ class StreamQuery:
 
     Spark reads the limit when a query starts. A query that is started again goes on from its checkpoint, with
     the same processor and its state: a batch that Spark had planned keeps its range, one that it had not yet noted as
-    done is not processed twice. A batch for which ``headroom`` sees no memory is not begun.
+    done is not processed twice. A batch for which ``headroom`` sees no memory is not begun. Each batch waits for its
+    ``turn``.
     """
 
     def __init__(
-        self, start: StartQuery, processor: Processor, limit: BatchLimit, headroom: Headroom | None = None
+        self,
+        start: StartQuery,
+        processor: Processor,
+        limit: BatchLimit,
+        headroom: Headroom | None = None,
+        turn: Callable[[], Turn] = at_once,
     ) -> None:
         self._start = start
+        self._turn = turn
         self._headroom = headroom or Headroom()
         self._between_batches = threading.Lock()
         self.processor = processor
@@ -85,7 +93,7 @@ class StreamQuery:
             raise self._failed
 
     def _process(self, records: DataFrame, batch: int) -> None:
-        with self._between_batches:
+        with self._turn(), self._between_batches:
             if self._is_stopping:
                 self._left_one_out = True
                 raise _Stopped

@@ -111,5 +111,8 @@ class Work(Protocol):
     def lacks(self, last: BatchProof, *, in_flight: bool) -> bool:
         """Whether a table lacks the rows of ``last``, the last batch of the ledger; see ``StreamTables.lack``."""
 
+    def settle(self) -> None:
+        """Wait until nothing that it began beside its batches writes to its tables any more."""
+
     def processor(self, attempt: Attempt) -> Processor:
         """The processor of one run; it recovers its state at its first batch."""

@@ -16,6 +16,7 @@ from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel, request_stop, withdraw_stop
 from recount.kafka.lease import Lease
+from recount.kafka.offsets import log_ranges
 from recount.kafka.platform import platform_topics
 from recount.kafka.status import LARGEST_EPOCH, StatusBoard
 from recount.kafka.topics import apply, plan
@@ -75,13 +76,14 @@ def test_what_is_no_order_is_passed_over_and_named_and_the_order_before_it_stand
 ) -> None:
     topic = make_topic("control", cleanup_policy="compact", retention_ms=-1)
     request_stop(connection, "orders", 3, topic=topic)
+    written = log_ranges(connection, [(topic, 0)])[topic, 0].end
     put_garbage(connection, topic)
     channel = ControlChannel(connection, "orders", lease_epoch=3, topic=topic)
     with caplog.at_level(logging.WARNING):
         assert channel.stop_requested()
     warned = [record.getMessage() for record in caplog.records if record.name == "recount.kafka.compacted"]
     assert [said.split(":")[0] for said in warned] == [
-        f"ignored {topic}-0@{offset}" for offset in range(1, len(GARBAGE) + 1)
+        f"ignored {topic}-0@{offset}" for offset in range(written, written + len(GARBAGE))
     ]
     channel.close()
 

@@ -1,10 +1,13 @@
-"""Topics that are read by several streams, and a stream that is launched, doubled, stopped and bereft."""
+"""Topics that are read by several streams, a stream that is launched, doubled, stopped and bereft, and a group."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tests.integration.spark.purchases import purchases_topic, revenue
 
 from recount.core.archive import Archive
+from recount.core.groups import StreamGroup
 
 cut_purchases = purchases_topic("cut-purchases")
 cut_archive = Archive(topic=cut_purchases)
@@ -18,3 +21,9 @@ live = revenue("live", live_purchases)
 backlog_purchases = purchases_topic("backlog-purchases")
 paced = revenue("paced", backlog_purchases)
 unpaced = revenue("unpaced", backlog_purchases)
+
+group_purchases = purchases_topic("group-purchases")
+steady = revenue("steady", group_purchases)
+fickle = revenue("fickle", group_purchases)
+strict = replace(revenue("strict", group_purchases), on_bad_record="fail")
+shared_driver = StreamGroup(name="shared-driver", streams=[steady, fickle, strict])

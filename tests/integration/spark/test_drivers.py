@@ -15,6 +15,7 @@ from tests.integration.spark.test_cuts import assert_each_offset_once
 
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.output import output_record
+from recount.core.topology import Topology
 from recount.kafka.control import request_stop
 from recount.kafka.platform import HISTORY
 from recount.kafka.status import StatusBoard, StreamStatus
@@ -23,12 +24,14 @@ pytestmark = pytest.mark.timeout(1_200)
 HALF = 900
 
 
-def status_when(deployment: Deployment, holds: Callable[[StreamStatus], bool], timeout_s: float = 300) -> StreamStatus:
+def status_when(
+    deployment: Deployment, holds: Callable[[StreamStatus], bool], stream: str = "live", timeout_s: float = 300
+) -> StreamStatus:
     """The stream's status as soon as it is as it should be."""
     board = StatusBoard(deployment.connection)
     deadline = time.monotonic() + timeout_s
     try:
-        while not ((status := board.of("live")) and holds(status)):
+        while not ((status := board.of(stream)) and holds(status)):
             assert time.monotonic() < deadline, status
             time.sleep(0.2)
         return status
@@ -36,10 +39,11 @@ def status_when(deployment: Deployment, holds: Callable[[StreamStatus], bool], t
         board.close()
 
 
-def expected_output(records: int) -> dict[bytes | None, list[tuple[object, ...]]]:
+def expected_output(records: int, topology: Topology = live) -> dict[bytes | None, list[tuple[object, ...]]]:
     """What the reference interpreter makes of the first ``records`` records, as a reader of Kafka sees it."""
-    driver = TopologyDriver(live)
-    for record in purchases(live_purchases.name, 0, records):
+    driver = TopologyDriver(topology)
+    [source] = topology.sources
+    for record in purchases(source.topic.name, 0, records):
         driver.pipe(
             record.topic,
             key=record.key,
@@ -47,7 +51,7 @@ def expected_output(records: int) -> dict[bytes | None, list[tuple[object, ...]]
             partition=record.partition or 0,
             timestamp_ms=record.timestamp_ms or 0,
         )
-    [sink] = live.sinks
+    [sink] = topology.sinks
     found: dict[bytes | None, list[tuple[object, ...]]] = {}
     for output in driver.outputs(sink.topic.name):
         assert output.value is not None

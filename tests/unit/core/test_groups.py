@@ -115,7 +115,7 @@ def test_each_stream_of_the_shop_belongs_to_the_module_that_declares_it() -> Non
     shop = declared()
     assert shop.modules["revenue-by-region"] == shop.modules["archive-orders"] == "topologies.orders"
     assert shop.modules["views-last-100"] == "topologies.windows"
-    assert "topologies.groups" not in shop.modules.values()
+    assert "topologies.shared_drivers" not in shop.modules.values()
 
 
 def test_a_module_of_the_shop_alone_has_a_driver_for_each_stream() -> None:
