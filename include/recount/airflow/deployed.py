@@ -6,7 +6,9 @@ import importlib.util
 import json
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from recount.core.errors import Terminal
@@ -20,17 +22,22 @@ _TIMEOUT_S = 60.0
 
 def deployed(settings: Settings, stream: str) -> Declared:
     """What the deployed code declares; imported in a process of its own, so that it is what lies there now."""
-    command = [sys.executable, "-m", "recount.commands.meaning", stream, "--document"]
+    said = _said(f"the deployed declaration of {stream}", stream, "--document", modules=settings.topologies)
+    return Declared(document=json.loads(said))
+
+
+def _said(what: str, *asked: str, modules: str) -> str:
+    """The answer of ``recount fingerprint``."""
+    command = [sys.executable, "-m", "recount.commands.meaning", *asked]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True).stdout
     except subprocess.CalledProcessError as error:
         raise Terminal(
-            f"the deployed declaration of {stream} cannot be read",
+            f"{what} cannot be read",
             given=error.stderr.strip()[-1_000:],
-            expected=f"a stream of that name in the modules {settings.topologies}",
+            expected=f"streams that the modules {modules} declare",
             remedy="mend the deployed modules",
         ) from error
-    return Declared(document=json.loads(said))
 
 
 def require_admitted(settings: Settings, stream: str) -> None:
@@ -41,26 +48,47 @@ def require_admitted(settings: Settings, stream: str) -> None:
 
 
 class DeployedFingerprint:
-    """The fingerprint of the deployed declaration, asked for often: it is computed anew when the files have changed."""
+    """The fingerprint of the deployed declaration of a stream, asked for often.
+
+    All streams of a process share what is known: dozens are watched by one triggerer.
+    """
 
     def __init__(self, settings: Settings, stream: str) -> None:
-        self._settings = settings
+        with _KNOWN_BUSY:
+            self._known = _KNOWN.setdefault(settings.topologies, _Fingerprints(settings.topologies))
         self._stream = stream
-        self._seen: dict[str, int] = {}
-        self._asked_s = float("-inf")
-        self._last: str | None = None
 
     def now(self) -> str | None:
         """The fingerprint; None where the deployed code cannot be read, which says nothing about a running driver."""
-        files = _changed_at(self._settings.topologies)
-        now_s = time.monotonic()
-        if files != self._seen or now_s - self._asked_s > _LOOK_AGAIN_S:
-            self._seen, self._asked_s = files, now_s
-            try:
-                self._last = deployed(self._settings, self._stream).fingerprint
-            except (Terminal, subprocess.TimeoutExpired):
-                self._last = None
-        return self._last
+        return self._known.now().get(self._stream)
+
+
+class _Fingerprints:
+    """The fingerprints of all streams of ``modules``, computed anew when the files have changed."""
+
+    def __init__(self, modules: str) -> None:
+        self._modules = modules
+        self._busy = threading.Lock()
+        self._seen: dict[str, int] = {}
+        self._asked_s = float("-inf")
+        self._last: dict[str, str] = {}
+
+    def now(self) -> Mapping[str, str]:
+        """By stream; none where the deployed code cannot be read."""
+        with self._busy:
+            files = _changed_at(self._modules)
+            now_s = time.monotonic()
+            if files != self._seen or now_s - self._asked_s > _LOOK_AGAIN_S:
+                self._seen, self._asked_s = files, now_s
+                try:
+                    self._last = json.loads(_said("the deployed declarations", modules=self._modules))
+                except (Terminal, subprocess.TimeoutExpired):
+                    self._last = {}
+            return self._last
+
+
+_KNOWN: dict[str, _Fingerprints] = {}
+_KNOWN_BUSY = threading.Lock()
 
 
 def _changed_at(modules: str) -> dict[str, int]:

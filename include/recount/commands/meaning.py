@@ -1,4 +1,4 @@
-"""``recount fingerprint``: what a declared stream means, as a document, or its fingerprint alone.
+"""``recount fingerprint``: what a declared stream means, as a document, or its fingerprint alone, or all fingerprints.
 
 Airflow calls it in a process of its own: a process that has imported the declarations would not see a later deployment.
 """
@@ -16,11 +16,17 @@ from recount.core.registry import DEFAULT_MODULES, declared
 
 
 def fingerprint(
-    stream: Annotated[str, typer.Argument(help="The name of the stream, as declared.")],
+    stream: Annotated[
+        str | None, typer.Argument(help="The name of the stream, as declared; without it, all fingerprints as JSON.")
+    ] = None,
     document: Annotated[bool, typer.Option("--document", help="Print the whole document as JSON.")] = False,
 ) -> None:
     """Print the fingerprint of a stream's declaration."""
-    said = Declared.of(declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).stream(stream))
+    declarations = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES))
+    if stream is None:
+        typer.echo(json.dumps({name: Declared.of(one).fingerprint for name, one in declarations.streams.items()}))
+        return
+    said = Declared.of(declarations.stream(stream))
     typer.echo(json.dumps(said.document, sort_keys=True, indent=2) if document else said.fingerprint)
 
 
