@@ -8,18 +8,20 @@ import os
 from airflow.sdk import DAG, Param
 
 from recount.airflow.acceptance import AcceptanceOperator, AcceptOperator, OpenFindingsOperator
-from recount.airflow.naming import findings_dag
+from recount.airflow.naming import domain_of, findings_dag, labels
 from recount.airflow.notices import notifiers
 from recount.core.registry import DEFAULT_MODULES, declared
 
-for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topologies:
+DECLARATIONS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES))
+
+for name in DECLARATIONS.topologies:
     with DAG(
         dag_id=findings_dag(name),
         description=f"Lets a person accept open findings of {name}",
         schedule=None,
         max_active_runs=1,
-        default_args={"on_failure_callback": notifiers()},
-        tags=["recount", "audit"],
+        default_args={"owner": domain_of(DECLARATIONS, name), "on_failure_callback": notifiers()},
+        **labels(DECLARATIONS, name, "findings"),
         params={"findings": Param("", type="string", description="Ids, separated by commas; empty: all that are open")},
         doc_md=__doc__,
     ):

@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 
 from recount.airflow.audits import AuditOperator, ExpectationsOperator, GraceMissesOperator, LimitsOperator
-from recount.airflow.naming import audit_dag
+from recount.airflow.naming import audit_dag, domain_of, labels
 from recount.airflow.notices import notifiers
 from recount.core.registry import DEFAULT_MODULES, declared
 
@@ -19,16 +19,17 @@ JOB = Path(__file__).parents[1] / "spark_jobs" / "audit.py"
 # Without a start date the first run is the next night's: what was before the stream is nobody's audit. Airflow takes
 # run_immediately=False for a tenth of the interval: a stream new at 02:00 would be audited for the night before.
 NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", interval=timedelta(days=1), run_immediately=timedelta(0))
+DECLARATIONS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES))
 
-for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topologies:
+for name in DECLARATIONS.topologies:
     with DAG(
         dag_id=audit_dag(name),
         description=f"Proves the outputs of {name} from the raw log",
         schedule=NIGHTLY,
         catchup=False,
         max_active_runs=1,
-        default_args={"on_failure_callback": notifiers()},
-        tags=["recount", "audit"],
+        default_args={"owner": domain_of(DECLARATIONS, name), "on_failure_callback": notifiers()},
+        **labels(DECLARATIONS, name, "audit"),
         params={
             "through": Param("", type="string", description="Judge what was recorded before: a time, or now"),
             "source": Param("kafka", type="string", enum=["kafka", "archive"], description="Where the log is read"),

@@ -13,22 +13,23 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Param, task
 
 from recount.airflow.backfills import BackfillOperator
-from recount.airflow.naming import audit_dag, backfill_dag, grace_misses
+from recount.airflow.naming import audit_dag, backfill_dag, domain_of, grace_misses, labels
 from recount.airflow.notices import notifiers
 from recount.core.registry import DEFAULT_MODULES, declared
 
 JOB = Path(__file__).parents[1] / "spark_jobs" / "backfill.py"
 RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+DECLARATIONS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES))
 
-for name in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).topologies:
+for name in DECLARATIONS.topologies:
     with DAG(
         dag_id=backfill_dag(name),
         description=f"Corrects what late records change in {name}",
         schedule=[grace_misses(name)],
         catchup=False,
         max_active_runs=1,
-        default_args={"on_failure_callback": notifiers()},
-        tags=["recount", "backfill"],
+        default_args={"owner": domain_of(DECLARATIONS, name), "on_failure_callback": notifiers()},
+        **labels(DECLARATIONS, name, "backfill"),
         params={
             "audit": Param("", type="string", description="Only what this audit found; empty: all that is open"),
             "approve": Param("human", type="string", enum=["human", "automatic"], description="Who approves"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG, Param, task
 
-from recount.airflow.naming import stream_dag
+from recount.airflow.naming import domain_of, labels, stream_dag
 from recount.airflow.notices import notifiers
 from recount.airflow.streams import HoldOperator, StreamOperator
 from recount.core.registry import DEFAULT_MODULES, declared
@@ -14,9 +14,11 @@ from recount.core.registry import DEFAULT_MODULES, declared
 JOB = Path(__file__).parents[1] / "spark_jobs" / "stream.py"
 # A continuous DAG without a start date gives its second run the first one's date, and never starts it.
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
-STREAMS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).streams
+DECLARATIONS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES))
+STREAMS = DECLARATIONS.streams
 
 for name, stream in STREAMS.items():
+    group = DECLARATIONS.group_of(name)
     with DAG(
         dag_id=stream_dag(name),
         description=f"Keeps the stream {name} running",
@@ -24,7 +26,8 @@ for name, stream in STREAMS.items():
         start_date=BEGINNING,
         max_active_runs=1,
         catchup=False,
-        tags=["recount", "stream"],
+        default_args={"owner": domain_of(DECLARATIONS, name)},
+        **labels(DECLARATIONS, name, "stream"),
         doc_md=StreamOperator.__doc__,
     ):
         # Retries are for Airflow's own mishaps (a trigger fires before its worker has left): the driver is adopted.
@@ -33,6 +36,8 @@ for name, stream in STREAMS.items():
             stream=name,
             application=JOB,
             limits=stream.health,
+            group=group.name if group else None,
+            driver_memory=group.driver_memory if group else "2g",
             on_failure_callback=notifiers(),
             retries=10,
             retry_delay=timedelta(seconds=10),

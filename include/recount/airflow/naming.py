@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import Asset
+
+from recount.core.registry import Declarations
 
 PAGES = "/recount"
 """Where the plugin's pages are, below Airflow's own address."""
@@ -36,3 +40,15 @@ def findings_dag(stream: str) -> str:
 def grace_misses(stream: str) -> Asset:
     """An event of this asset says: an audit found results that late records would change. Its extra names the audit."""
     return Asset(name=f"grace-misses-{stream}", uri=f"recount://grace-misses/{stream}", group="recount")
+
+
+def domain_of(declarations: Declarations, stream: str) -> str:
+    """The owner and tag of a stream's DAGs, after the module that declares it: ``topologies.orders`` is ``orders``."""
+    return declarations.modules[stream].rpartition(".")[2]
+
+
+def labels(declarations: Declarations, stream: str, kind: str) -> dict[str, Any]:
+    """How the DAG of ``kind`` of a stream is listed: beside the stream's others, and by kind, domain and group."""
+    group = declarations.group_of(stream)
+    tags = ["recount", kind, domain_of(declarations, stream), *([f"group:{group.name}"] if group else [])]
+    return {"dag_display_name": f"{stream}: {kind}", "tags": tags}

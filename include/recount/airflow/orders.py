@@ -76,23 +76,27 @@ def start(stream: str) -> None:
     withdraw_stop(connection, stream)
 
 
-def stop_and_wait(stream: str, least_epoch: int, patience_s: float) -> bool:
-    """``stop``, then wait until the driver ended; False when it had not within ``patience_s``."""
+def stop_and_wait(stream: str, least_epoch: int, patience_s: float, group: str | None = None) -> bool:
+    """``stop``, then wait until the stream ended; False when it had not within ``patience_s``."""
     stop(stream, least_epoch)
-    return wait_for_end(stream, patience_s)
+    return wait_for_end(stream, patience_s, group)
 
 
-def wait_for_end(stream: str, patience_s: float) -> bool:
-    """Whether the driver said that it ended, or its process is gone, within ``patience_s``."""
+def wait_for_end(stream: str, patience_s: float, group: str | None = None) -> bool:
+    """Whether the driver said that the stream ended, or its process is gone, within ``patience_s``.
+
+    The driver of a ``group`` goes on when one of its streams has ended.
+    """
     connection, settings = _here()
     board = StatusBoard(connection)
     deadline = time.monotonic() + patience_s
     try:
         while time.monotonic() < deadline:
             status = board.of(stream)
-            driver = DriverProcess.find(record_of(settings.run, stream))
+            driver = DriverProcess.find(record_of(settings.run, group or stream))
             said_so = status is None or status.is_over
-            if said_so if driver is None else not driver.is_alive:
+            is_gone = driver is not None and not driver.is_alive
+            if is_gone or (said_so and (driver is None or group is not None)):
                 return True
             time.sleep(0.5)
         return False

@@ -82,16 +82,19 @@ def overview(settings: Here) -> str:
 @app.get("/streams/{name}", response_class=HTMLResponse)
 def stream_status(name: str, settings: Here) -> str:
     """The last status of one stream, its certificates and the end of its driver's log."""
-    if name not in declared(settings.topologies).streams:
+    declarations = declared(settings.topologies)
+    if name not in declarations.streams:
         raise HTTPException(404, "no such stream")
+    group = declarations.group_of(name)
     board = StatusBoard(Connection.of(settings))
     try:
         status = board.of(name)
     finally:
         board.close()
     said = status.to_json().decode() if status else "no driver has spoken yet"
-    log = _tail(log_of(settings.logs, name))
-    body = f"<pre>{escape(said.replace(',', ',' + chr(10)))}</pre><h2>Driver log</h2><pre>{escape(log)}</pre>"
+    log = _tail(log_of(settings.logs, group.name if group else name))
+    title = f"Log of the driver of group {group.name}" if group else "Driver log"
+    body = f"<pre>{escape(said.replace(',', ',' + chr(10)))}</pre><h2>{title}</h2><pre>{escape(log)}</pre>"
     return _page(name, _certificates(settings, name) + body)
 
 

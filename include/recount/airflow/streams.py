@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from recount.airflow.deployed import require_admitted
 from recount.airflow.drivers import DriverProcess, log_of, record_of
 from recount.airflow.failures import airflow_failures
+from recount.airflow.group_driver import GroupDriver
 from recount.airflow.health import standstill
 from recount.airflow.links import StreamLink
 from recount.airflow.naming import stream_page
@@ -25,10 +26,13 @@ from recount.core.errors import Terminal
 from recount.core.limits import Health
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
+from recount.kafka.control import request_run
 from recount.kafka.status import last_epoch
 
 _RELAUNCHES_FORGOTTEN_AFTER_MS = 600_000
 _MOST_BACKOFF_MS = 300_000
+SMALL_JVM = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m"
+"""For the JVM of a group's driver: its heap is small, and its cores are for the tasks of many streams."""
 
 STOPPED = "stopped by order"
 FREE = "free to run"
@@ -78,6 +82,11 @@ class StreamOperator(BaseOperator):
     ``RECOUNT_NOTIFIERS`` are told, and told again when it is well. They are told of every relaunch, too.
 
     ``run_options`` go to the driver's command line, such as ``["--target-batch-ms", "1000"]``.
+
+    The stream of a ``group`` shares its driver. The operator makes sure that there is one, and asks it to run the
+    stream. Stop and relaunch concern the stream alone; the driver is launched where it is dead or does not answer.
+    Where it runs another declaration of the stream than the deployed one it is replaced, after a batch of each of its
+    streams: only a new process has the new code. The streams of a group need the same ``run_options``.
     """
 
     operator_extra_links = (StreamLink(),)
@@ -88,6 +97,7 @@ class StreamOperator(BaseOperator):
         stream: str,
         application: Path,
         limits: Health,
+        group: str | None = None,
         connection: str = DEFAULT_CONNECTION,
         driver_memory: str = "2g",
         run_options: Sequence[str] = (),
@@ -101,6 +111,7 @@ class StreamOperator(BaseOperator):
         self.stream = stream
         self.application = str(application)
         self.limits = limits_of(limits)
+        self.group = group
         self.connection = connection
         self.driver_memory = driver_memory
         self.run_options = list(run_options)
@@ -113,7 +124,7 @@ class StreamOperator(BaseOperator):
         with airflow_failures():
             adopted = self._adopted()
             if adopted is None and self._stopped_since_hold(context):
-                wait_for_end(self.stream, self.stop_timeout_s)
+                wait_for_end(self.stream, self.stop_timeout_s, self.group)
                 return STOPPED
             after_epoch, launched_at_ms = adopted or self._launch()
         context["ti"].xcom_push(key=StreamLink().xcom_key, value=stream_page(self.stream))
@@ -130,8 +141,13 @@ class StreamOperator(BaseOperator):
     ) -> None:
         """The watch ended with a ``Finding``."""
         if event["outcome"] == "stopped":
-            self.log.info("stopped by order")
-            return
+            with airflow_failures():
+                is_ordered = self.group is None or is_held(self.stream)
+            if is_ordered:
+                self.log.info("stopped by order")
+                return
+            self.log.info("stopped with the driver of its group, which is replaced")
+            self.relaunch(context, event, relaunched)
         reasons = "; ".join([event["outcome"], *event["reasons"]])
         self.log.warning("stream %s: %s", self.stream, reasons)
         if event["outcome"] == "outdated":
@@ -153,7 +169,7 @@ class StreamOperator(BaseOperator):
         backoff_ms = min(_MOST_BACKOFF_MS, 1_000 * self.backoff_s * 2**relaunched)
         self.log.info("relaunch %d of %d in %d ms", relaunched + 1, self.relaunches, backoff_ms)
         self.defer(
-            trigger=BackoffTrigger(stream=self.stream, until_ms=_now_ms() + backoff_ms),
+            trigger=BackoffTrigger(stream=self.stream, until_ms=_now_ms() + backoff_ms, group=self.group),
             method_name="relaunch",
             kwargs={"relaunched": relaunched + 1},
         )
@@ -170,14 +186,19 @@ class StreamOperator(BaseOperator):
         Where the deployed declaration would be refused, the order to stop stands until a human has acted.
         """
         with airflow_failures():
+            settings = Settings.from_environment(os.environ)
             is_ordered = is_held(self.stream)
+            outdated = last_status(Connection.of(settings), self.stream)
             stop(self.stream)
-            wait_for_end(self.stream, self.stop_timeout_s)
+            wait_for_end(self.stream, self.stop_timeout_s, self.group)
             if is_ordered:
                 self.log.info("stopped by order")
                 return
-            require_admitted(Settings.from_environment(os.environ), self.stream)
+            require_admitted(settings, self.stream)
             start(self.stream)
+            if self.group is not None:
+                application_id = outdated.application_id if outdated else None
+                self._group_driver(settings).replace(self._submission(settings), application_id)
             after_epoch, launched_at_ms = self._launch()
         self._wait(after_epoch, launched_at_ms, relaunched)
 
@@ -191,13 +212,13 @@ class StreamOperator(BaseOperator):
     def _adopted(self) -> tuple[int, int] | None:
         """What to watch when a driver is at work or just starting; None when one has to be launched."""
         settings = Settings.from_environment(os.environ)
-        driver = DriverProcess.find(record_of(settings.run, self.stream))
+        driver = DriverProcess.find(record_of(settings.run, self.group or self.stream))
         is_dead = driver is not None and not driver.is_alive
         hidden = hidden_status(Connection.of(settings), self.stream)  # before the status: see StatusBoard.hidden
         status = last_status(Connection.of(settings), self.stream)
         if is_held(self.stream):
             self.log.info("the last driver was told to stop: waiting for its end")
-            wait_for_end(self.stream, self.stop_timeout_s)
+            wait_for_end(self.stream, self.stop_timeout_s, self.group)
             return None
         if status is not None and not is_dead and not status.is_over:
             reasons = standstill(status, health_from(self.limits), _now_ms())
@@ -209,7 +230,12 @@ class StreamOperator(BaseOperator):
                 return status.lease_epoch - 1, _now_ms()
             self.log.warning("not adopting driver %s: %s", status.driver_id, "; ".join(reasons))
         started_ms = int(driver.started * 1_000) if driver is not None else 0
-        if driver is not None and not is_dead and (status is None or status.heartbeat_ms < started_ms):
+        if (
+            self.group is None
+            and driver is not None
+            and not is_dead
+            and (status is None or status.heartbeat_ms < started_ms)
+        ):
             self.log.info("adopting the driver with pid %d, which is starting", driver.pid)
             return status.lease_epoch if status else 0, started_ms
         return None
@@ -227,21 +253,41 @@ class StreamOperator(BaseOperator):
             raise
         self._end_driver()
         after_epoch = last_epoch(Connection.of(settings), self.stream)
-        submission = Submission(
-            application=Path(self.application),
-            arguments=["--stream", self.stream, *self.run_options],
-            name=f"recount stream {self.stream}",
-            settings=settings,
-            connection=self.connection,
-            driver_memory=self.driver_memory,
-        )
+        submission = self._submission(settings)
         launched_at_ms = _now_ms()
+        if self.group is not None:
+            # before the driver is looked for: one that is about to end reads the orders once more
+            request_run(Connection.of(settings), self.stream, after_epoch)
+            self._group_driver(settings).ensure(submission)
+            return after_epoch, launched_at_ms
         log = log_of(settings.logs, self.stream)
         driver = submission.launch(record=record_of(settings.run, self.stream), log=log)
         self.log.info("launched %s, log %s", f"pid {driver.pid}" if driver else "on the cluster", log)
         return after_epoch, launched_at_ms
 
+    def _submission(self, settings: Settings) -> Submission:
+        alone = ["--stream", self.stream]
+        return Submission(
+            application=Path(self.application),
+            arguments=[*(["--group", self.group, "--on-order"] if self.group else alone), *self.run_options],
+            name=f"recount group {self.group}" if self.group else f"recount stream {self.stream}",
+            settings=settings,
+            connection=self.connection,
+            driver_memory=self.driver_memory,
+            java_options=SMALL_JVM if self.group else "",
+        )
+
+    def _group_driver(self, settings: Settings) -> GroupDriver:
+        assert self.group is not None
+        return GroupDriver(
+            settings=settings,
+            group=self.group,
+            start_timeout_s=self.start_timeout_s,
+            stop_timeout_s=self.stop_timeout_s,
+        )
+
     def _end_driver(self) -> None:
+        """End the driver that the stream has for itself, or had before it came into a group."""
         settings = Settings.from_environment(os.environ)
         driver = DriverProcess.find(record_of(settings.run, self.stream))
         if driver is not None and driver.is_alive:
@@ -257,6 +303,7 @@ class StreamOperator(BaseOperator):
                 launched_at_ms=launched_at_ms,
                 start_timeout_ms=1_000 * self.start_timeout_s,
                 degraded=degraded,
+                group=self.group,
             ),
             method_name="found",
             kwargs={"relaunched": relaunched, "after_epoch": after_epoch, "launched_at_ms": launched_at_ms},

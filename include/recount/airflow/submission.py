@@ -16,6 +16,7 @@ from recount.core.settings import Settings
 DEFAULT_CONNECTION = "spark_default"
 _LOG_COLUMNS = "160"
 """The width of a table that a job prints into its log."""
+_QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
 _SUBMIT_AND_LEAVE = {
     "spark.yarn.submit.waitAppCompletion": "false",
     "spark.kubernetes.submission.waitAppCompletion": "false",
@@ -38,6 +39,7 @@ class Submission:
         settings: Settings,
         connection: str = DEFAULT_CONNECTION,
         driver_memory: str = "1g",
+        java_options: str = "",
     ) -> None:
         jars = sorted(str(jar) for jar in Path(settings.jars).glob("*.jar"))
         if not jars:
@@ -49,7 +51,7 @@ class Submission:
             application_args=list(arguments),
             jars=",".join(jars),
             driver_memory=driver_memory,
-            conf={"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"},
+            conf={**_QUIET, **({"spark.driver.extraJavaOptions": java_options} if java_options else {})},
         )
         self._resolved = self._hook._resolve_connection()
         self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ)}

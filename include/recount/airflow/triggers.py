@@ -49,8 +49,10 @@ class StreamHealthTrigger(BaseTrigger):
         launched_at_ms: int,
         start_timeout_ms: int,
         degraded: bool = False,
+        group: str | None = None,
     ) -> None:
         super().__init__()
+        self.group = group
         self.stream = stream
         self.limits = limits
         self.after_epoch = after_epoch
@@ -66,6 +68,7 @@ class StreamHealthTrigger(BaseTrigger):
             "launched_at_ms": self.launched_at_ms,
             "start_timeout_ms": self.start_timeout_ms,
             "degraded": self.degraded,
+            "group": self.group,
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -74,7 +77,8 @@ class StreamHealthTrigger(BaseTrigger):
             connection=Connection.of(settings),
             stream=self.stream,
             limits=health_from(self.limits),
-            record=record_of(settings.run, self.stream),
+            record=record_of(settings.run, self.group or self.stream),
+            is_shared=self.group is not None,
             after_epoch=self.after_epoch,
             launched_at_ms=self.launched_at_ms,
             start_timeout_ms=self.start_timeout_ms,
@@ -92,7 +96,7 @@ class StreamHealthTrigger(BaseTrigger):
             self.log.info("the task was cleared: its next try adopts the driver of %s", self.stream)
             return
         self.log.info("a user ended the task: stopping stream %s", self.stream)
-        await asyncio.to_thread(stop_and_wait, self.stream, self.after_epoch + 1, _STOP_PATIENCE_S)
+        await asyncio.to_thread(stop_and_wait, self.stream, self.after_epoch + 1, _STOP_PATIENCE_S, self.group)
 
     async def _first(self, look: Callable[[], Answer | None]) -> Answer:
         return await first_answer(look, self.log.warning)
@@ -101,13 +105,14 @@ class StreamHealthTrigger(BaseTrigger):
 class BackoffTrigger(BaseTrigger):
     """Waits until ``until_ms`` before the next launch. Killed, it leaves the order to stop, so that none follows."""
 
-    def __init__(self, *, stream: str, until_ms: int) -> None:
+    def __init__(self, *, stream: str, until_ms: int, group: str | None = None) -> None:
         super().__init__()
         self.stream = stream
         self.until_ms = until_ms
+        self.group = group
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return _path(self), {"stream": self.stream, "until_ms": self.until_ms}
+        return _path(self), {"stream": self.stream, "until_ms": self.until_ms, "group": self.group}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         await asyncio.sleep(max(0.0, self.until_ms / 1_000 - time.time()))
@@ -115,7 +120,7 @@ class BackoffTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         if await _is_over(self):
-            await asyncio.to_thread(stop_and_wait, self.stream, 0, _STOP_PATIENCE_S)
+            await asyncio.to_thread(stop_and_wait, self.stream, 0, _STOP_PATIENCE_S, self.group)
 
 
 class ReleaseTrigger(BaseTrigger):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+import psutil
 
 from recount.airflow.drivers import DriverProcess
 from recount.airflow.health import StreamHealth, health_of
@@ -46,8 +49,9 @@ class StreamWatch:
     """Watches the driver with a lease epoch above ``after_epoch``, launched at ``launched_at_ms``.
 
     A later driver that took the lease over is watched instead. ``record`` is the driver's record; where there is none
-    of this host (cluster mode) only the status topic tells. ``deployed`` gives the fingerprint of the declaration that
-    is deployed now, None where it is unknown. ``degraded`` says that the stream was last told to be so.
+    of this host (cluster mode) only the status topic tells. A driver that ``is_shared`` with others may have been
+    replaced since this one's last status. ``deployed`` gives the fingerprint of the declaration that is deployed now,
+    None where it is unknown. ``degraded`` says that the stream was last told to be so.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class StreamWatch:
         start_timeout_ms: int,
         deployed: Callable[[], str | None] = lambda: None,
         degraded: bool = False,
+        is_shared: bool = False,
         alert_after_ms: int = ALERT_AFTER_MS,
     ) -> None:
         self._board = StatusBoard(connection)
@@ -74,6 +79,7 @@ class StreamWatch:
         self._deployed = deployed
         self._healthy_since_ms: int | None = None
         self._told_degraded = degraded
+        self._is_shared = is_shared
         self._alert_after_ms = alert_after_ms
         self._changed_ms: int | None = None
         self._told_hidden: str | None = None
@@ -102,7 +108,7 @@ class StreamWatch:
         status = self._board.of(self._stream)
         if status is None or status.lease_epoch <= self._after_epoch:
             return self._before_the_start(is_dead, now_ms)
-        return self._running(status, is_dead, now_ms)
+        return self._running(status, is_dead or (self._is_shared and _is_gone(status)), now_ms)
 
     def close(self) -> None:
         self._board.close()
@@ -148,3 +154,8 @@ class StreamWatch:
             return None
         outcome: Outcome = "degraded" if degraded else "recovered"
         return Finding(outcome=outcome, reasons=list(health.problems), healthy_ms=healthy_ms)
+
+
+def _is_gone(status: StreamStatus) -> bool:
+    """Whether the process that said so was of this host, and is not there any more."""
+    return status.host == socket.gethostname() and not psutil.pid_exists(status.pid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -170,6 +171,31 @@ def test_a_driver_that_refuses_to_go_on_is_held_with_its_remedy_and_not_relaunch
     with pytest.raises(AirflowFailException, match=r"no relaunch can help: .*remedy: restore"):
         operator.found({}, found.to_event(), relaunched=0)  # type: ignore[arg-type]
     assert orders.is_held(stream)
+
+
+def test_a_stream_whose_process_is_gone_died_though_its_group_has_another_driver_by_now(
+    connection: Connection, run: str, stream: str, driver: DriverProcess
+) -> None:
+    lease = Lease.acquire(connection, stream)
+    says(connection, lease, host=socket.gethostname(), pid=2**22)
+    assert outcome(watch(connection, run, stream)) is None
+    assert outcome(watch(connection, run, stream, is_shared=True)) == "died"
+    says(connection, lease, host=socket.gethostname(), pid=driver.pid)
+    assert outcome(watch(connection, run, stream, is_shared=True)) is None
+
+
+def test_a_stream_of_a_group_has_ended_when_it_says_so_or_its_driver_is_gone(
+    connection: Connection, run: str, stream: str, driver: DriverProcess
+) -> None:
+    lease, group = Lease.acquire(connection, "member"), stream
+    says(connection, lease)
+    assert not orders.wait_for_end("member", 1, group)
+    says(connection, lease, "stopped")
+    assert orders.wait_for_end("member", 1, group)
+    assert driver.is_alive
+    says(connection, lease)
+    driver.end()
+    assert orders.wait_for_end("member", 1, group)
 
 
 def outcome(watch: StreamWatch) -> str | None:

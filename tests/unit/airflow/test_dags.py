@@ -52,6 +52,21 @@ def test_every_stream_has_a_dag_and_every_topology_an_audit_and_a_backfill(parse
     assert set(parsed["acceptance"]["dags"]) == {f"findings__{name}" for name in declarations.topologies}
 
 
+def test_the_dags_of_a_stream_are_listed_together_and_found_by_kind_module_and_group(parsed: dict[str, Any]) -> None:
+    stream = {"shown": "unpaid-orders: stream", "tags": ["group:customers", "payments", "recount", "stream"]}
+    assert parsed["streams"]["labels"]["stream__unpaid-orders"] == {**stream, "owner": "payments"}
+    audit = {"shown": "unpaid-orders: audit", "tags": ["audit", "group:customers", "payments", "recount"]}
+    assert parsed["audit"]["labels"]["audit__unpaid-orders"] == {**audit, "owner": "payments"}
+    owners = {found["owner"] for name in ("backfill", "acceptance") for found in parsed[name]["labels"].values()}
+    assert owners == {"clicks", "customers", "fraud", "orders", "page_views", "payments", "windows"}
+
+
+def test_the_operator_of_a_stream_knows_the_group_that_is_declared(parsed: dict[str, Any]) -> None:
+    groups = parsed["streams"]["groups"]
+    declared_groups = {f"stream__{name}": group.name for group in declared().groups.values() for name in group.members}
+    assert {name: group for name, group in groups.items() if group} == declared_groups
+
+
 def test_a_stream_is_held_before_it_runs(parsed: dict[str, Any]) -> None:
     assert parsed["streams"]["dags"]["stream__revenue-by-region"] == {"hold": ["run"], "run": []}
 
