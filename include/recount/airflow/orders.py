@@ -8,14 +8,15 @@ from typing import Self
 
 from recount.airflow.drivers import DriverProcess, record_of
 from recount.core.settings import Settings
+from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
 from recount.kafka.control import StandingOrders, request_stop, withdraw_stop
 from recount.kafka.status import StatusBoard, StreamStatus, last_epoch
 
 
-def last_status(connection: Connection, stream: str) -> StreamStatus | None:
+def last_status(connection: Connection, stream: str, isolation: Isolation = "read_committed") -> StreamStatus | None:
     """The stream's last status, None before the first."""
-    board = StatusBoard(connection)
+    board = StatusBoard(connection, isolation=isolation)
     try:
         return board.of(stream)
     finally:

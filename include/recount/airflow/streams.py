@@ -25,6 +25,7 @@ from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealt
 from recount.core.errors import Terminal
 from recount.core.limits import Health
 from recount.core.settings import Settings
+from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
 from recount.kafka.control import request_run
 from recount.kafka.status import last_epoch
@@ -122,11 +123,13 @@ class StreamOperator(BaseOperator):
 
     def execute(self, context: Context) -> str | None:
         with airflow_failures():
+            # before the look at the status: a stream that its group's driver starts in between is what is wanted
+            epoch = last_epoch(Connection.of(Settings.from_environment(os.environ)), self.stream)
             adopted = self._adopted()
             if adopted is None and self._stopped_since_hold(context):
                 wait_for_end(self.stream, self.stop_timeout_s, self.group)
                 return STOPPED
-            after_epoch, launched_at_ms = adopted or self._launch()
+            after_epoch, launched_at_ms = adopted or self._launch(epoch)
         context["ti"].xcom_push(key=StreamLink().xcom_key, value=stream_page(self.stream))
         self._wait(after_epoch, launched_at_ms, relaunched=0)
         return None
@@ -215,7 +218,9 @@ class StreamOperator(BaseOperator):
         driver = DriverProcess.find(record_of(settings.run, self.group or self.stream))
         is_dead = driver is not None and not driver.is_alive
         hidden = hidden_status(Connection.of(settings), self.stream)  # before the status: see StatusBoard.hidden
-        status = last_status(Connection.of(settings), self.stream)
+        # many streams publish at once, and hide each other's statuses for moments; not to adopt one would run it anew
+        isolation: Isolation = "read_committed" if self.group is None else "read_uncommitted"
+        status = last_status(Connection.of(settings), self.stream, isolation)
         if is_held(self.stream):
             self.log.info("the last driver was told to stop: waiting for its end")
             wait_for_end(self.stream, self.stop_timeout_s, self.group)
@@ -240,8 +245,10 @@ class StreamOperator(BaseOperator):
             return status.lease_epoch if status else 0, started_ms
         return None
 
-    def _launch(self) -> tuple[int, int]:
+    def _launch(self, epoch: int | None = None) -> tuple[int, int]:
         """Launch a driver; returns the last lease epoch before it and the time.
+
+        The driver of a group is asked to run the stream with a lease above ``epoch`` (None: above the last one).
 
         Raises ``Terminal``, and leaves an order to stop, where the driver would refuse the deployed declaration.
         """
@@ -257,6 +264,7 @@ class StreamOperator(BaseOperator):
         launched_at_ms = _now_ms()
         if self.group is not None:
             # before the driver is looked for: one that is about to end reads the orders once more
+            after_epoch = after_epoch if epoch is None else epoch
             request_run(Connection.of(settings), self.stream, after_epoch)
             self._group_driver(settings).ensure(submission)
             return after_epoch, launched_at_ms

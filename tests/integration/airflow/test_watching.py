@@ -300,6 +300,18 @@ def test_a_driver_whose_statuses_are_hidden_is_adopted(connection: Connection, r
     assert adopted[0] == lease.epoch - 1
 
 
+def test_a_stream_of_a_group_whose_first_status_is_hidden_is_adopted_and_not_run_anew(
+    connection: Connection, run: str, stream: str
+) -> None:
+    lease = Lease.acquire(connection, stream)
+    operator = StreamOperator(task_id="run", stream=stream, group="g", application=Path("stream.py"), limits=LIMITS)
+    with open_transaction(connection, stream):
+        publish(lease)
+        adopted = operator._adopted()
+    assert adopted is not None
+    assert adopted[0] == lease.epoch - 1
+
+
 def test_an_order_to_stop_is_for_the_last_driver_though_its_statuses_are_hidden(
     connection: Connection, run: str, stream: str
 ) -> None:
