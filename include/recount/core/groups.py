@@ -27,13 +27,15 @@ class StreamGroup:
     """The streams that one driver hosts; each keeps a lease, a status, a checkpoint, an audit and a DAG of its own.
 
     A stream that fails ends alone. A batch of each starts every ``trigger_interval``, or as soon as the last one is
-    done where that takes longer (``"0 s"``: always). ``driver_memory`` is the heap of the driver's JVM, in Spark's
-    notation; the state of the streams lies outside of it.
+    done where that takes longer (``"0 s"``: always). A batch has at most ``max_offsets`` records: what batches hold at
+    a time is held by several streams. ``driver_memory`` is the heap of the driver's JVM, in Spark's notation; the
+    state of the streams lies outside of it.
     """
 
     name: str
     streams: Sequence[Topology | Archive]
     trigger_interval: Duration = "0 s"
+    max_offsets: int = 100_000
     driver_memory: str = "1g"
 
     def __post_init__(self) -> None:
@@ -72,6 +74,13 @@ class StreamGroup:
             given=self.driver_memory,
             expected="a number with the unit m or g, such as '1g'",
             remedy="leave it out for '1g'",
+        )
+        require(
+            type(self.max_offsets) is int and self.max_offsets > 0,
+            f"max_offsets of group {self.name}",
+            given=self.max_offsets,
+            expected="an integer > 0",
+            remedy="leave it out for 100,000",
         )
         self._require_interval()
 

@@ -34,8 +34,12 @@ class DagRuns:
 
     def unpause(self, dag: str, timeout_s: float = 120) -> None:
         """Switch ``dag`` on, as soon as Airflow has parsed it; raises ``Transient`` when that takes too long."""
-        self._until(timeout_s, f"DAG {dag} to be parsed", lambda: self._known(dag))
+        self.parsed(dag, timeout_s)
         self._airflow.request("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
+
+    def parsed(self, dag: str, timeout_s: float = 120) -> None:
+        """Wait until Airflow has parsed ``dag``; raises ``Transient`` when that takes too long."""
+        self._until(timeout_s, f"DAG {dag} to be parsed", lambda: self._known(dag))
 
     def trigger(self, dag: str, **params: object) -> str:
         """Start a run by hand; returns its id."""

@@ -61,6 +61,7 @@ class Profile:
         topologies: str | None = None,
     ) -> None:
         self.home = home
+        self.project = project
         self.kafka = EmbeddedKafka(home=home, project=project, brokers=brokers)
         self.spark = EmbeddedSpark(home=home) if spark == "cluster" else None
         self.settings = embedded_settings(home, project, self.kafka.bootstrap_servers, topologies=topologies)

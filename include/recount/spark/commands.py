@@ -40,7 +40,10 @@ def stream(
         bool, typer.Option(help="With --group: run a stream when an order to run it comes, as Airflow gives it.")
     ] = False,
     available_now: Annotated[bool, typer.Option(help="End once what is there now is processed.")] = False,
-    max_offsets: Annotated[int, typer.Option(min=1, help="Most records of a batch.")] = RunOptions.max_offsets,
+    max_offsets: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most records of a batch (default: the group's, else a million)."),
+    ] = None,
     target_batch_ms: Annotated[
         int,
         typer.Option(min=0, help="Milliseconds that a batch may take unless the stream is far behind (0: any time)."),
@@ -72,8 +75,9 @@ def stream(
     settings = Settings.from_environment(os.environ)
     declarations = declared(settings.topologies)
     interval_ms = declarations.group(group).trigger_interval_ms if group else 0
+    most = declarations.group(group).max_offsets if group else RunOptions.max_offsets
     options = RunOptions(
-        max_offsets=max_offsets,
+        max_offsets=max_offsets or most,
         target_batch_ms=target_batch_ms,
         trigger_interval_ms=interval_ms if trigger_interval_ms is None else trigger_interval_ms,
         available_now=available_now,

@@ -59,6 +59,8 @@ def test_a_group_names_its_streams_and_how_often_their_batches_start() -> None:
         ("streams of group g", {"streams": [CLICKS, VIEWS, CLICKS]}),
         ("trigger_interval", {"trigger_interval": "soon"}),
         ("trigger_interval of group g", {"trigger_interval": "91 s"}),
+        ("max_offsets of group g", {"max_offsets": 0}),
+        ("max_offsets of group g", {"max_offsets": True}),
         ("driver_memory of group g", {"driver_memory": "much"}),
         ("driver_memory of group g", {"driver_memory": 2}),
     ],
