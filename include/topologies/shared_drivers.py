@@ -19,7 +19,7 @@ orders_group = StreamGroup(
         orders.processed_orders,
         orders.orders_deduplicated,
     ],
-    trigger_interval="30 s",
+    trigger_interval="60 s",
 )
 
 customers_group = StreamGroup(
@@ -40,7 +40,7 @@ customers_group = StreamGroup(
         fraud.user_profiles_archive,
         fraud.fraud_alerts,
     ],
-    trigger_interval="30 s",
+    trigger_interval="60 s",
 )
 
 views_group = StreamGroup(
@@ -63,5 +63,5 @@ views_group = StreamGroup(
         windows.views_of_all_time,
         windows.views_last_100,
     ],
-    trigger_interval="30 s",
+    trigger_interval="60 s",
 )

@@ -32,8 +32,9 @@ from recount.kafka.status import last_epoch
 
 _RELAUNCHES_FORGOTTEN_AFTER_MS = 600_000
 _MOST_BACKOFF_MS = 300_000
-SMALL_JVM = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m"
-"""For the JVM of a group's driver: its heap is small, and its cores are for the tasks of many streams."""
+SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For the JVM of a group's driver, whose cores are for the tasks of many streams: it plans small batches, and the
+optimising compiler takes more than it saves (docs/decisions/0025)."""
 
 STOPPED = "stopped by order"
 FREE = "free to run"
