@@ -28,7 +28,7 @@ HALF_second := tests/chaos tests/integration tests/airflow tests/faults tests/br
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(HALVES:%=half-%) $(PARTS:%=test-%) laws mutants nights chaos faults lint format bench bench-scale bench-soak bench-long bench-join clean
+.PHONY: help setup lock jars browser demo up status down test $(HALVES:%=half-%) $(PARTS:%=test-%) laws mutants nights chaos faults shop lint format bench bench-scale bench-soak bench-long bench-join clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -117,6 +117,9 @@ nights: setup ## fifty nights of a healthy project: no audit may raise an alarm 
 
 chaos: setup ## three streams under a hundred mixed faults, audited meanwhile (MINUTES=30 SEED=2; ARGS: --rate 100, --publish)
 	@python -m tests.chaos.long_run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+shop: setup ## every stream of the shop at once, in at most four drivers; writes docs/operations/shop.md (MINUTES=30; ARGS: --rate, --no-airflow)
+	@python -m bench.shop --minutes $(MINUTES) --publish $(ARGS)
 
 faults: setup ## a fault after every external effect (as root, for a disk that fills; ARGS: --page, --part, --fault, --sample 3)
 	@python -m tests.faults $(ARGS)
