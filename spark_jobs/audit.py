@@ -1,4 +1,4 @@
-"""Audits one stream: ``spark-submit spark_jobs/audit.py --stream NAME``, with RECOUNT_* in the environment."""
+"""``spark-submit spark_jobs/audit.py --stream NAME``, or ``--group``, ``--all``, with RECOUNT_* in the environment."""
 
 from recount.audit.commands import audit_job
 

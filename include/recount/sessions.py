@@ -25,9 +25,11 @@ _CONFIGURATION = {
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 """Delta's default of 50 snapshot partitions doubles the time of a commit on a small table. A task has one core: more
-threads of its Polars would only fight for it."""
+threads of its Polars would only fight for it. PySpark notes for each column in which line of Python it was made,
+unless it is told not to."""
 
 
 def session_configuration(jars: str) -> dict[str, str]:
@@ -40,8 +42,11 @@ def session_configuration(jars: str) -> dict[str, str]:
     return {**_CONFIGURATION, "spark.jars": ",".join(found)}
 
 
-def spark_session(settings: Settings, app_name: str) -> SparkSession:
-    """The session of a job; master and memory come from spark-submit, or are local[2] and 2 GiB without it."""
+def spark_session(settings: Settings, app_name: str, *, java_options: str = "") -> SparkSession:
+    """The session of a job; master and memory come from spark-submit, or are local[2] and 2 GiB without it.
+
+    ``java_options`` are for the JVM that is started here; one that spark-submit has started has its own.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     for key, value in session_configuration(settings.jars).items():
@@ -49,6 +54,8 @@ def spark_session(settings: Settings, app_name: str) -> SparkSession:
     if "spark.master" not in _submitted():
         builder = builder.master("local[2]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
         builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)
+        if java_options:
+            builder = builder.config("spark.driver.extraJavaOptions", java_options)
     # it would tell of every connection to the JVM, the last ones when nobody listens any more
     logging.getLogger("py4j").setLevel(logging.WARNING)
     session = builder.getOrCreate()

@@ -4,63 +4,134 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from recount.audit.certificate import load
 from recount.audit.summary import explained, summary
-from recount.core.errors import Terminal
-from recount.core.registry import declared
+from recount.core.errors import Terminal, Transient
+from recount.core.registry import Declarations, declared
 from recount.core.settings import Settings
+from recount.core.topology import Topology
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from recount.audit.together import Outcome
 
 EXIT_VIOLATION = 3
-"""The audit ran and found a violation; other exit codes mean that it could not judge."""
+"""An audit found a violation."""
 EXIT_WARNING = 4
 """Everything is there as the log says, but a declared limit of dead letters or late records was passed."""
+EXIT_TERMINAL, EXIT_TRANSIENT = 1, 75
+"""An audit could not judge: a human must act, or the same call may succeed later."""
 
 _TIME = "a time in ISO 8601, UTC unless it has an offset"
 
 
 def audit(
-    stream: Annotated[str, typer.Option("--stream", help="The name of the topology to audit.")],
+    stream: Annotated[list[str] | None, typer.Option("--stream", help="A topology to audit; may be repeated.")] = None,
+    group: Annotated[str | None, typer.Option(help="Audit the topologies of this group of streams.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Audit every topology.")] = False,
     start: Annotated[str | None, typer.Option(help=f"Start of the data interval: {_TIME}.")] = None,
     end: Annotated[str | None, typer.Option(help=f"Judge batches recorded before: {_TIME}. Default: all.")] = None,
     source: Annotated[str, typer.Option(help="Where the raw log is read: kafka or archive.")] = "kafka",
-    audit_id: Annotated[str | None, typer.Option("--audit", help="Name of this audit. Default: a new one.")] = None,
+    audit_id: Annotated[
+        str | None, typer.Option("--audit", help="Name of this audit, of each stream's. Default: a new one.")
+    ] = None,
     from_the_beginning: Annotated[bool, typer.Option(help="Judge the whole log again, with no seed.")] = False,
 ) -> None:
-    """Recompute from the raw log, judge the outputs, issue a certificate. Exit code 3 says violation, 4 warnings."""
+    """Recompute from the raw log, judge the outputs, issue a certificate of each stream.
+
+    One Spark application audits all of them; one that is a violation, or cannot be judged, does not keep the others
+    from being audited. The exit code is the first of these that holds: 3 a violation, 1 an audit that could not judge
+    and a human must act, 75 one that may succeed later, 4 warnings, 0 a match of all.
+    """
+    from recount.audit.audit_session import java_options_for
+    from recount.audit.auditable import AuditRequest
     from recount.audit.findings import Interval
-    from recount.audit.nightly import audited
+    from recount.audit.nightly import new_audit_id
+    from recount.audit.together import audited_together
     from recount.sessions import spark_session
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if source not in ("kafka", "archive"):
         raise Terminal("no such source", given=source, expected="kafka or archive", remedy="--source kafka")
     settings = Settings.from_environment(os.environ)
-    topology = declared(settings.topologies).topology(stream)
-    session = spark_session(settings, f"recount audit {stream}")
-    try:
-        done = audited(
-            session,
-            settings,
-            topology,
-            audit=audit_id,
-            interval=Interval(start_ms=_milliseconds(start), end_ms=_milliseconds(end)),
-            source="archive" if source == "archive" else "kafka",
-            from_the_beginning=from_the_beginning,
+    topologies = _topologies(declared(settings.topologies), stream or [], group, every=every)
+    request = AuditRequest(
+        audit=audit_id or new_audit_id(),
+        interval=Interval(start_ms=_milliseconds(start), end_ms=_milliseconds(end)),
+        source="archive" if source == "archive" else "kafka",
+        from_the_beginning=from_the_beginning,
+    )
+    name = topologies[0].name if len(topologies) == 1 else group or f"{len(topologies)} streams"
+    outcomes = []
+    with ExitStack() as stack:
+
+        def application(offsets: int) -> SparkSession:
+            session = spark_session(settings, f"recount audit {name}", java_options=java_options_for(offsets))
+            stack.callback(session.stop)
+            return session
+
+        for outcome in audited_together(settings, topologies, request, application):
+            if outcome.refusal and len(topologies) == 1:
+                raise outcome.refusal
+            _tell(outcome)
+            outcomes.append(outcome)
+    if exit_code := _exit_code(outcomes):
+        raise typer.Exit(exit_code)
+
+
+def _topologies(
+    declarations: Declarations, streams: Sequence[str], group: str | None, *, every: bool
+) -> list[Topology]:
+    """What the options name; raises ``Terminal`` unless they do it in exactly one way."""
+    given = [name for name, is_given in (("--stream", streams), ("--group", group), ("--all", every)) if is_given]
+    if len(given) != 1:
+        raise Terminal(
+            "what shall be audited?",
+            given=" and ".join(given) or "nothing",
+            expected="--stream NAME, once or more, or --group NAME, or --all",
+            remedy="recount audit --stream NAME",
         )
-    finally:
-        session.stop()
-    Console().print(summary(load(done.certificate)), done.certificate, sep="\n", soft_wrap=True)
-    if done.findings.outcome == "violation":
-        raise typer.Exit(EXIT_VIOLATION)
-    if load(done.certificate).get("warnings"):
-        raise typer.Exit(EXIT_WARNING)
+    if every:
+        return list(declarations.topologies.values())
+    if group is None:
+        return [declarations.topology(name) for name in dict.fromkeys(streams)]
+    found = [one for one in declarations.group(group).streams if isinstance(one, Topology)]
+    if not found:
+        raise Terminal(
+            f"nothing to audit in group {group}",
+            given="archives only",
+            expected="a group with a topology",
+            remedy="an archive is judged where an audit reads it: recount audit --source archive",
+        )
+    return found
+
+
+def _tell(outcome: Outcome) -> None:
+    document = outcome.document
+    if document is None:
+        Console(stderr=True).print(f"{outcome.stream}: not audited: {outcome.refusal}", soft_wrap=True, markup=False)
+    else:
+        Console().print(summary(document), outcome.certificate, sep="\n", soft_wrap=True)
+
+
+def _exit_code(outcomes: Sequence[Outcome]) -> int:
+    refusals = [one.refusal for one in outcomes if one.refusal]
+    documents = [one.document or {} for one in outcomes]
+    if any(document.get("outcome") == "violation" for document in documents):
+        return EXIT_VIOLATION
+    if refusals:
+        return EXIT_TRANSIENT if all(isinstance(one, Transient) for one in refusals) else EXIT_TERMINAL
+    return EXIT_WARNING if any(document.get("warnings") for document in documents) else 0
 
 
 def explain(

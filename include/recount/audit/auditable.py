@@ -1,0 +1,90 @@
+"""What would keep audits from judging, found out before Spark is started: that takes longer than to refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from recount.audit.findings import Interval, Source
+from recount.audit.in_force import InForce
+from recount.audit.kept import require_kept, sources_of
+from recount.audit.settled import published_offsets, settled_ledger
+from recount.audit.shape import flow_of
+from recount.audit.signing import signer_in
+from recount.audit.store import AuditStore
+from recount.audit.topologies.identity import identity_of
+from recount.core.errors import RecountError
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.heads import published_head
+
+_AT_A_TIME = 8
+"""To look is to wait: for brokers, for tables, for a stream that is between its two commits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequest:
+    """What the audits of one call have in common; ``audit`` is the name of each."""
+
+    audit: str
+    interval: Interval
+    source: Source
+    from_the_beginning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auditable:
+    """Of each stream the ``offsets`` that its audit has to read, or its ``refusals``, the reason why there is none."""
+
+    offsets: Mapping[str, int]
+    refusals: Mapping[str, RecountError]
+
+    @classmethod
+    def of(cls, settings: Settings, topologies: Sequence[Topology], request: AuditRequest) -> Auditable:
+        """Look at all ``topologies`` at once."""
+
+        def look(topology: Topology) -> int | RecountError:
+            try:
+                return require_auditable(settings, topology, request)
+            except RecountError as refusal:
+                return refusal
+
+        with ThreadPoolExecutor(_AT_A_TIME) as threads:
+            found = dict(zip([one.name for one in topologies], threads.map(look, topologies), strict=True))
+        return cls(
+            offsets={name: one for name, one in found.items() if isinstance(one, int)},
+            refusals={name: one for name, one in found.items() if isinstance(one, RecountError)},
+        )
+
+
+def require_auditable(settings: Settings, topology: Topology, request: AuditRequest) -> int:
+    """How many offsets of the log the audit has to read.
+
+    Raises what the audit itself would raise, where that can be known from the ledger and from Kafka: ``Transient`` when
+    the stream is stuck between its two commits, ``Terminal`` when there is nothing to audit, the declaration is another
+    one or the log has expired.
+    """
+    signer_in(settings.keys)
+    connection, tables = Connection.of(settings), Tables(settings.data)
+    published_head(connection, topology.name)
+    store, in_force = AuditStore(None, tables, topology.name), InForce.of(topology, settings.data)
+    store.require_new(request.audit)
+    goes_on = flow_of(topology) is not None
+    if not goes_on:
+        for node in topology.written:
+            identity_of(node)
+    reached = published_offsets(connection, topology)
+    ledger = settled_ledger(tables, topology, reached)
+    cut = ledger.up_to(reached).cut_before(request.interval.end_ms)
+    after = None
+    if goes_on:
+        after = in_force.after if request.from_the_beginning else store.seed_for(ledger, cut.order).order
+    stretch = ledger.between(after, cut.order)
+    in_force.require_made_by(stretch)
+    sources = sources_of(connection, tables, topology, request.source)
+    for topic, ranges in stretch.ranges.items():
+        require_kept(connection, tables, topic, ranges, sources[topic])
+    return sum(end - start for ranges in stretch.ranges.values() for start, end in ranges.values())

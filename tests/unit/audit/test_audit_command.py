@@ -1,0 +1,97 @@
+"""Which streams a call audits, and what its exit code says of all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recount.audit.audit_session import FEW_OFFSETS, JAVA_FOR_FEW, java_options_for
+from recount.audit.commands import _exit_code, _topologies
+from recount.audit.together import Outcome
+from recount.core.archive import Archive
+from recount.core.errors import Terminal, Transient
+from recount.core.groups import StreamGroup
+from recount.core.registry import Declarations
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+
+CLICKS = Topic(name="clicks", key="id", value=RecordSchema.of(page=STRING))
+
+
+def copy(name: str) -> Topology:
+    return Topology(name=name, sinks=[stream(CLICKS).to(Topic(name=name, key="id"))])
+
+
+A, B, C, KEPT = copy("a"), copy("b"), copy("c"), Archive(topic=CLICKS)
+DECLARED = Declarations(
+    topologies={one.name: one for one in (A, B, C)},
+    topics={},
+    archives={KEPT.name: KEPT},
+    groups={
+        "some": StreamGroup(name="some", streams=[A, KEPT, B]),
+        "archives": StreamGroup(name="archives", streams=[KEPT]),
+    },
+)
+
+
+def test_streams_a_group_or_all_can_be_audited() -> None:
+    assert _topologies(DECLARED, ["b", "a", "b"], None, every=False) == [B, A]
+    assert _topologies(DECLARED, [], "some", every=False) == [A, B]
+    assert _topologies(DECLARED, [], None, every=True) == [A, B, C]
+
+
+@pytest.mark.parametrize(
+    ("streams", "group", "every"),
+    [
+        ([], None, False),
+        (["a"], "some", False),
+        (["a"], None, True),
+        (["d"], None, False),
+        ([], "others", False),
+        ([], "archives", False),
+    ],
+)
+def test_what_names_no_stream_or_names_them_twice_is_refused(
+    streams: list[str], group: str | None, every: bool
+) -> None:
+    with pytest.raises(Terminal):
+        _topologies(DECLARED, streams, group, every=every)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "exit_code"),
+    [
+        (["match", "match"], 0),
+        (["match", "warning"], 4),
+        (["warning", "transient"], 75),
+        (["transient", "terminal"], 1),
+        (["transient", "crash"], 1),
+        (["terminal", "violation", "warning"], 3),
+    ],
+)
+def test_the_exit_code_is_that_of_what_matters_most(tmp_path: Path, outcomes: list[str], exit_code: int) -> None:
+    refusals: dict[str, Exception] = {
+        "transient": Transient("busy"),
+        "terminal": Terminal("no"),
+        "crash": RuntimeError("bug"),
+    }
+    found = []
+    for name in outcomes:
+        if name in refusals:
+            found.append(Outcome(stream=name, refusal=refusals[name]))
+            continue
+        document: dict[str, Any] = {"outcome": "match", "warnings": [], "sha256": ""}
+        document |= {"warning": {"warnings": ["late"]}, "violation": {"outcome": "violation"}}.get(name, {})
+        certificate = tmp_path / f"{name}.json"
+        certificate.write_text(json.dumps(document))
+        found.append(Outcome(stream=name, certificate=certificate))
+    assert _exit_code(found) == exit_code
+
+
+def test_a_jvm_for_few_records_spares_the_optimizing_compiler() -> None:
+    assert java_options_for(FEW_OFFSETS) == JAVA_FOR_FEW
+    assert java_options_for(FEW_OFFSETS + 1) == ""
