@@ -1,59 +1,49 @@
-"""One DAG per topology: every night, and by hand at any time, is each output there exactly once?
+"""One DAG per topology: is each output there exactly once?
 
-By hand: `through` = now judges everything there is; a time (ISO 8601) re-audits as of then.
+Every night, unless the stream is in a group: then `night__GROUP` audits it, and leaves it out while this DAG is
+paused. By hand at any time: `through` = now judges everything there is; a time (ISO 8601) re-audits as of then.
 """
 
 import os
 from datetime import timedelta
 from pathlib import Path
 
-from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, CronTriggerTimetable, Param
+from airflow.sdk import DAG, AsyncCallback, DeadlineAlert, DeadlineReference
 
-from recount.airflow.audits import AuditOperator, ExpectationsOperator, GraceMissesOperator, LimitsOperator
+from recount.airflow.audit_tasks import audit_params, follow
+from recount.airflow.audits import AuditOperator
 from recount.airflow.naming import audit_dag, domain_of, labels
-from recount.airflow.notices import notifiers
+from recount.airflow.notices import notifiers, tell_of_deadline
+from recount.airflow.schedules import DEADLINE, audit_pool, nightly
 from recount.core.registry import DEFAULT_MODULES, declared
 
 JOB = Path(__file__).parents[1] / "spark_jobs" / "audit.py"
-# Without a start date the first run is the next night's: what was before the stream is nobody's audit. Airflow takes
-# run_immediately=False for a tenth of the interval: a stream new at 02:00 would be audited for the night before.
-NIGHTLY = CronTriggerTimetable("0 1 * * *", timezone="UTC", interval=timedelta(days=1), run_immediately=timedelta(0))
 DECLARATIONS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES))
 
 for name in DECLARATIONS.topologies:
+    is_alone = DECLARATIONS.group_of(name) is None
     with DAG(
         dag_id=audit_dag(name),
         description=f"Proves the outputs of {name} from the raw log",
-        schedule=NIGHTLY,
+        schedule=nightly(name) if is_alone else None,
         catchup=False,
+        is_paused_upon_creation=None if is_alone else False,
         max_active_runs=1,
         default_args={"owner": domain_of(DECLARATIONS, name), "on_failure_callback": notifiers()},
+        deadline=DeadlineAlert(
+            reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=DEADLINE, callback=AsyncCallback(tell_of_deadline)
+        ),
         **labels(DECLARATIONS, name, "audit"),
-        params={
-            "through": Param("", type="string", description="Judge what was recorded before: a time, or now"),
-            "source": Param("kafka", type="string", enum=["kafka", "archive"], description="Where the log is read"),
-            "announce": Param(True, type="boolean", description="Let grace misses start the backfill"),
-        },
+        params=audit_params(),
         doc_md=__doc__,
     ):
-        found = "{{ ti.xcom_pull(task_ids='audit', key='%s') }}"
-        audit = AuditOperator(
-            task_id="audit", stream=name, application=JOB, retries=2, retry_delay=timedelta(seconds=30)
+        follow(
+            AuditOperator(
+                task_id="audit",
+                stream=name,
+                application=JOB,
+                retries=2,
+                retry_delay=timedelta(seconds=30),
+                pool=audit_pool(),
+            )
         )
-        expectations = ExpectationsOperator(
-            task_id="expectations", stream=name, audit=found % "audit", trigger_rule="all_done"
-        )
-        announce = GraceMissesOperator(
-            task_id="grace_misses",
-            stream=name,
-            audit=found % "audit",
-            misses=found % "grace_misses",
-            trigger_rule="all_done",
-        )
-        limits = LimitsOperator(task_id="limits", stream=name, warnings=found % "warnings", trigger_rule="all_done")
-        # What late records would change is announced after a violation too; this task makes the run fail all the same.
-        proved = EmptyOperator(task_id="proved", trigger_rule="none_failed")
-        audit >> expectations >> announce >> proved
-        audit >> [announce, limits, proved]
-        [expectations, limits] >> proved

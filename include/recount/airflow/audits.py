@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -18,38 +17,32 @@ from recount.airflow.failures import airflow_failures
 from recount.airflow.links import CertificateLink, DataDocsLink
 from recount.airflow.naming import grace_misses
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
-from recount.core.certificate import Certificate
+from recount.airflow.verdicts import JudgedStream, certificate_of
 from recount.core.settings import Settings
 
 NOW = "now"
 """The value of the parameter ``through`` that audits all there is at this moment."""
 
 
-class AuditOperator(BaseOperator):
+class AuditOperator(JudgedStream):
     """Audits the run's data interval and fails, without a retry, when there is a violation.
 
-    XComs ``audit`` (its id), ``outcome``, ``differences`` and ``grace_misses`` (counts) and ``warnings`` (what is
-    beyond a declared limit) are there for later tasks in either case. Parameters of the run: ``through`` (a time in
-    ISO 8601, ``now``, or empty for the interval's end; a run by hand without it means now) and ``source``.
+    Parameters of the run: ``through`` (a time in ISO 8601, ``now``, or empty for the interval's end; a run by hand
+    without it means now) and ``source``.
     """
-
-    operator_extra_links = (CertificateLink(), DataDocsLink())
 
     def __init__(
         self,
         *,
-        stream: str,
         application: Path,
         connection: str = DEFAULT_CONNECTION,
         driver_memory: str = "2g",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.stream = stream
         self.application = str(application)
         self.connection = connection
         self.driver_memory = driver_memory
-        self.certificate = ""
         self._submission: Submission | None = None
 
     def execute(self, context: Context) -> None:
@@ -58,35 +51,21 @@ class AuditOperator(BaseOperator):
             settings = Settings.from_environment(os.environ)
             self._submission = Submission(
                 application=Path(self.application),
-                arguments=["--stream", self.stream, "--audit", audit, *_interval(context), *_source(context)],
+                arguments=["--stream", self.stream, "--audit", audit, *interval_of(context), *source_of(context)],
                 name=f"recount audit {self.stream}",
                 settings=settings,
                 connection=self.connection,
                 driver_memory=self.driver_memory,
             )
             exit_code = self._submission.run()
-            issued = Path(settings.reports) / "certificates" / self.stream / f"{audit}.json"
+            issued = certificate_of(settings, self.stream, audit)
             if not issued.exists():
                 raise AirflowException(f"the audit could not judge: exit code {exit_code}, see the log above")
-            certificate: Certificate = json.loads(issued.read_text(encoding="utf-8"))
-        self._report(context, certificate)
-        if certificate["outcome"] == "violation":
-            raise AirflowFailException(
-                f"violation: {certificate['findings']['open_found']} open findings, see the certificate"
-            )
+        self.tell(context, issued)
 
     def on_kill(self) -> None:
         if self._submission:
             self._submission.kill()
-
-    def _report(self, context: Context, certificate: Certificate) -> None:
-        audit = certificate["audit"]
-        self.certificate = f"certificates/{self.stream}/{audit}.html"
-        context["ti"].xcom_push(key="audit", value=audit)
-        context["ti"].xcom_push(key="outcome", value=certificate["outcome"])
-        context["ti"].xcom_push(key="differences", value=certificate["differences_found"])
-        context["ti"].xcom_push(key="grace_misses", value=certificate["grace_misses_found"])
-        context["ti"].xcom_push(key="warnings", value="; ".join(certificate.get("warnings", [])))
 
 
 class LimitsOperator(BaseOperator):
@@ -167,7 +146,7 @@ def _audit_id(task_instance: object) -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{str(task_instance)[-6:]}"
 
 
-def _interval(context: Context) -> list[str]:
+def interval_of(context: Context) -> list[str]:
     """The job's options for the data interval; no end means all there is."""
     through = str(_params(context).get("through") or "")
     run = context["dag_run"]
@@ -179,7 +158,8 @@ def _interval(context: Context) -> list[str]:
     return [*start, "--end", end]
 
 
-def _source(context: Context) -> list[str]:
+def source_of(context: Context) -> list[str]:
+    """The job's options for where the log is read."""
     return ["--source", str(_params(context).get("source", "kafka"))]
 
 

@@ -29,6 +29,10 @@ def audit_dag(stream: str) -> str:
     return f"audit__{stream}"
 
 
+def night_dag(group: str) -> str:
+    return f"night__{group}"
+
+
 def backfill_dag(stream: str) -> str:
     return f"backfill__{stream}"
 
@@ -40,6 +44,11 @@ def findings_dag(stream: str) -> str:
 def grace_misses(stream: str) -> Asset:
     """An event of this asset says: an audit found results that late records would change. Its extra names the audit."""
     return Asset(name=f"grace-misses-{stream}", uri=f"recount://grace-misses/{stream}", group="recount")
+
+
+def audited(stream: str) -> Asset:
+    """An event of this asset says: an audit has judged an interval of the stream, and it is a match."""
+    return Asset(name=f"audited-{stream}", uri=f"recount://audited/{stream}", group="recount")
 
 
 def domain_of(declarations: Declarations, stream: str) -> str:

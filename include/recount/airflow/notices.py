@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from asyncio import to_thread
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, cast
@@ -51,6 +52,17 @@ def notify(context: Context, reason: str) -> None:
             notifier(told)
         except Exception:
             _LOG.exception("a notifier failed to tell: %s", reason)
+
+
+async def tell_of_deadline(context: Context, **_: object) -> None:
+    """Tell every notifier that a run has not ended by its deadline.
+
+    Runs in the triggerer, so that it needs no slot that the run may be waiting for. ``context`` holds what Airflow
+    gives: ``dag_run``, as a dictionary, and ``deadline``.
+    """
+    run = cast("dict[str, Any]", context["dag_run"])
+    reason = f"{run['dag_id']}: the run {run['dag_run_id']} has not ended by its deadline"
+    await to_thread(notify, context, reason)
 
 
 def _no_notifiers(place: str, why: str) -> Terminal:

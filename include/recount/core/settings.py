@@ -35,6 +35,7 @@ class Settings:
     ``data``, ``checkpoints`` are folders or URIs that Spark can write; ``reports`` and ``logs`` are local folders.
     ``prefix`` begins every group, transactional.id and platform topic of this installation on its Kafka cluster.
     ``notifiers`` is the place of the Airflow notifiers that are told of what is wrong, ``module:name``.
+    ``audit_pool`` is the Airflow pool in which audits run; whoever sets it makes the pool.
     ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
     """
 
@@ -50,6 +51,7 @@ class Settings:
     notifiers: str = ""
     prefix: str = "recount"
     keys: str = ""
+    audit_pool: str = "default_pool"
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:

@@ -33,6 +33,8 @@ _COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 # The components that write heartbeats; the api-server shows them, and so reports itself.
 _REPORTING = ("scheduler", "dag_processor", "triggerer")
 _START_LIMIT_S = 180.0
+AUDIT_POOL = "recount-audits"
+"""The pool of the nightly audits. It has one slot: a machine has no memory for several of their Spark applications."""
 
 
 class EmbeddedAirflow(Started):
@@ -141,6 +143,7 @@ class EmbeddedAirflow(Started):
         command = [sys.executable, "-m", *serve_logs, "--host", LOOPBACK, "--port", str(self._log_port)]
         self._daemons.append(Daemon.start(self._home, "airflow-logs", command, environment))
         self._wait(before)
+        self._make_pool()
 
     def stop(self) -> None:
         """Stop all components and running tasks. Stream drivers go on: they are not Airflow's."""
@@ -174,6 +177,17 @@ class EmbeddedAirflow(Started):
             migration = Daemon.start(self._home, "airflow-migration", [airflow, "db", "migrate"], environment)
             migration.wait(self._home, _START_LIMIT_S)
             done.touch()
+
+    def _make_pool(self) -> None:
+        """Make the pool of the audits; the slots of one that is there are its owner's."""
+        pools = self.request("GET", f"/api/v2/pools?pool_name_pattern={AUDIT_POOL}")["pools"]
+        if AUDIT_POOL not in (pool["name"] for pool in pools):
+            said = "Nightly audits: one Spark application at a time"
+            self.request(
+                "POST",
+                "/api/v2/pools",
+                {"name": AUDIT_POOL, "slots": 1, "description": said, "include_deferred": False},
+            )
 
     def _wait(self, since_s: float) -> None:
         """Until every component has reported itself healthy after ``since_s`` (what reported before is gone)."""

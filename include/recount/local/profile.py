@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from recount.core.settings import Settings
 from recount.local import daemon
-from recount.local.airflow import EmbeddedAirflow
+from recount.local.airflow import AUDIT_POOL, EmbeddedAirflow
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
@@ -35,6 +35,7 @@ def embedded_settings(
         notifiers=os.environ.get("RECOUNT_NOTIFIERS", ""),
         prefix=os.environ.get("RECOUNT_PREFIX") or "recount",
         keys=os.environ.get("RECOUNT_KEYS", str(home.keys)),
+        audit_pool=AUDIT_POOL,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 from airflow.sdk import BaseNotifier
 
-from recount.airflow.notices import SETTING, notifiers, notify
+from recount.airflow.notices import SETTING, notifiers, notify, tell_of_deadline
 from recount.core.errors import Terminal
 
 TOLD: list[str] = []
@@ -59,3 +60,11 @@ def test_a_place_without_a_notifier_is_refused(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv(SETTING, place)
     with pytest.raises(Terminal):
         notifiers()
+
+
+def test_a_missed_deadline_names_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SETTING, f"{__name__}:one")
+    TOLD.clear()
+    context: Any = {"dag_run": {"dag_id": "night__orders", "dag_run_id": "scheduled__1"}, "deadline": {}}
+    asyncio.run(tell_of_deadline(context=context))
+    assert TOLD == ["night__orders: the run scheduled__1 has not ended by its deadline"]

@@ -1,0 +1,123 @@
+"""The night of a group of streams: one Spark application audits all of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException
+
+from recount.airflow.audits import interval_of, source_of
+from recount.airflow.failures import airflow_failures
+from recount.airflow.naming import audit_dag
+from recount.airflow.submission import DEFAULT_CONNECTION, Submission
+from recount.airflow.verdicts import certificate_of
+from recount.audit.audit_session import JAVA_FOR_FEW
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+
+LEFT_OUT = "left out: "
+"""Begins the key of the XCom that says why a stream was not audited."""
+
+
+class GroupAuditOperator(BaseOperator):
+    """Audits the run's data interval of all ``streams``, and leaves it to a task of each to say what was found.
+
+    The XCom named like a stream is its audit, where there is a certificate; ``LEFT_OUT`` and the name is the key of the
+    reason why it was not to be audited: its DAG ``audit__<stream>`` is paused, or it has never run. A try audits what
+    those before, of this run, have not judged, or all again where they have judged everything. ``java_options`` are for
+    the driver's JVM: streams that share a driver have few records.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        streams: Sequence[str],
+        application: Path,
+        connection: str = DEFAULT_CONNECTION,
+        driver_memory: str = "2g",
+        java_options: str = JAVA_FOR_FEW,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.group = group
+        self.streams = list(streams)
+        self.application = str(application)
+        self.connection = connection
+        self.driver_memory = driver_memory
+        self.java_options = java_options
+        self._submission: Submission | None = None
+
+    def execute(self, context: Context) -> None:
+        with airflow_failures():
+            settings = Settings.from_environment(os.environ)
+            due = [stream for stream in self.streams if not self._is_left_out(context, settings, stream)]
+            if not due:
+                return
+            audit, unjudged = _to_be_judged(settings, due, _name_of(context))
+            self._submission = Submission(
+                application=Path(self.application),
+                arguments=[
+                    *(word for stream in unjudged for word in ("--stream", stream)),
+                    *("--audit", audit),
+                    *interval_of(context),
+                    *source_of(context),
+                ],
+                name=f"recount audit {self.group}",
+                settings=settings,
+                connection=self.connection,
+                driver_memory=self.driver_memory,
+                java_options=self.java_options,
+            )
+            exit_code = self._submission.run()
+        judged = [stream for stream in due if certificate_of(settings, stream, audit).exists()]
+        for stream in judged:
+            context["ti"].xcom_push(key=stream, value=audit)
+        missing = ", ".join(sorted(set(due) - set(judged)))
+        may_retry = context["ti"].try_number <= context["ti"].max_tries
+        if missing and (may_retry or not judged):
+            raise AirflowException(f"not judged: {missing}; exit code {exit_code}, see the log above")
+
+    def on_kill(self) -> None:
+        if self._submission:
+            self._submission.kill()
+
+    def _is_left_out(self, context: Context, settings: Settings, stream: str) -> bool:
+        reason = None
+        if context["ti"].get_dag(audit_dag(stream)).is_paused:
+            reason = f"{audit_dag(stream)} is paused"
+        elif not _has_run(settings, stream):
+            reason = "it has never run"
+        if reason:
+            self.log.info("%s is left out: %s", stream, reason)
+            context["ti"].xcom_push(key=LEFT_OUT + stream, value=reason)
+        return reason is not None
+
+
+def _to_be_judged(settings: Settings, streams: Sequence[str], name: str) -> tuple[str, list[str]]:
+    """An audit's id that goes on from ``name``, and those of ``streams`` that have no certificate of it."""
+    for number in count(1):
+        audit = f"{name}-{number}"
+        missing = [stream for stream in streams if not certificate_of(settings, stream, audit).exists()]
+        if missing:
+            return audit, missing
+    raise AssertionError
+
+
+def _name_of(context: Context) -> str:
+    """Sorts by time like every audit's id, and is the same in every try of a run."""
+    run = context["dag_run"]
+    return f"{run.run_after:%Y%m%dT%H%M%SZ}-{sha256(f'{run.dag_id} {run.run_id}'.encode()).hexdigest()[:6]}"
+
+
+def _has_run(settings: Settings, stream: str) -> bool:
+    from deltalake import DeltaTable
+
+    tables = Tables(settings.data)
+    return any(map(DeltaTable.is_deltatable, (tables.state(stream), tables.declarations(stream))))
