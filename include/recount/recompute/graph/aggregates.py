@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, WindowSpec
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from recount.core.aggregates import Aggregate
 from recount.core.schema import FieldType
 from recount.recompute.columns import column, spark_type
-from recount.recompute.graph.folding import estimated, folded, folded_in_session
+from recount.recompute.graph.folding import Amount, estimated, folded, folded_in_session
 from recount.recompute.graph.rows import ORDER, TIME
 from recount.recompute.rules.exact_totals import as_long, exact_sum
+
+MOST_DIGITS = 38
+BEFORE = "__before_"
+"""Begins the name of a column with what an aggregate amounts to of all records that are no longer there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +28,8 @@ class Over:
     """The rows that are aggregated: those of a group that ``count``, taken as a whole or ``running`` along an order.
 
     ``gap_ms`` is that of the session, whose folds merge as the session did. ``passed_over`` has the names of the folds
-    that pass a row over.
+    that pass a row over. With ``goes_on`` one row of a group may have, in columns ``BEFORE``, the ``amounts`` of
+    records that were aggregated before; it does not count itself.
     """
 
     fields: Mapping[str, FieldType]
@@ -30,47 +37,86 @@ class Over:
     running: WindowSpec | None = None
     gap_ms: int | None = None
     passed_over: Column | None = None
+    goes_on: bool = False
 
     def results(self, aggregates: Mapping[str, Aggregate]) -> dict[str, Column]:
         """Every aggregate by its name, in its declared type."""
         return {
-            name: self._result(name, aggregate).cast(spark_type(aggregate.type_over(self.fields)))
+            name: self._finished(aggregate, self._amount(name, aggregate)).cast(self._type(aggregate))
             for name, aggregate in aggregates.items()
         }
 
-    def _result(self, name: str, aggregate: Aggregate) -> Column:
-        counts = self._counting(aggregate)
-        if aggregate.of is None:
-            return self._of_all(F.count(F.when(counts, 1)))
-        given = column(aggregate.of, self.fields)
+    def amounts(self, aggregates: Mapping[str, Aggregate]) -> dict[str, Column]:
+        """What ``results`` are made of, by the name under which they are handed on (``BEFORE``)."""
+        return {BEFORE + name: self._amount(name, aggregate) for name, aggregate in aggregates.items()}
+
+    def _type(self, aggregate: Aggregate) -> T.DataType:
+        return spark_type(aggregate.type_over(self.fields))
+
+    def _amount(self, name: str, aggregate: Aggregate) -> Column:
+        before = self._of_all(F.max(F.col(BEFORE + name))) if self.goes_on else None
         if aggregate.fold is not None:
-            if self.passed_over is not None:
-                counts &= ~F.array_contains(self.passed_over, name)
-            taken = F.collect_list(F.when(counts, F.struct(F.col(ORDER), F.col(TIME), given.alias("value"))))
-            return self._folding(aggregate)(self._of_all(taken))
-        values = F.when(counts, given)
+            return self._folded(name, aggregate, before)
+        values = F.when(self._counting(aggregate), F.lit(1) if aggregate.of is None else self._value(aggregate))
         match aggregate.kind:
             case "count":
-                return self._of_all(F.count(values))
+                return _joined(before, self._of_all(F.count(values)), operator.add)
             case "sum":
                 kind = aggregate.type_over(self.fields)
-                total = exact_sum(values, kind, self._of_all)
-                return as_long(total) if kind.kind == "long" else total
+                return self._exact_sum(values, kind, None if before is None else F.col(BEFORE + name))
             case "avg":
-                return self._average(aggregate, values)
+                return self._average(values, self._given(aggregate), name, before)
             case "min":
-                return self._of_all(F.min(values))
+                return _joined(before, self._of_all(F.min(values)), F.least)
             case "max":
-                return self._of_all(F.max(values))
-            case "first":
-                return self._of_all(F.min_by(values, F.when(values.isNotNull(), F.col(ORDER))))
-            case "last":
-                return self._of_all(F.max_by(values, F.when(values.isNotNull(), F.col(ORDER))))
-            case "distinct":
-                return F.size(self._of_all(F.collect_set(values)))
-            case "distinct sketch":
-                return F.udf(estimated, "long")(self._of_all(F.collect_set(values)))
+                return _joined(before, self._of_all(F.max(values)), F.greatest)
+            case "first" | "last":
+                found = F.when(values.isNotNull(), F.struct(F.col(ORDER), values.alias("value")))
+                if aggregate.kind == "first":
+                    return _joined(before, self._of_all(F.min(found)), F.least)
+                return _joined(before, self._of_all(F.max(found)), F.greatest)
+            case "distinct" | "distinct sketch":
+                return _joined(before, self._of_all(F.collect_set(values)), F.array_union)
         raise AssertionError(aggregate)
+
+    def _exact_sum(self, values: Column, kind: FieldType, before: Column | None) -> Column:
+        """The sum ``before`` is one addend more."""
+        if before is None:
+            total = exact_sum(values, kind, self._of_all)
+            return total if kind.kind == "double" else total.cast(_wide(kind))
+        if kind.kind == "double":
+            return exact_sum(F.coalesce(before, values), kind, self._of_all)
+        wide = FieldType(kind="decimal", precision=MOST_DIGITS, scale=kind.scale)
+        return exact_sum(F.coalesce(before, values.cast(_wide(kind))), wide, self._of_all)
+
+    def _average(self, values: Column, given: FieldType, name: str, before: Column | None) -> Column:
+        """Sum and number. The sum is exact for LONG, which could overflow 64 bits, and for decimals."""
+        addends = values if given.kind == "double" else values.cast(_wide(given))
+        if before is not None:
+            addends = F.coalesce(F.col(BEFORE + name)["total"], addends)
+        number = _joined(None if before is None else before["number"], self._of_all(F.count(values)), operator.add)
+        return F.struct(self._of_all(F.sum(addends)).alias("total"), number.alias("number"))
+
+    def _finished(self, aggregate: Aggregate, amount: Column) -> Column:
+        match aggregate.kind:
+            case "sum" if aggregate.type_over(self.fields).kind == "long":
+                return as_long(amount)
+            case "avg":
+                return F.try_divide(amount["total"].cast("double"), amount["number"].cast("double"))
+            case "first" | "last" | "reduce" | "fold":
+                return amount["value"]
+            case "distinct":
+                return F.size(amount)
+            case "distinct sketch":
+                return F.udf(estimated, "long")(amount)
+        return amount
+
+    def _given(self, aggregate: Aggregate) -> FieldType:
+        return Aggregate(kind="max", of=aggregate.of).type_over(self.fields)
+
+    def _value(self, aggregate: Aggregate) -> Column:
+        assert aggregate.of is not None
+        return column(aggregate.of, self.fields)
 
     def _counting(self, aggregate: Aggregate) -> Column:
         counts = F.lit(True) if self.counting is None else self.counting
@@ -81,26 +127,35 @@ class Over:
     def _of_all(self, aggregated: Column) -> Column:
         return aggregated if self.running is None else aggregated.over(self.running)
 
-    def _average(self, aggregate: Aggregate, values: Column) -> Column:
-        """The sum is exact for LONG, which could overflow 64 bits, and for decimals."""
-        given = Aggregate(kind="max", of=aggregate.of).type_over(self.fields)
-        addends = values.cast("decimal(38, 0)") if given.kind == "long" else values
-        counted = self._of_all(F.count(values))
-        return F.try_divide(self._of_all(F.sum(addends)).cast("double"), counted.cast("double"))
-
-    def _folding(self, aggregate: Aggregate) -> Callable[[Column], Column]:
+    def _folded(self, name: str, aggregate: Aggregate, before: Column | None) -> Column:
         fold, gap_ms, kind = aggregate.fold, self.gap_ms, aggregate.type_over(self.fields)
         assert fold is not None
+        counts = self._counting(aggregate)
+        if self.passed_over is not None:
+            counts &= ~F.coalesce(F.array_contains(self.passed_over, name), F.lit(False))
+        row = F.struct(F.col(ORDER), F.col(TIME), self._value(aggregate).alias("value"))
+        taken = self._of_all(F.collect_list(F.when(counts, row)))
 
-        def result(taken: list[Any]) -> Any:
+        def result(taken: list[Any], before: Any = None) -> Any:
             ordered = [(at_ms, value) for _, at_ms, value in sorted(taken, key=_place)]
             if gap_ms is None:
-                made = folded(fold, [value for _, value in ordered])
+                start = None if before is None else Amount(before["value"])
+                made = folded(fold, [value for _, value in ordered], start)
             else:
                 made = folded_in_session(fold, ordered, gap_ms)
-            return float(made) if kind.kind == "double" and made is not None else made
+            return (float(made) if kind.kind == "double" and made is not None else made,)
 
-        return F.udf(result, spark_type(kind))
+        schema = T.StructType([T.StructField("value", self._type(aggregate))])
+        return F.udf(result, schema)(*([taken] if before is None else [taken, before]))
+
+
+def _joined(before: Column | None, amount: Column, both: Callable[[Column, Column], Column]) -> Column:
+    """``both`` of what was ``before`` and an ``amount``, either of which may be missing."""
+    return amount if before is None else F.coalesce(both(before, amount), before, amount)
+
+
+def _wide(kind: FieldType) -> str:
+    return f"decimal({MOST_DIGITS}, {kind.scale})"
 
 
 def _place(taken: Any) -> tuple[Any, ...]:

@@ -18,12 +18,12 @@ def winning(
     """Of each record, event time and order, whether no winner before it lies within ``horizon_ms``, inclusive.
 
     Before it: by offset, or by (event time, order). Horizon 10, by event time: of 0, 10, 11 the first and last win.
-    With the ``batches`` in which the records are decided, the earlier batch comes first.
+    With the ``batches`` in which the records are decided, the earlier batch comes first, whatever the order.
     """
     in_batch = batches or [0] * len(records)
     turns = sorted(
         range(len(records)),
-        key=lambda index: records[index][1] if by_offset else (in_batch[index], *records[index]),
+        key=lambda index: (in_batch[index], *records[index][by_offset:]),
     )
     wins, winners_ms = [False] * len(records), list[int]()
     for index in turns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from hashlib import md5
@@ -22,9 +23,15 @@ class Session(NamedTuple):
     amount: Any
 
 
-def folded(fold: Fold, values: Iterable[Any]) -> Any:
-    """``values`` in log order. A reduce, which has no initial value, passes nulls over."""
-    return reduce(partial(_plus, fold), values, _nothing(fold))
+class Amount(NamedTuple):
+    """What records amount to that are no longer there."""
+
+    value: Any
+
+
+def folded(fold: Fold, values: Iterable[Any], before: Amount | None = None) -> Any:
+    """``values`` in log order, after those ``before``. A reduce, which has no initial value, passes nulls over."""
+    return reduce(partial(_plus, fold), values, _nothing(fold) if before is None else before.value)
 
 
 def folded_in_session(fold: Fold, records: Iterable[tuple[int, Any]], gap_ms: int) -> Any:
@@ -39,10 +46,14 @@ def folded_in_session(fold: Fold, records: Iterable[tuple[int, Any]], gap_ms: in
 
 @dataclass
 class Attempt:
-    """What the records of one partition amount to, taken one by one in log order; ``gap_ms`` is that of a session."""
+    """What the records of one partition amount to, taken one by one in log order; ``gap_ms`` is that of a session.
+
+    Where it is no session, others may have been ``before`` them.
+    """
 
     fold: Fold
     gap_ms: int | None
+    before: Amount | None = None
     records: list[tuple[int, Any]] = field(default_factory=list)
     amount: Any = None
 
@@ -62,7 +73,12 @@ class Attempt:
         self.records.append((at_ms, value))
 
     def _of(self, records: Iterable[tuple[int, Any]]) -> Any:
-        return reduce(self._and, records, _nothing(self.fold) if self.gap_ms is None else [])
+        return reduce(self._and, records, self._start())
+
+    def _start(self) -> Any:
+        if self.before is not None:
+            return deepcopy(self.before.value)
+        return _nothing(self.fold) if self.gap_ms is None else []
 
     def _and(self, amount: Any, record: tuple[int, Any]) -> Any:
         if self.gap_ms is None:

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,41 @@ class BatchEnds:
     awake: frozenset[Partition]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reached:
+    """How far a frontier had come: after each batch of a stretch, and at its end each partition's stream time.
+
+    ``before_ms`` is where it stood when the stretch began.
+    """
+
+    frontiers_ms: Sequence[int]
+    stream_times: Mapping[Partition, int]
+    before_ms: int = NONE_DUE
+
+    @classmethod
+    def nowhere(cls) -> Reached:
+        """Before the log."""
+        return cls(frontiers_ms=(), stream_times={})
+
+    @property
+    def last_ms(self) -> int:
+        """After the last batch."""
+        return self.frontiers_ms[-1] if self.frontiers_ms else self.before_ms
+
+    def to_json(self) -> dict[str, Any]:
+        """Where it stands now, in plain values."""
+        return {
+            "frontier_ms": self.last_ms,
+            "stream_times": [[*partition, time_ms] for partition, time_ms in sorted(self.stream_times.items())],
+        }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Reached:
+        """Where ``to_json`` said that it stood."""
+        times = {(topic, partition): time_ms for topic, partition, time_ms in told["stream_times"]}
+        return cls(frontiers_ms=(), stream_times=times, before_ms=told["frontier_ms"])
+
+
 class Wait(NamedTuple):
     """A record waits until a frontier, ``reached_ms`` after each batch, is ``ahead_ms`` ahead of it."""
 
@@ -55,7 +90,7 @@ def left_in(
         if topic is None or partition is None or offset is None:
             read = 0
         else:
-            read = bisect_right(boundaries[topic, partition], offset)
+            read = bisect_right(boundaries.get((topic, partition), ()), offset)
         return max([read, *(bisect_left(frontiers, time_ms + ahead_ms) for frontiers, ahead_ms in reached)])
 
     return number
@@ -67,9 +102,11 @@ def with_left_in(frame: DataFrame, batches: Sequence[BatchEnds], waits: Sequence
     return frame.withColumn(LEFT_IN, number(*(F.col(name) for name in (*PLACE, TIME))))
 
 
-def with_reached_before(frame: DataFrame, batches: Sequence[BatchEnds], reached_ms: Sequence[int]) -> DataFrame:
-    """``frame`` with ``REACHED_BEFORE``, of a frontier that came to ``reached_ms`` with the batches."""
-    number, before = left_in(batches, []), [NONE_DUE, *reached_ms]
+def with_reached_before(
+    frame: DataFrame, batches: Sequence[BatchEnds], frontiers_ms: Sequence[int], first_ms: int
+) -> DataFrame:
+    """``frame`` with ``REACHED_BEFORE``, of a frontier that came from ``first_ms`` to ``frontiers_ms``."""
+    number, before = left_in(batches, []), [first_ms, *frontiers_ms]
 
     def reached(topic: str, partition: int, offset: int, time_ms: int) -> int:
         return before[number(topic, partition, offset, time_ms)]
@@ -78,12 +115,13 @@ def with_reached_before(frame: DataFrame, batches: Sequence[BatchEnds], reached_
     return frame.withColumn(REACHED_BEFORE, F.udf(reached, "long")(*places))
 
 
-def reached_ms(
-    batches: Sequence[BatchEnds], entries: DataFrame, without: DataFrame, topics: frozenset[str]
-) -> list[int]:
+def reached(
+    batches: Sequence[BatchEnds], entries: DataFrame, without: DataFrame, topics: frozenset[str], stood: Reached
+) -> Reached:
     """The frontier over ``topics`` after each of ``batches``, ``NONE_DUE`` while there is none; it never falls back.
 
     ``entries`` are the records that advance stream time, ``without`` the places of those that do not for this operator.
+    ``stood`` is how far it had come before.
     """
     advancing = entries.join(without, list(PLACE), "left").where(F.col("__refused").isNull())
     numbered = advancing.select(*PLACE, TIME).mapInArrow(
@@ -91,23 +129,23 @@ def reached_ms(
     )
     largest = numbered.groupBy(TOPIC, PARTITION, _NUMBER).agg(F.max(TIME).alias(TIME)).collect()
     found = ((row[_NUMBER], (row[TOPIC], row[PARTITION]), row[TIME]) for row in largest)
-    return list(_frontiers_ms(batches, found, topics))
+    return _reached(batches, found, topics, stood)
 
 
-def _frontiers_ms(
-    batches: Sequence[BatchEnds], largest: Iterable[tuple[int, Partition, int]], topics: frozenset[str]
-) -> Iterator[int]:
+def _reached(
+    batches: Sequence[BatchEnds], largest: Iterable[tuple[int, Partition, int]], topics: frozenset[str], stood: Reached
+) -> Reached:
     """Batch after batch, the smallest stream time of the partitions awake; the highest of these counts."""
     by_batch = {number: list(found) for number, found in groupby(sorted(largest), key=lambda one: one[0])}
-    stream_times: dict[Partition, int] = {}
-    frontier_ms = NONE_DUE
+    stream_times, frontier_ms, frontiers_ms = dict(stood.stream_times), stood.last_ms, list[int]()
     for number, batch in enumerate(batches):
         for _, partition, time_ms in by_batch.get(number, ()):
             stream_times[partition] = max(time_ms, stream_times.get(partition, time_ms))
         awaited = [partition for partition in batch.awake if partition[0] in topics]
         if awaited and all(partition in stream_times for partition in awaited):
             frontier_ms = max(frontier_ms, min(stream_times[partition] for partition in awaited))
-        yield frontier_ms
+        frontiers_ms.append(frontier_ms)
+    return Reached(frontiers_ms=frontiers_ms, stream_times=stream_times, before_ms=stood.last_ms)
 
 
 def _boundaries(batches: Sequence[BatchEnds]) -> dict[Partition, np.ndarray]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from recount.core.joins import Join, StreamStreamJoin, TableTableJoin
 from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, last_of
 from recount.recompute.rules.table_versions import has_versions
+from recount.recompute.rules.waiting import waits_ms
 
 LEFT, RIGHT = "__left", "__right"
+_TOUCHED = "__touched"
 _LONGEST_MS = 2**45
 """1,115 years."""
 
@@ -61,10 +64,13 @@ def lateness_bound_ms(node: StreamStreamJoin, side: int) -> int:
     return (node.after_ms, node.before_ms)[side] + node.grace_ms
 
 
-def paired(node: StreamStreamJoin, left: DataFrame, right: DataFrame, *, alone_before_ms: int) -> Rows:
+def paired(
+    node: StreamStreamJoin, left: DataFrame, right: DataFrame, *, alone_before_ms: int, alone_since_ms: int
+) -> Rows:
     """All pairs of records on time, and those that found no partner: a null key finds none.
 
     A record with a key leaves alone only if its time is before ``alone_before_ms``: later ones can still find one.
+    Rows that are all made of records that are not new have left before, those alone if before ``alone_since_ms``.
 
     Records meet by key and stretch of time (``_meeting``), so that what is compared, and held, follows the records that
     are near each other in time, however many a key has.
@@ -78,7 +84,9 @@ def paired(node: StreamStreamJoin, left: DataFrame, right: DataFrame, *, alone_b
     key = _either_key(node)
     both = of(LEFT, TIME).isNotNull() & of(RIGHT, TIME).isNotNull()
     later = F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
-    pairs = met.where(both | key.isNull() | (later < F.lit(alone_before_ms)))
+    is_new = F.coalesce(of(LEFT, IS_NEW), F.lit(False)) | F.coalesce(of(RIGHT, IS_NEW), F.lit(False))
+    alone = (later < F.lit(alone_before_ms)) & (is_new | (later >= F.lit(alone_since_ms)))
+    pairs = met.where(((both | key.isNull()) & is_new) | (~both & key.isNotNull() & alone))
     nothing = F.array().cast(left.schema[ORDER].dataType)
     order = F.concat(*(F.coalesce(of(side, ORDER), nothing) for side in (LEFT, RIGHT)))
     made = pairs.select(*joined_fields(node), later.alias("__later_ms"), order.alias("__both"))
@@ -120,14 +128,20 @@ def _stretch(time: Column, length_ms: int) -> Column:
     return F.lit(0).cast("long") if length_ms > _LONGEST_MS else time - F.pmod(time, F.lit(length_ms))
 
 
-def table_joined(node: TableTableJoin, left: Rows, right: Rows) -> Rows:
+def reach_ms(node: StreamStreamJoin) -> int:
+    """How far behind the frontier a record is at most that can still find a partner, or whose partners can."""
+    return waits_ms(node) + max(node.before_ms, node.after_ms)
+
+
+def table_joined(node: TableTableJoin, left: Rows, right: Rows, *, carrying: Carrying) -> Rows:
     """One row for each key of either table; one that the join leaves out is deleted, which is no row at all.
 
     Its time is the later of the rows that are there: that of a tombstone depends on which side was read first.
     """
-    sides = [whole(state(rows), side) for rows, side in ((left, LEFT), (right, RIGHT))]
+    sides = [whole(_carried_state(node, rows, side, carrying), side) for rows, side in ((left, LEFT), (right, RIGHT))]
     keys = of(LEFT, node.left.key) == of(RIGHT, node.right.key)
     both = sides[0].join(sides[1], keys, "full")
+    both = both.where(F.coalesce(of(LEFT, _TOUCHED), F.lit(False)) | F.coalesce(of(RIGHT, _TOUCHED), F.lit(False)))
     there = {side: F.coalesce(~of(side, IS_NULL), F.lit(False)) for side in (LEFT, RIGHT)}
     exists = {"inner": there[LEFT] & there[RIGHT], "left": there[LEFT], "outer": there[LEFT] | there[RIGHT]}[node.kind]
     times = [F.when(is_there | ~exists, of(side, TIME)) for side, is_there in there.items()]
@@ -143,10 +157,20 @@ def table_joined(node: TableTableJoin, left: Rows, right: Rows) -> Rows:
     return Rows(node=node, frame=frame.drop("__later_ms", "__deleted", "__cause"), holds="latest")
 
 
-def state(table: Rows) -> DataFrame:
-    """The row of each key that counts: the last that was read; of a versioned table the youngest."""
-    if table.holds == "latest":
-        return table.frame
-    return last_of(
-        table.frame, [named(table.node.key)], *([F.col(TIME)] if has_versions(table.node) else []), F.col(ORDER)
-    )
+def _carried_state(node: TableTableJoin, table: Rows, side: str, carrying: Carrying) -> DataFrame:
+    """``state`` of ``table``, what was carried included; ``_TOUCHED`` are the keys of which something came."""
+    what, key = f"table{side}".replace("__", "-"), named(table.node.key)
+    known = carrying.with_carried(node, what, table.frame)
+    of_key = Window.partitionBy(key)
+    touched = carrying.once(state(table, known.withColumn(_TOUCHED, F.max(IS_NEW).over(of_key))))
+    carrying.keep(node, what, lambda: touched)
+    return touched
+
+
+def state(table: Rows, known: DataFrame) -> DataFrame:
+    """Of the rows of ``table`` that are ``known`` the one of each key that counts, new or carried (``IS_NEW``).
+
+    It is the last that was read; of a versioned table the youngest.
+    """
+    version = [F.col(TIME)] if has_versions(table.node) else []
+    return last_of(known, [named(table.node.key)], *version, F.col(IS_NEW), F.col(ORDER))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -32,15 +32,24 @@ def refused(judging: Sequence[tuple[DataFrame, Column, Column]], above: Sequence
     )
 
 
-def stream_times(entries: DataFrame, without: DataFrame, *, before: bool = False) -> DataFrame:
+def stream_times(
+    entries: DataFrame, without: DataFrame, stood: Mapping[tuple[str, int], int], *, before: bool = False
+) -> DataFrame:
     """Stream time at every place: the largest event time of the partition up to it, passing over ``without``.
 
-    The record itself counts, unless ``before`` asks for the stream time that it found. Null: nothing advanced it yet.
+    The record itself counts, unless ``before`` asks for the stream time that it found. ``stood`` has what partitions
+    had reached before the first of ``entries``. Null: nothing advanced it yet.
     """
     last = -1 if before else Window.currentRow
     so_far = Window.partitionBy(TOPIC, PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, last)
     advancing = F.when(F.col("__refused").isNull(), F.col(TIME))
-    timed = entries.join(without, list(PLACE), "left").withColumn(STREAM_TIME, F.max(advancing).over(so_far))
+    reached = F.max(advancing).over(so_far)
+    if stood:
+        known = {f"{topic}-{partition}": time_ms for (topic, partition), time_ms in stood.items()}
+        at_first = F.create_map(*(F.lit(part) for one in known.items() for part in one))
+        partition = F.concat(TOPIC, F.lit("-"), F.col(PARTITION).cast("string"))
+        reached = F.greatest(reached, F.try_element_at(at_first, partition))
+    timed = entries.join(without, list(PLACE), "left").withColumn(STREAM_TIME, reached)
     return timed.select(*PLACE, STREAM_TIME)
 
 

@@ -13,10 +13,11 @@ from recount.core.joins import StreamTableJoin
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.frontiers import LEFT_IN, BatchEnds, Wait, left_in, with_left_in
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
 from recount.recompute.graph.ordering import leaves_when_read, lies_in_the_log, waits
-from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, is_place
+from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, is_place, last_of
 
 BY, READ, UNREAD = "__by", "__read", "__unread"
 UNREAD_SCHEMA = (
@@ -47,8 +48,10 @@ def keyed_for_lookup(node: StreamTableJoin, frame: DataFrame) -> DataFrame:
     return frame.withColumn(BY, by)
 
 
-def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
+def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Carrying) -> DataFrame:
     """Every row of ``keyed`` as ``LEFT`` with the table's row, if it had one, as ``RIGHT``.
+
+    Of the table are carried all versions, or as of arrival the row of each key.
 
     A row of ``keyed`` without the column ``READ``, or with null in it, sees the whole log of the table; as of arrival
     that is its state in the end. ``UNREAD`` is the change that a row would have found instead of what it did, had it
@@ -62,7 +65,15 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame
             expected="a table of which every change does: its key's records lie in one partition",
             remedy="write the table to a topic and read it from there",
         )
-    changes = table.frame if by_time or is_told else state(table)
+    known = carrying.with_carried(node, "table", table.frame)
+    key = named(node.right.key)
+    if by_time:
+        carrying.keep(node, "table", lambda: last_of(known, [key, F.col(TIME)], F.col(ORDER)))
+    elif is_told:
+        carrying.keep(node, "table", lambda: last_of(known, [key], F.col(ORDER)))
+    else:
+        carrying.keep(node, "table", lambda: state(table, known))
+    changes = (known if by_time or is_told else state(table, known)).drop(IS_NEW)
     fits = of(LEFT, BY) == of(RIGHT, node.right.key)
     if by_time:
         fits &= of(RIGHT, TIME) <= of(LEFT, TIME)

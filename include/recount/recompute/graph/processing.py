@@ -43,6 +43,12 @@ class Made(NamedTuple):
     number: int
 
 
+class Remembered(NamedTuple):
+    """What is remembered in the end."""
+
+    state: Memory
+
+
 class Raised(NamedTuple):
     """The function raised for the record ``turn``: for the processor it has not been."""
 
@@ -51,14 +57,16 @@ class Raised(NamedTuple):
 
 
 def processed(
-    key: Any, turns: Sequence[Turn], on_record: OnRecord, on_timer: OnTimer, *, end_ms: int | None
-) -> Iterator[Made | Raised]:
+    before: Memory, turns: Sequence[Turn], on_record: OnRecord, on_timer: OnTimer, *, end_ms: int | None
+) -> Iterator[Made | Raised | Remembered]:
     """All rows that leave. Timers go off, earliest first, as time reaches them; in the end those up to ``end_ms``.
+
+    ``before`` is what is remembered of the turns before; what is remembered of all comes last.
 
     What a record changed that raised in the end is forgotten: the key begins again where it is ``sure``, the turns
     after that are repeated, and from there on it is sure.
     """
-    state, sure, first = Memory(key=key), Memory(key=key), 0
+    state, sure, first = before, deepcopy(before), 0
     for number, turn in enumerate(turns):
         yield from _timers(state, on_timer, turn.reached_ms)
         try:
@@ -74,6 +82,7 @@ def processed(
         else:
             yield from (Made(row, turn.timestamp_ms, number, index) for index, row in enumerate(rows))
     yield from _timers(state, on_timer, end_ms)
+    yield Remembered(state)
 
 
 def _rows(turn: Turn, on_record: OnRecord, state: Memory) -> list[Row]:

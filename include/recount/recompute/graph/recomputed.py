@@ -23,6 +23,7 @@ from recount.recompute.decoding import IS_NULL, Limits
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph import sources, tables
 from recount.recompute.graph.beginnings import Beginning
+from recount.recompute.graph.carrying import LOOK_BACK_MS, Carried, Carrying, NotIncremental
 from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.joins import table_joined
 from recount.recompute.graph.journal import Journal
@@ -55,6 +56,10 @@ class Recomputed:
     bad records with their reason; ``unread`` the changes of tables that records would have found, and the records that
     would have been the first of their id, had they been read in time; ``entries`` place and time of the good records.
     ``held_after_ms`` says of every suppression from when on updates may still be held back.
+
+    Of a stretch of the log, ``again`` has for sinks of final results all due windows within the look back, whether
+    they left in this stretch or before, and ``beyond`` the records that came too late even for that: topic, partition,
+    offset, timestamp_ms and operator. See ``recount.recompute.graph.carrying``.
     """
 
     results: Mapping[Written, DataFrame]
@@ -64,16 +69,28 @@ class Recomputed:
     unread: DataFrame
     entries: Mapping[str, DataFrame]
     held_after_ms: Mapping[Suppress, int]
+    again: Mapping[Written, DataFrame]
+    beyond: DataFrame
     _operators: Stateful
+    _decoded: Sequence[DataFrame]
 
     def result(self, topic: str) -> DataFrame:
         """What was written to ``topic``."""
         [found] = (frame for node, frame in self.results.items() if node.topic.name == topic)
         return found
 
+    def kept(self) -> dict[str, DataFrame]:
+        """What the recompute of the next stretch of the log must know, as frames by name.
+
+        Raises ``NotIncremental`` where an operator must see the whole log again. Ask before ``release``.
+        """
+        return self._operators.kept()
+
     def release(self) -> None:
         """Give the cached frames back."""
         self._operators.release()
+        for frame in self._decoded:
+            frame.unpersist()
 
 
 def recomputed(
@@ -88,8 +105,13 @@ def recomputed(
     batches: Sequence[BatchEnds] | None = None,
     done_before: Mapping[str, int] = _NOTHING_DONE,
     read_since: Mapping[str, Mapping[str, Mapping[int, int]]] = _ALWAYS_READ,
+    carried: Carried | None = None,
+    look_back_ms: int = LOOK_BACK_MS,
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
+
+    With what was ``carried`` it goes on from the last cut: ``logs``, ``batches`` and all else are those of one stretch
+    (``recount.recompute.graph.carrying``).
 
     ``limits`` say by topic and partition which event times were absurd when they were read. Without ``lateness`` the
     grace is unlimited: the difference is what lateness has cost. ``table_ends`` say how far a table had been read when
@@ -100,9 +122,17 @@ def recomputed(
     many of the batches were done by then: of these sinks ``results`` hold what left after them. ``read_since`` has by
     topic the fields that were added to it, and by partition the offset from which on they were read.
 
-    Raises ``NotRecomputable`` for what is no function of the log: an operator that needs the order of one key's records
-    where these come from several partitions, or each update of a result of which only the last one is determined.
+    Raises ``NotIncremental`` where it cannot go on, and ``NotRecomputable`` for what is no function of the log: an
+    operator that needs the order of one key's records where these come from several partitions, or each update of a
+    result of which only the last one is determined.
     """
+    if carried is not None and batches is None:
+        raise NotIncremental(
+            "a stretch of a log without its batches",
+            given="carried, and no batches",
+            expected="the batches in which the stream read the stretch",
+            remedy="pass batches=, or leave carried= out and the whole log in",
+        )
     keyed = topics_that_need_keys(topology)
     journal = Journal()
     decoded = {
@@ -116,16 +146,16 @@ def recomputed(
         for source in topology.sources
     }
     operators = Stateful(
-        session=session,
         entries={topic: sources.entries(log) for topic, log in decoded.items()},
         lateness=lateness,
         table_ends=table_ends,
         frontier_ms=frontier_ms,
         batches=batches,
         journal=journal,
-        kept=list(decoded.values()),
+        carrying=Carrying.of(session, topology, carried, look_back_ms),
     )
     results: dict[Written, DataFrame] = {}
+    again: dict[Written, DataFrame] = {}
     rows: dict[Node, Rows] = {}
     forks, readers = topology.forks(), topology.readers()
     for node in topology.nodes():
@@ -146,6 +176,9 @@ def recomputed(
             journal.note(reaching, F.lit("counted"))
         if isinstance(node, Sink | Through):
             results[node] = _result(node, written)
+            all_due = operators.all_due(node.input)
+            if all_due is not None:
+                again[node] = _result(node, all_due)
     log = journal.with_raised(_log(list(decoded.values())))
     return Recomputed(
         results=results,
@@ -155,7 +188,10 @@ def recomputed(
         unread=journal.unread(log),
         entries=operators.entries,
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
+        again=again,
+        beyond=operators.all_beyond(),
         _operators=operators,
+        _decoded=list(decoded.values()),
     )
 
 
@@ -206,18 +242,18 @@ def _rows_of(
             _require_every_update(node, above[:1])
             return operators.looked_up(node, *above)
         case TableTableJoin():
-            return table_joined(node, *above)
+            return table_joined(node, *above, carrying=operators.carrying)
         case ToTable():
-            made = tables.changes(node, above[0], only_by_time=_is_asked_by_time(node, readers))
+            made = tables.changes(node, above[0], operators.carrying, only_by_time=_is_asked_by_time(node, readers))
             has_key = named(node.key).isNotNull()
             operators.journal.note(above[0].current, F.when(has_key, "counted").otherwise("null key"))
             return made
         case TableFilter():
-            return tables.filtered(node, above[0])
+            return tables.filtered(node, above[0], operators.carrying)
         case TableAggregate():
-            return tables.regrouped(node, above[0])
+            return tables.regrouped(node, above[0], operators.carrying)
         case Suppress():
-            return above[0].with_frame(node, above[0].latest, "latest")
+            return operators.suppressed(node, above[0])
         case Deduplicate():
             return operators.deduplicated(node, above[0])
         case InOrder():

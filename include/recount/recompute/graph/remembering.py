@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +17,17 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.frontiers import LEFT_IN
 from recount.recompute.graph.judging import STREAM_TIME
-from recount.recompute.graph.processing import Made, Raised, Turn, processed
+from recount.recompute.graph.processing import Made, Memory, Raised, Remembered, Turn, processed
 from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows, in_groups
 from recount.recompute.graph.stateless import raised, row_schema, with_reason, within
 from recount.recompute.graph.windows import order_of
 from recount.recompute.rules.deduplicating import goes_by_offset
 
 IDENTITY, WINS, WINS_BY_TIME = "__identity", "__wins", "__wins_by_time"
+HANDED_ON, WON, SETTLED = "__handed_on", "__won", "__settled"
+"""Of carried records: whether one left before the last cut, won there, and is so old that nothing can change that."""
+STATE = "__state"
+"""What a processor remembers of a key, as JSON."""
 
 
 def identity(node: Deduplicate) -> Column:
@@ -34,14 +39,16 @@ def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
     """The rows on time, with ``IDENTITY``, and ``WINS`` for the first of its id within the horizon.
 
     With the column ``LEFT_IN`` the rows of earlier batches come first: what has won stays the first, also where a
-    partition that was idle brings an earlier record. ``WINS_BY_TIME`` says what would have won without that.
+    partition that was idle brings an earlier record. ``WINS_BY_TIME`` says what would have won without that. Winners
+    that are ``SETTLED`` come before all others.
     """
     horizon_ms, by_offset = node.horizon_ms, goes_by_offset(node)
 
     def of_one_id(table: pa.Table) -> pa.Table:
         orders = map(order_of, table.column(ORDER).to_pylist())
         records = list(zip(table.column(TIME).to_pylist(), orders, strict=True))
-        by_time = winning(records, horizon_ms=horizon_ms, by_offset=by_offset)
+        settled = [-1 if is_settled else 0 for is_settled in table.column(SETTLED).to_pylist()]
+        by_time = winning(records, horizon_ms=horizon_ms, by_offset=by_offset, batches=settled)
         wins = by_time
         if LEFT_IN in table.column_names:
             batches = table.column(LEFT_IN).to_pylist()
@@ -77,29 +84,44 @@ def read_too_late(decided: DataFrame) -> DataFrame:
     )
 
 
-def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int | None) -> Rows:
+def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int | None) -> DataFrame:
     """What the processor makes of each key's rows; ``STREAM_TIME`` is what their partition had reached before each.
 
-    Beside them one row with ``REASON`` for each record for which it raised.
+    Beside them one row with ``REASON`` for each record for which it raised, and one with ``STATE`` for each key of
+    which something is remembered. A row of ``timed`` that has it is what was remembered before the others.
     """
     key, given, fields = node.key, list(node.input.fields), list(node.fields)
     on_record, on_timer, operator = node.on_record, node.on_timer, str(node)
-    schema = with_reason(row_schema(node.fields, above.frame))
+    schema = with_reason(row_schema(node.fields, above.frame)).add(STATE, T.StringType())
 
     def of_one_key(table: pa.Table) -> pa.Table:
-        rows = sorted(table.to_pylist(), key=lambda row: order_of(row[ORDER]))
+        found = table.to_pylist()
+        rows = sorted((row for row in found if row[STATE] is None), key=lambda row: order_of(row[ORDER]))
         turns = [Turn({name: row[name] for name in given}, row[TIME], row[STREAM_TIME]) for row in rows]
-        the_key = rows[0][key]
-        made = processed(the_key, turns, on_record, on_timer, end_ms=end_ms)
-        left = [
-            raised(rows[one.turn], operator, one.error)
-            if isinstance(one, Raised)
-            else {**dict.fromkeys(fields), **one.row, key: the_key, **_meta(one, rows, the_key)}
-            for one in made
-        ]
+        the_key, before = found[0][key], next((row[STATE] for row in found if row[STATE] is not None), None)
+        left: list[dict[str, Any]] = []
+        for one in processed(_memory(the_key, before), turns, on_record, on_timer, end_ms=end_ms):
+            match one:
+                case Raised():
+                    left.append(raised(rows[one.turn], operator, one.error))
+                case Made():
+                    left.append({**dict.fromkeys(fields), **one.row, key: the_key, **_meta(one, rows, the_key)})
+                case Remembered() if one.state.remembered or one.state.timers_ms:
+                    left.append({key: the_key, STATE: _told(one.state)})
         return pa.Table.from_pylist(left, schema=to_arrow_schema(schema))
 
-    return above.with_frame(node, in_groups(timed, [key], of_one_key, schema), "records")
+    return in_groups(timed, [key], of_one_key, schema)
+
+
+def _memory(key: Any, told: str | None) -> Memory:
+    if told is None:
+        return Memory(key=key)
+    said = json.loads(told)
+    return Memory(key=key, remembered=said["remembered"], timers_ms=set(said["timers_ms"]))
+
+
+def _told(state: Memory) -> str:
+    return json.dumps({"remembered": state.remembered, "timers_ms": sorted(state.timers_ms)})
 
 
 def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:

@@ -137,10 +137,10 @@ def derived(frame: DataFrame, time: Column, order: Column, is_null: Column | Non
     )
 
 
-def shaped(frame: DataFrame, fields: Mapping[str, FieldType]) -> DataFrame:
-    """``fields`` in their declared types, and ``META``; a field that is missing is null."""
+def shaped(frame: DataFrame, fields: Mapping[str, FieldType], *further: str) -> DataFrame:
+    """``fields`` in their declared types, ``META``, and ``further`` columns; a field that is missing is null."""
     columns = [
         (named(name) if name in frame.columns else F.lit(None)).cast(spark_type(kind)).alias(name)
         for name, kind in fields.items()
     ]
-    return frame.select(*columns, *META)
+    return frame.select(*columns, *META, *further)

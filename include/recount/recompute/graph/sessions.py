@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from recount.core.windows import SessionWindows
 from recount.recompute.graph.placing import Judged, Placed, by_source
+from recount.recompute.graph.rows import in_groups
+
+Span = tuple[int, int]
 
 
 def in_sessions(windows: SessionWindows, records: list[Judged]) -> list[Placed]:
@@ -58,3 +64,39 @@ def _is_apart(windows: SessionWindows, at_ms: int, first_ms: int, last_ms: int) 
     """Whether a record at ``at_ms`` is more than a gap after the last, or further than may be from the first."""
     longest_ms = windows.max_duration_ms
     return at_ms - last_ms > windows.gap_ms or (longest_ms is not None and at_ms - first_ms > longest_ms)
+
+
+def with_reachable(
+    key: str, windows: SessionWindows, placed: DataFrame, bounds: tuple[str, str], since_ms: int
+) -> DataFrame:
+    """Those of the ``placed`` records that are in a session which a record to come can change (``reachable``)."""
+
+    def of_one_key(table: pa.Table) -> pa.Table:
+        starts, ends = (table.column(name).to_pylist() for name in bounds)
+        spans = list(zip(starts, ends, strict=True))
+        kept = reachable(windows, sorted(set(spans)), since_ms)
+        return table.filter(pa.array([span in kept for span in spans], pa.bool_()))
+
+    return in_groups(placed, [key], of_one_key, placed.schema)
+
+
+def reachable(windows: SessionWindows, sessions: Sequence[Span], since_ms: int) -> set[Span]:
+    """The ``sessions`` of one key, by time, that a record can change which was not late at ``since_ms``.
+
+    Such a record is at most a gap before a session that is open then, and at most a gap after another, which it merges
+    with it; so on, as far as sessions are at most two gaps apart. Sessions that are cut go back by the longest duration
+    at most: what was longer ago is in another session.
+
+    Gap 5, no grace, at 100: a session is open if it ends at 95 or later. Of [60, 70], [80, 86] and [95, 99] all can be
+    merged, in turn: 9 and 10 are at most 10.
+    """
+    first_ms = since_ms - windows.grace_ms - 2 * windows.gap_ms
+    if windows.max_duration_ms is not None:
+        return {one for one in sessions if one[1] >= first_ms - windows.max_duration_ms}
+    kept: set[Span] = set()
+    reached_ms = None
+    for start, end in reversed(sessions):
+        if end >= first_ms or (reached_ms is not None and end >= reached_ms - 2 * windows.gap_ms):
+            kept.add((start, end))
+            reached_ms = start
+    return kept

@@ -11,7 +11,8 @@ from recount.core.aggregates import Aggregate
 from recount.core.nodes import WindowedAggregate
 from recount.core.windows import SessionWindows
 from recount.recompute.columns import column
-from recount.recompute.graph.folding import Attempt
+from recount.recompute.graph.aggregates import BEFORE
+from recount.recompute.graph.folding import Amount, Attempt
 from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, in_groups
 from recount.recompute.graph.stateless import REASON
 from recount.recompute.rules.raising import reason_for, sets_aside
@@ -23,7 +24,8 @@ PASSED_OVER = "__passed_over"
 def tried(node: WindowedAggregate, placed: DataFrame, window: tuple[str, str]) -> DataFrame:
     """The ``placed`` rows with ``PASSED_OVER``, and ``REASON`` where there are such folds, null elsewhere.
 
-    ``window`` names the columns of its bounds.
+    ``window`` names the columns of its bounds. Columns ``BEFORE``, where rows have them, say what the records before
+    them amount to.
     """
     folds = {name: aggregate for name, aggregate in node.aggregates.items() if aggregate.fold is not None}
     values = {_given(name): F.when(_takes(one, node), F.struct(_value(one, node))) for name, one in folds.items()}
@@ -39,7 +41,8 @@ def tried(node: WindowedAggregate, placed: DataFrame, window: tuple[str, str]) -
         times = rows.column(TIME).to_pylist()
         for name, aggregate in folds.items():
             assert aggregate.fold is not None
-            attempt, given = Attempt(aggregate.fold, gap_ms), rows.column(_given(name)).to_pylist()
+            attempt = Attempt(aggregate.fold, gap_ms, _before(rows, name))
+            given = rows.column(_given(name)).to_pylist()
             for number in turns:
                 if given[number] is None:
                     continue
@@ -62,6 +65,14 @@ def tried(node: WindowedAggregate, placed: DataFrame, window: tuple[str, str]) -
         ]
     )
     return in_groups(placed.withColumns(values), [node.key, *window, TOPIC, PARTITION], of_one_partition, schema)
+
+
+def _before(rows: pa.Table, name: str) -> Amount | None:
+    """All rows of a key say the same."""
+    if BEFORE + name not in rows.column_names:
+        return None
+    said = rows.column(BEFORE + name)[0].as_py()
+    return None if said is None else Amount(said["value"])
 
 
 def _given(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -14,7 +14,8 @@ from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
-from recount.recompute.graph.aggregates import Over
+from recount.recompute.graph.aggregates import BEFORE, Over
+from recount.recompute.graph.carrying import IS_NEW
 from recount.recompute.graph.judging import STREAM_TIME
 from recount.recompute.graph.ordering import is_ordered
 from recount.recompute.graph.placing import Judged, Placed
@@ -38,6 +39,7 @@ from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.starting import all_starts
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
+TOUCHED = "__touched"
 _BOUNDS = [
     T.StructField(START, T.LongType()),
     T.StructField(END, T.LongType()),
@@ -66,33 +68,76 @@ def placed(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
     return frame.withColumns({START: F.lit(0).cast("long"), END: F.lit(0).cast("long"), IS_LATE: F.lit(False)})
 
 
-def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
-    """One row for each key and window; where the key's order is known, one for every record that was asked for."""
-    gap_ms = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None
+def is_running(node: WindowedAggregate) -> bool:
+    """Whether each record that is aggregated makes a result, as it is then."""
     merges_nothing = isinstance(node.windows, GlobalWindow | TimeWindows)
-    if merges_nothing and node.emission.kind == "each record" and is_ordered(node.input):
+    return merges_nothing and node.emission.kind == "each record" and is_ordered(node.input)
+
+
+def goes_on(node: WindowedAggregate) -> bool:
+    """Whether what windows amount to is carried, and not the records that they hold.
+
+    It cannot be where a fold takes values partition by partition, nor where each record makes a result of a window.
+    """
+    if isinstance(node.windows, TimeWindows):
+        return not is_running(node) and not any(aggregate.fold for aggregate in node.aggregates.values())
+    return isinstance(node.windows, GlobalWindow)
+
+
+def aggregated(node: WindowedAggregate, on_time: DataFrame) -> Rows:
+    """One row for each key and window; where the key's order is known, one for every record that was asked for.
+
+    Beside its columns each has ``TOUCHED``: whether a record is new that it is made of.
+    """
+    if is_running(node):
         return Rows(node=node, frame=_running(node, on_time), holds="changes")
-    over = Over(fields=node.input.fields, gap_ms=gap_ms, passed_over=_passed_over(on_time))
-    results = over.results(node.aggregates)
+    results = _over(node, on_time).results(node.aggregates)
     grouped = on_time.groupBy(named(node.key), START, END).agg(
-        *(result.alias(name) for name, result in results.items()), F.max(TIME).alias("__last_ms")
+        *(result.alias(name) for name, result in results.items()),
+        F.max(TIME).alias("__last_ms"),
+        F.bool_or(IS_NEW).alias(TOUCHED),
     )
-    if node.has_bounds:
-        grouped = grouped.withColumns({WINDOW_START: F.col(START), WINDOW_END: F.col(END)})
-    order = of_window(named(node.key), F.col(START), F.col(END))
-    frame = shaped(derived(grouped, F.col("__last_ms"), order), node.fields)
+    frame = _with_bounds(node, grouped, F.col("__last_ms"))
     return Rows(node=node, frame=frame, holds="records" if node.emission.kind == "final" else "latest")
 
 
-def _passed_over(placed: DataFrame) -> Column | None:
-    return F.col(PASSED_OVER) if PASSED_OVER in placed.columns else None
+def _with_bounds(node: WindowedAggregate, results: DataFrame, time: Column, is_null: Column | None = None) -> DataFrame:
+    """``results`` of the windows from ``START`` to ``END`` as rows, with ``TOUCHED``."""
+    if node.has_bounds:
+        results = results.withColumns({WINDOW_START: F.col(START), WINDOW_END: F.col(END)})
+    order = of_window(named(node.key), F.col(START), F.col(END))
+    return shaped(derived(results, time, order, is_null), node.fields, TOUCHED, START, END)
+
+
+def withdrawn(node: WindowedAggregate, windows: DataFrame) -> DataFrame:
+    """A deletion for each of the ``windows``, as rows with ``TOUCHED``."""
+    return _with_bounds(node, windows.withColumn(TOUCHED, F.lit(True)), F.col(END), F.lit(True))
+
+
+def amounts(node: WindowedAggregate, placed: DataFrame) -> DataFrame:
+    """What the ``placed`` rows, and those before them, amount to in each window: a row that ``goes_on``."""
+    amounts = _over(node, placed).amounts(node.aggregates)
+    return placed.groupBy(named(node.key).alias(node.key), START, END).agg(
+        *(amount.alias(name) for name, amount in amounts.items()), F.max(TIME).alias(TIME)
+    )
+
+
+def _over(node: WindowedAggregate, placed: DataFrame, running: WindowSpec | None = None) -> Over:
+    before = f"{BEFORE}{next(iter(node.aggregates))}" in placed.columns
+    return Over(
+        fields=node.input.fields,
+        counting=F.col(ORDER).isNotNull() if before else None,
+        running=running,
+        gap_ms=node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None,
+        passed_over=F.col(PASSED_OVER) if PASSED_OVER in placed.columns else None,
+        goes_on=before,
+    )
 
 
 def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
-    of_window = Window.partitionBy(named(node.key), START, END).orderBy(ORDER)
+    of_window = Window.partitionBy(named(node.key), START, END).orderBy(IS_NEW, ORDER)
     so_far = of_window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    over = Over(fields=node.input.fields, running=so_far, passed_over=_passed_over(frame))
-    results = over.results(node.aggregates)
+    results = _over(node, frame, so_far).results(node.aggregates)
     bounds = [F.col(START).alias(WINDOW_START), F.col(END).alias(WINDOW_END)] if node.has_bounds else []
     made = frame.select(
         named(node.key),
@@ -100,8 +145,11 @@ def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
         *(result.alias(name) for name, result in results.items()),
         F.max(TIME).over(so_far).alias("__last_ms"),
         F.col(ORDER).alias("__cause"),
-    )
-    return shaped(derived(made, F.col("__last_ms"), F.col("__cause")), node.fields)
+        F.col(IS_NEW).alias(TOUCHED),
+        START,
+        END,
+    ).where(F.col("__cause").isNotNull())
+    return shaped(derived(made, F.col("__last_ms"), F.col("__cause")), node.fields, TOUCHED, START, END)
 
 
 def _in_time_windows(windows: TimeWindows, frame: DataFrame) -> DataFrame:

@@ -1,0 +1,191 @@
+"""What one recompute hands to the next, so that a night costs its own records and what they can still reach.
+
+A log is recomputed stretch by stretch; a stretch ends with a batch, the cut. ``recomputed(..., batches=...)`` of one
+stretch says, by ``kept()``, what the next one must know, as frames by name; the next one reads them as ``Carried``::
+
+    first = recomputed(session, topology, logs_of_night_1, batches=batches_of_night_1)
+    for name, frame in first.kept().items():
+        write(frame, name)                      # written, then read back: plans must not grow night after night
+    second = recomputed(session, topology, logs_of_night_2, batches=batches_of_night_2, carried=written_frames)
+
+- ``require_incremental(topology.nodes())`` raises ``NotIncremental``, before anything is read, where this cannot be
+  done: begin at the beginning of the log then.
+- Names are made of the operators' places in the topology, so they are the same in every process. Frames of another
+  declaration, of another ``lateness``, or of another look back are of no use: whoever keeps them must see to that.
+- Columns of the frames have names of their own (``c0``, ``c1``, ...), in the order that the operator expects.
+- ``logs``, ``batches`` and ``table_ends`` are those of the new stretch alone, and so are ``late``, ``fates``,
+  ``rejected``, ``unread`` and ``entries``. ``unread`` has no change that was read in a later stretch.
+- ``results`` of records are the rows that left in the stretch. Of a table or a total of all time they are the current
+  rows of the keys that something touched; of windows whose updates leave, the rows of all windows within the look
+  back, with a deletion for a session that went into another. Final results are there if they left in the stretch;
+  ``again`` has all due windows within the look back, for whoever compares results that a late record has changed.
+- The look back is how far behind the frontier a late record is recomputed. What is older is ``beyond``: it is not
+  in any result, for the rows that it would meet are no longer there.
+
+Carried are records that can still influence what leaves; where records will not do (totals of all time, processors),
+one row for each key. So they are bounded by windows, graces, intervals and keys. Versions of a table that is looked up
+as of the event's time are all kept, as the stream keeps them: a record is never late for a table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from recount.core.nodes import Node, WindowedAggregate
+from recount.core.topology import Topology
+from recount.core.windows import GlobalWindow
+from recount.recompute.columns import named
+from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph.frontiers import NONE_DUE, Reached
+from recount.recompute.graph.ordering import is_ordered
+
+IS_NEW = "__is_new"
+"""Whether a row came in this stretch; others are carried."""
+LOOK_BACK_MS = 3_600_000
+CLOCKS = "clocks"
+
+
+class Carried(Protocol):
+    """The frames that were kept at the last cut."""
+
+    def read(self, name: str) -> DataFrame | None:
+        """The frame ``name``; None where it was not kept."""
+
+
+class NotIncremental(NotRecomputable):
+    """A topology, or what was carried, from which no stretch of a log can be recomputed: begin at the beginning."""
+
+
+def require_incremental(nodes: Iterable[Node]) -> None:
+    """Raise ``NotIncremental`` where one of the operators of a topology must see the whole log again."""
+    for node in nodes:
+        if (
+            isinstance(node, WindowedAggregate)
+            and isinstance(node.windows, GlobalWindow)
+            and any(aggregate.fold for aggregate in node.aggregates.values())
+            and not is_ordered(node.input)
+        ):
+            raise NotIncremental(
+                f"{node} cannot be recomputed from where it stood",
+                given=f"a fold over records of {node.input}, which take their values partition by partition",
+                expected="a key whose records lie in one partition, or records in order",
+                remedy="put in_order(grace=...) before it, or recompute it from the beginning of the log",
+            )
+
+
+@dataclass(kw_only=True)
+class Carrying:
+    """Reads what was ``carried`` to each operator of a topology, and notes what each of them keeps.
+
+    ``names`` are those of the operators. ``kept`` has what makes each frame; nothing is computed before it is asked
+    for. ``held`` are the frames that are read more than once.
+    """
+
+    session: SparkSession
+    names: Mapping[Node, str]
+    carried: Carried | None
+    look_back_ms: int
+    kept: dict[str, Callable[[], DataFrame]] = field(default_factory=dict)
+    held: list[DataFrame] = field(default_factory=list)
+    asked: dict[Node, None] = field(default_factory=dict)
+    _columns: dict[str, list[str]] = field(default_factory=dict)
+    _stood: dict[str, Reached] = field(default_factory=dict)
+    _frontiers: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, session: SparkSession, topology: Topology, carried: Carried | None, look_back_ms: int) -> Carrying:
+        """For ``topology``, where nothing was ``carried`` from its beginning on."""
+        names = {
+            node: f"{number:02}-{type(node).__name__.lower()}" for number, node in enumerate(topology.nodes(), start=1)
+        }
+        made = cls(session=session, names=names, carried=carried, look_back_ms=look_back_ms)
+        if carried is not None:
+            require_incremental(topology.nodes())
+            [row] = made._required(CLOCKS).collect()
+            told = json.loads(row[0])
+            made._stood = {name: Reached.from_json(one) for name, one in told["reached"].items()}
+            made._frontiers = told["frontiers"]
+        return made
+
+    def with_carried(self, node: Node, what: str, new: DataFrame) -> DataFrame:
+        """``new`` rows of ``node`` and those that were carried, told apart by ``IS_NEW``."""
+        marked, known = new.withColumn(IS_NEW, F.lit(True)), self.carried_to(node, what, new.columns)
+        return marked if known is None else marked.unionByName(known)
+
+    def carried_to(self, node: Node, what: str, columns: Sequence[str]) -> DataFrame | None:
+        """What was carried to ``node``, as these ``columns`` and ``IS_NEW``; None at the beginning of the log."""
+        name = self._name(node, what)
+        self._columns[name] = list(columns)
+        if self.carried is None:
+            return None
+        return self._required(name).toDF(*columns).withColumn(IS_NEW, F.lit(False))
+
+    def keep(self, node: Node, what: str, rows: Callable[[], DataFrame]) -> None:
+        """``rows`` of ``node``, with the columns that it gave for new ones, are what the next stretch must know."""
+        name = self._name(node, what)
+
+        def made() -> DataFrame:
+            return rows().select(*(named(one).alias(f"c{at}") for at, one in enumerate(self._columns[name])))
+
+        self.kept[name] = made
+
+    def once(self, frame: DataFrame) -> DataFrame:
+        """``frame``, computed once; what led to it is forgotten, for plans that grow with every operator take long."""
+        checkpoint = frame.localCheckpoint(eager=False)
+        self.held.append(checkpoint)
+        # columns of their own: Spark cannot rename those of a checkpoint where it meets the frame that it was made of
+        return checkpoint.select(*(named(name).alias(name) for name in checkpoint.columns))
+
+    def stood(self, clock: str) -> Reached:
+        """How far ``clock`` had come at the last cut."""
+        return self._stood.get(clock, Reached.nowhere())
+
+    def frontier_before_ms(self, node: Node) -> int:
+        """How far the frontier of ``node`` had come at the last cut, less what the operators above delay."""
+        self.asked[node] = None
+        if self.carried is None:
+            return NONE_DUE
+        if self.names[node] not in self._frontiers:
+            raise _not_kept(f"the frontier of {self.names[node]}")
+        return self._frontiers[self.names[node]]
+
+    def since_before_ms(self, node: Node) -> int:
+        """What is not older than this is carried to ``node`` as far as it can be reached from there."""
+        return self.since_ms(self.frontier_before_ms(node))
+
+    def since_ms(self, frontier_ms: int) -> int:
+        """How far the look back goes from ``frontier_ms``."""
+        return NONE_DUE if frontier_ms == NONE_DUE else frontier_ms - self.look_back_ms
+
+    def clocks(self, reached: Mapping[str, Reached], frontiers: Mapping[Node, int]) -> DataFrame:
+        """How far everything has come."""
+        told = {
+            "reached": {name: one.to_json() for name, one in reached.items()},
+            "frontiers": {self.names[node]: frontier_ms for node, frontier_ms in frontiers.items()},
+        }
+        return self.session.createDataFrame([(json.dumps(told),)], "c0 string")
+
+    def _name(self, node: Node, what: str) -> str:
+        return f"{self.names[node]}-{what}"
+
+    def _required(self, name: str) -> DataFrame:
+        assert self.carried is not None
+        found = self.carried.read(name)
+        if found is None:
+            raise _not_kept(name)
+        return found
+
+
+def _not_kept(what: str) -> NotIncremental:
+    return NotIncremental(
+        "what was carried is not complete",
+        given=f"no {what}",
+        expected="all that the recompute of the stretch before kept, of the same declaration",
+        remedy="recompute from the beginning of the log",
+    )
