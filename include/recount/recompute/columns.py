@@ -40,7 +40,8 @@ _SCALARS: Mapping[str, T.DataType] = {
 def spark_type(field_type: FieldType) -> T.DataType:
     """The Spark type that holds every value of ``field_type``."""
     if field_type.element is not None:
-        return T.ArrayType(spark_type(field_type.element), containsNull=False)
+        # there are no nulls in it, but files do not say so, and Spark casts no array that may have some
+        return T.ArrayType(spark_type(field_type.element), containsNull=True)
     if field_type.kind == "decimal":
         return T.DecimalType(field_type.precision, field_type.scale)
     return _SCALARS[field_type.kind]

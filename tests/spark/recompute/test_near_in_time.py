@@ -16,6 +16,7 @@ from recount.core.joins import StreamStreamJoin
 from recount.core.schema import LONG, RecordSchema
 from recount.core.topics import Topic
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph.carrying import IS_NEW
 from recount.recompute.graph.joins import paired
 from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, at_place
 
@@ -59,6 +60,7 @@ def shaped_as_read(frame: DataFrame, topic: Topic, time: Column) -> DataFrame:
         CARRIED: F.lit(None).cast("long"),
         IS_NULL: F.lit(False),
         SUPERSEDED: F.lit(False),
+        IS_NEW: F.lit(True),
     }
     return frame.withColumns(columns).withColumn(ORDER, at_place())
 
@@ -67,7 +69,7 @@ def test_300_000_records_meet_30_000_of_three_keys_before_all_their_pairs_could_
     """There are 3 * 10^9 pairs of one key, and some 350,000 within five seconds of each other."""
     node = joined("outer", "5 s", "5 s")
     left, right = drawn(spark, CLICKS, "click", 300_000), drawn(spark, SALES, "sale", 30_000)
-    rows = paired(node, left, right, alone_before_ms=DAY_MS).frame
+    rows = paired(node, left, right, alone_before_ms=DAY_MS, alone_since_ms=0).frame
     context = spark.sparkContext
     context.setJobGroup("pairs", "records near in time", interruptOnCancel=True)
     begun_s, over = cpu_s(spark), threading.Event()
@@ -114,7 +116,11 @@ def test_pairs_are_those_that_trying_all_finds_whatever_the_interval(
         for times in (range(31), range(0, 31, 3))
     )
     sides = at_times(spark, CLICKS, "click", clicks), at_times(spark, SALES, "sale", sales)
-    rows = paired(node, *sides, alone_before_ms=10**6).frame.select("__key", "click", "sale", TIME).collect()
+    rows = (
+        paired(node, *sides, alone_before_ms=10**6, alone_since_ms=0)
+        .frame.select("__key", "click", "sale", TIME)
+        .collect()
+    )
     expected = tried(clicks, sales, before_ms, after_ms)
     lone = {"inner": set(), "left": {"click"}, "outer": {"click", "sale"}}[kind]
     expected = [(c, s) for c, s in expected if (c and s) or (c and "click" in lone) or (s and "sale" in lone)]

@@ -16,7 +16,7 @@ from recount.core.processing import KeyState
 from recount.core.schema import STRING
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.folding import estimated, folded, folded_in_session
-from recount.recompute.graph.processing import Turn, processed
+from recount.recompute.graph.processing import Made, Memory, Turn, processed
 
 TEXT = fold("n", initial=lambda: "0", adder="{}+{}".format, merger="({}&{})".format, returns=STRING)
 CHAIN = reduce("n", "({}.{})".format)
@@ -86,5 +86,6 @@ def test_timers_go_off_before_the_record_that_finds_their_time_reached_and_at_th
         return [{"said": f"timer {at_ms} at {state.timestamp_ms}"}]
 
     turns = [Turn({"at": at}, at, reached) for at, reached in ((0, None), (1, 4), (2, 5))]
-    found = [one.row["said"] for one in processed("k", turns, on_record, on_timer, end_ms=6)]
+    made = processed(Memory(key="k"), turns, on_record, on_timer, end_ms=6)
+    found = [one.row["said"] for one in made if isinstance(one, Made)]
     assert found == ["record 0", "record 1", "timer 5 at 5", "record 2", "timer 6 at 6"]

@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 
 from recount.core.aggregates import Aggregate
 from recount.core.schema import FieldType
-from recount.recompute.columns import column, spark_type
-from recount.recompute.graph.folding import Amount, estimated, folded, folded_in_session
+from recount.recompute.columns import column, named, spark_type
+from recount.recompute.graph.folding import Amount, estimated, folded, folded_in_session, sketched
 from recount.recompute.graph.rows import ORDER, TIME
 from recount.recompute.rules.exact_totals import as_long, exact_sum
 
@@ -48,13 +48,19 @@ class Over:
 
     def amounts(self, aggregates: Mapping[str, Aggregate]) -> dict[str, Column]:
         """What ``results`` are made of, by the name under which they are handed on (``BEFORE``)."""
-        return {BEFORE + name: self._amount(name, aggregate) for name, aggregate in aggregates.items()}
+        return {BEFORE + name: self._handed_on(name, aggregate) for name, aggregate in aggregates.items()}
+
+    def _handed_on(self, name: str, aggregate: Aggregate) -> Column:
+        amount = self._amount(name, aggregate)
+        if aggregate.kind != "distinct sketch":
+            return amount
+        return F.udf(sketched, T.ArrayType(spark_type(self._given_type(aggregate))))(amount)
 
     def _type(self, aggregate: Aggregate) -> T.DataType:
         return spark_type(aggregate.type_over(self.fields))
 
     def _amount(self, name: str, aggregate: Aggregate) -> Column:
-        before = self._of_all(F.max(F.col(BEFORE + name))) if self.goes_on else None
+        before = self._of_all(F.max(named(BEFORE + name))) if self.goes_on else None
         if aggregate.fold is not None:
             return self._folded(name, aggregate, before)
         values = F.when(self._counting(aggregate), F.lit(1) if aggregate.of is None else self._value(aggregate))
@@ -63,9 +69,9 @@ class Over:
                 return _joined(before, self._of_all(F.count(values)), operator.add)
             case "sum":
                 kind = aggregate.type_over(self.fields)
-                return self._exact_sum(values, kind, None if before is None else F.col(BEFORE + name))
+                return self._exact_sum(values, kind, None if before is None else named(BEFORE + name))
             case "avg":
-                return self._average(values, self._given(aggregate), name, before)
+                return self._average(values, self._given_type(aggregate), name, before)
             case "min":
                 return _joined(before, self._of_all(F.min(values)), F.least)
             case "max":
@@ -93,7 +99,7 @@ class Over:
         """Sum and number. The sum is exact for LONG, which could overflow 64 bits, and for decimals."""
         addends = values if given.kind == "double" else values.cast(_wide(given))
         if before is not None:
-            addends = F.coalesce(F.col(BEFORE + name)["total"], addends)
+            addends = F.coalesce(named(BEFORE + name)["total"], addends)
         number = _joined(None if before is None else before["number"], self._of_all(F.count(values)), operator.add)
         return F.struct(self._of_all(F.sum(addends)).alias("total"), number.alias("number"))
 
@@ -111,8 +117,8 @@ class Over:
                 return F.udf(estimated, "long")(amount)
         return amount
 
-    def _given(self, aggregate: Aggregate) -> FieldType:
-        return Aggregate(kind="max", of=aggregate.of).type_over(self.fields)
+    def _given_type(self, aggregate: Aggregate) -> FieldType:
+        return Aggregate(kind="first", of=aggregate.of).type_over(self.fields)
 
     def _value(self, aggregate: Aggregate) -> Column:
         assert aggregate.of is not None

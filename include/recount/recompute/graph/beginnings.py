@@ -125,4 +125,4 @@ class Beginning:
         return marked.where(left_later).select(*(named(name) for name in results.columns))
 
     def _reached_ms(self, node: Node) -> int:
-        return self.operators.frontiers_ms(node, self.batches)[self.done - 1]
+        return self.operators.clocks.frontiers_ms(node, self.batches)[self.done - 1]

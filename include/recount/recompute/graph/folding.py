@@ -117,9 +117,19 @@ def estimated(values: Iterable[Any]) -> int:
 
     The hash is the first 60 bits of MD5 of the value's text (Bar-Yossef et al., 2002, as in docs/semantics.md).
     """
-    digests = {md5(str(value).encode(), usedforsecurity=False).digest() for value in values}
-    hashes = {int.from_bytes(digest[:8], "big") >> 4 for digest in digests}
+    hashes = {_hash(value) for value in values}
     if len(hashes) < SKETCH_SIZE:
         return len(hashes)
     largest = heapq.nsmallest(SKETCH_SIZE, hashes)[-1]
     return round((SKETCH_SIZE - 1) * (1 << HASH_BITS) / largest)
+
+
+def sketched(values: Iterable[Any]) -> list[Any]:
+    """Those of the different ``values`` that an estimate asks for, of these and of any others beside them."""
+    by_hash = {_hash(value): value for value in values}
+    return [by_hash[one] for one in heapq.nsmallest(SKETCH_SIZE, by_hash)]
+
+
+def _hash(value: Any) -> int:
+    digest = md5(str(value).encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "big") >> 4

@@ -19,6 +19,7 @@ Partition = tuple[str, int]
 ALL_DUE, NONE_DUE = 2**62, -(2**62)
 """A frontier behind which everything lies, and one behind which nothing does."""
 
+_FIRST_MS = -(2**63)
 REACHED_BEFORE = "__reached_before_ms"
 """How far a frontier had come before the batch that read the record."""
 LEFT_IN = "__left_in"
@@ -74,6 +75,11 @@ class Wait(NamedTuple):
 
     reached_ms: Sequence[int]
     ahead_ms: int
+
+
+def behind(clock_ms: int, by_ms: int) -> int:
+    """``by_ms`` before ``clock_ms``, or the first time that there is: an interval can be longer than all time."""
+    return max(clock_ms - by_ms, _FIRST_MS)
 
 
 def left_in(

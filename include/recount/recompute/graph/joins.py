@@ -159,9 +159,9 @@ def table_joined(node: TableTableJoin, left: Rows, right: Rows, *, carrying: Car
 
 def _carried_state(node: TableTableJoin, table: Rows, side: str, carrying: Carrying) -> DataFrame:
     """``state`` of ``table``, what was carried included; ``_TOUCHED`` are the keys of which something came."""
-    what, key = f"table{side}".replace("__", "-"), named(table.node.key)
+    what = f"table{side}".replace("__", "-")
     known = carrying.with_carried(node, what, table.frame)
-    of_key = Window.partitionBy(key)
+    of_key = Window.partitionBy(named(table.node.key))
     touched = carrying.once(state(table, known.withColumn(_TOUCHED, F.max(IS_NEW).over(of_key))))
     carrying.keep(node, what, lambda: touched)
     return touched
@@ -173,4 +173,4 @@ def state(table: Rows, known: DataFrame) -> DataFrame:
     It is the last that was read; of a versioned table the youngest.
     """
     version = [F.col(TIME)] if has_versions(table.node) else []
-    return last_of(known, [named(table.node.key)], *version, F.col(IS_NEW), F.col(ORDER))
+    return last_of(known, table.identity, *version, F.col(IS_NEW), F.col(ORDER))

@@ -24,6 +24,7 @@ from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph import sources, tables
 from recount.recompute.graph.beginnings import Beginning
 from recount.recompute.graph.carrying import LOOK_BACK_MS, Carried, Carrying, NotIncremental
+from recount.recompute.graph.clocks import Clocks
 from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.joins import table_joined
 from recount.recompute.graph.journal import Journal
@@ -145,14 +146,11 @@ def recomputed(
         ).persist()
         for source in topology.sources
     }
+    entries = {topic: sources.entries(log) for topic, log in decoded.items()}
+    carrying = Carrying.of(session, topology, carried, look_back_ms)
+    clocks = Clocks(entries=entries, lateness=lateness, frontier_ms=frontier_ms, batches=batches, carrying=carrying)
     operators = Stateful(
-        entries={topic: sources.entries(log) for topic, log in decoded.items()},
-        lateness=lateness,
-        table_ends=table_ends,
-        frontier_ms=frontier_ms,
-        batches=batches,
-        journal=journal,
-        carrying=Carrying.of(session, topology, carried, look_back_ms),
+        lateness=lateness, table_ends=table_ends, batches=batches, journal=journal, carrying=carrying, clocks=clocks
     )
     results: dict[Written, DataFrame] = {}
     again: dict[Written, DataFrame] = {}
@@ -186,7 +184,7 @@ def recomputed(
         fates=journal.fates(log),
         rejected=_rejected(log),
         unread=journal.unread(log),
-        entries=operators.entries,
+        entries=entries,
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
         again=again,
         beyond=operators.all_beyond(),

@@ -52,12 +52,20 @@ class Rows:
         return self.frame.where(~F.col(SUPERSEDED))
 
     @property
+    def key_and_window(self) -> list[Column]:
+        """The columns that tell apart what replaces each other."""
+        bounds = [name for name in (WINDOW_START, WINDOW_END) if name in self.node.fields]
+        return [named(name) for name in (self.node.key, *bounds)]
+
+    @property
+    def identity(self) -> list[Column]:
+        """The columns that tell the rows of a table apart: the key, and of results of windows the window too."""
+        return self.key_and_window if self.holds == "latest" else [named(self.node.key)]
+
+    @property
     def latest(self) -> DataFrame:
         """The last row of each key and window."""
-        if self.holds == "latest":
-            return self.frame
-        bounds = [name for name in (WINDOW_START, WINDOW_END) if name in self.node.fields]
-        return last_of(self.current, [named(name) for name in (self.node.key, *bounds)], F.col(ORDER))
+        return self.frame if self.holds == "latest" else last_of(self.current, self.key_and_window, F.col(ORDER))
 
 
 def in_groups(frame: DataFrame, groups: Sequence[str], function: OfGroup, schema: T.StructType) -> DataFrame:

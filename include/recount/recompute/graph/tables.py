@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial, reduce
 
-from pyspark.sql import DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from recount.core.changelogs import TableAggregate, TableFilter, ToTable
@@ -40,7 +40,7 @@ def changes(node: ToTable, above: Rows, carrying: Carrying, *, only_by_time: boo
             require_ordered(node.input, node)
         return above.with_frame(node, keyed, "changes")
     known = carrying.with_carried(node, "youngest", keyed)
-    earlier = _in_turn(node.key).rowsBetween(Window.unboundedPreceding, -1)
+    earlier = _in_turn([named(node.key)]).rowsBetween(Window.unboundedPreceding, -1)
     version = F.struct(TIME, ORDER)
     older = version < F.max(version).over(earlier)
     judged = known.withColumn(SUPERSEDED, F.coalesce(older, F.lit(False)))
@@ -48,9 +48,9 @@ def changes(node: ToTable, above: Rows, carrying: Carrying, *, only_by_time: boo
     return above.with_frame(node, _new(judged), "changes")
 
 
-def _in_turn(key: str) -> WindowSpec:
+def _in_turn(keys: list[Column]) -> WindowSpec:
     """The rows of each key as they came: those that are carried first."""
-    return Window.partitionBy(named(key)).orderBy(IS_NEW, ORDER)
+    return Window.partitionBy(*keys).orderBy(IS_NEW, ORDER)
 
 
 def _new(known: DataFrame) -> DataFrame:
@@ -63,18 +63,18 @@ def filtered(node: TableFilter, above: Rows, carrying: Carrying) -> Rows:
     judged = above.frame.withColumn(_PASSES, passes)
     if above.holds != "latest":
         known = carrying.with_carried(node, "passed", judged)
-        earlier = _in_turn(node.key).rowsBetween(Window.unboundedPreceding, -1)
+        earlier = _in_turn([named(node.key)]).rowsBetween(Window.unboundedPreceding, -1)
         passed = F.last(F.when(~F.col(SUPERSEDED), F.col(_PASSES)), ignorenulls=True).over(earlier)
         idle = ~F.col(_PASSES) & ~F.coalesce(passed, F.lit(False))
         found = known.withColumn("__idle", idle)
-        carrying.keep(node, "passed", lambda: _current(known, node.key))
+        carrying.keep(node, "passed", lambda: _current(known, [named(node.key)]))
         judged = _new(found.withColumn(SUPERSEDED, F.col(SUPERSEDED) | F.col("__idle")).drop("__idle"))
     return above.with_frame(node, judged.withColumn(IS_NULL, ~F.col(_PASSES)).drop(_PASSES))
 
 
-def _current(known: DataFrame, key: str) -> DataFrame:
+def _current(known: DataFrame, keys: list[Column]) -> DataFrame:
     """The row of each key that came last."""
-    return last_of(known.where(~F.col(SUPERSEDED)), [named(key)], F.col(IS_NEW), F.col(ORDER))
+    return last_of(known.where(~F.col(SUPERSEDED)), keys, F.col(IS_NEW), F.col(ORDER))
 
 
 def regrouped(node: TableAggregate, above: Rows, carrying: Carrying) -> Rows:
@@ -87,10 +87,10 @@ def regrouped(node: TableAggregate, above: Rows, carrying: Carrying) -> Rows:
     by = F.when(~F.col(IS_NULL), column(node.by, node.input.fields))
     rows = above.current.withColumn(_GROUP, by)
     known = carrying.with_carried(node, "rows", rows)
-    held = carrying.once(_current(known, node.input.key)).where(F.col(_GROUP).isNotNull())
+    held = carrying.once(_current(known, above.identity)).where(F.col(_GROUP).isNotNull())
     carrying.keep(node, "rows", lambda: held)
     has_history = above.holds == "changes"
-    parts = [held.withColumn(_IS_ROW, F.lit(True)), _touched(node, known, has_history)]
+    parts = [held.withColumn(_IS_ROW, F.lit(True)), _touched(above, known, has_history)]
     if has_history:
         no_times = parts[1].select(_GROUP, TIME).limit(0)
         parts.append(carrying.with_carried(node, "groups", no_times).withColumn(_IS_ROW, F.lit(False)))
@@ -113,12 +113,12 @@ def regrouped(node: TableAggregate, above: Rows, carrying: Carrying) -> Rows:
     return Rows(node=node, frame=frame, holds="latest")
 
 
-def _touched(node: TableAggregate, known: DataFrame, has_history: bool) -> DataFrame:
+def _touched(above: Rows, known: DataFrame, has_history: bool) -> DataFrame:
     """Every group that a new change put a row into or took one out of, with the time of that change.
 
     Without a history the time of a row that left is told apart: its group may have had others after it.
     """
-    before = F.lag(_GROUP).over(_in_turn(node.input.key))
+    before = F.lag(_GROUP).over(_in_turn(above.identity))
     moved = _new(known.withColumn(_BEFORE, before))
     entered = moved.select(_GROUP, F.col(TIME), F.lit(None).cast("long").alias(_LEFT_MS))
     time = F.col(TIME) if has_history else F.lit(None).cast("long")

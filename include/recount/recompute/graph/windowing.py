@@ -22,7 +22,7 @@ from recount.recompute.columns import named
 from recount.recompute.graph import windows
 from recount.recompute.graph.aggregates import BEFORE
 from recount.recompute.graph.carrying import IS_NEW
-from recount.recompute.graph.frontiers import NONE_DUE
+from recount.recompute.graph.frontiers import NONE_DUE, behind
 from recount.recompute.graph.judging import STREAM_TIME, judged
 from recount.recompute.graph.rows import TIME, Rows
 from recount.recompute.graph.sessions import with_reachable
@@ -49,7 +49,7 @@ class Windowing:
         frame, takes = above.current, windows.takes(node)
         has_key = named(node.key).isNotNull()
         journal.note(frame.where(~takes), F.when(has_key, "null value").otherwise("null key"))
-        times = self.operators.times(node, [(frame, ~has_key, takes)])
+        times = self.operators.clocks.times(node, [(frame, ~has_key, takes)])
         new = judged(frame.where(takes), None if self._closing is None else times)
         if windows.goes_on(node):
             known = new.withColumn(IS_NEW, F.lit(True))
@@ -57,8 +57,10 @@ class Windowing:
             known = self.operators.carrying.with_carried(node, "records", new)
         placed = self._once(windows.placed(node, known))
         late, came = F.col(IS_LATE), placed.where(F.col(IS_NEW))
-        journal.note(came, F.when(late, "late").otherwise("counted"))
-        if self._closing is not None:
+        if self._closing is None:
+            journal.note(new, F.lit("counted"))
+        else:
+            journal.note(came, F.when(late, "late").otherwise("counted"))
             margin = overdue_ms(self._closing, F.col(END), F.col(STREAM_TIME))
             journal.late_for(came.where(late), named(node.key), margin, F.col(START), F.col(END))
         on_time = self._within_reach(placed.where(~late))
@@ -92,7 +94,7 @@ class Windowing:
         return on_time.where(~is_gone)
 
     def _since_ms(self) -> int:
-        return self.operators.since_ms(self.node)
+        return self.operators.clocks.since_ms(self.node)
 
     def _with_amounts(self, on_time: DataFrame) -> DataFrame:
         """The new rows, and for each window a row with what the rows before them amount to."""
@@ -140,7 +142,7 @@ class Windowing:
                 newest_end = F.col(TIME) + difference_ms
                 is_late = F.coalesce(overdue_ms(sliding, newest_end, F.col(STREAM_TIME)) >= 0, F.lit(False))
                 # a record defines windows around it, and is late for those that such a window's records define
-                first_ms = self._since_ms() - grace_ms - 3 * difference_ms - 2
+                first_ms = behind(self._since_ms(), grace_ms + 3 * difference_ms + 2)
                 return known.where(~is_late & (F.col(TIME) >= first_ms))
             case SessionWindows() as sessions:
                 # accepted is accepted, whatever was carried of the session that it was accepted for
@@ -164,7 +166,7 @@ class Windowing:
         node, operators = self.node, self.operators
         is_final = node.emission.kind == "final"
         if is_final:
-            rows = rows.where(~self._is_open(operators.frontier_now_ms(node)))
+            rows = rows.where(~self._is_open(operators.clocks.frontier_now_ms(node)))
         made = windows.aggregated(node, rows)
         results = made.frame
         is_carried = operators.carrying.carried is not None
@@ -194,7 +196,7 @@ class Windowing:
             before = before.where(~self._is_open(self.operators.carrying.frontier_before_ms(node)))
             added = results.join(before, window, "left_anti").select(*map(named, results.columns))
             left = left.unionByName(added).dropDuplicates(window)
-        gone = windows.withdrawn(node, before.join(rows.select(*window), window, "left_anti"))
+        gone = windows.withdrawn(node, before.join(rows.select(*map(named, window)), window, "left_anti"))
         results = results.unionByName(gone)
         return (left if is_final else left.unionByName(gone)), results
 

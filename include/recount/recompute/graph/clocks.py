@@ -1,0 +1,156 @@
+"""Stream times and frontiers of the operators of a topology: by which each judges, and what it lets go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from recount.core.nodes import Node
+from recount.core.processing import Process
+from recount.recompute.graph.carrying import Carrying
+from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, Partition, Reached, reached
+from recount.recompute.graph.judging import refused, stream_times
+from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC
+from recount.recompute.rules.waiting import is_held_back, judges_above, refusing_above, topics_awaited, waited_above_ms
+
+Judging = Sequence[tuple[DataFrame, Column, Column]]
+"""Of each input of an operator: the rows, whether one lacks the key, whether one is judged (``refused``)."""
+
+
+@dataclass(kw_only=True)
+class Clocks:
+    """The time of each operator, over the ``entries`` of each topic: all that could advance stream time.
+
+    Without ``lateness`` no operator judges. Without ``batches`` everything is due. ``passed_over`` has the places of
+    records that did not advance an operator's stream time.
+    """
+
+    entries: Mapping[str, DataFrame]
+    lateness: bool
+    frontier_ms: int | None
+    batches: Sequence[BatchEnds] | None
+    carrying: Carrying
+    passed_over: dict[Node, DataFrame] = field(default_factory=dict)
+    _known: dict[str, tuple[frozenset[str], DataFrame]] = field(default_factory=dict)
+    _reached: dict[str, Reached] = field(default_factory=dict)
+    _frontiers: dict[Node, list[int]] = field(default_factory=dict)
+
+    def times(self, node: Node, judging: Judging) -> DataFrame | None:
+        """The stream times by which ``node`` judges; None where nothing is late."""
+        without = self._without(node, judging)
+        return stream_times(self._entries(node), without, self._stood(node)) if self.lateness else None
+
+    def times_before(self, node: Node, judging: Judging) -> DataFrame:
+        """The stream times that each record found, with ``lateness`` or without."""
+        without = self._without(node, judging)
+        return stream_times(self._entries(node), without, self._stood(node), before=True)
+
+    def times_of_all(self, node: Node) -> DataFrame | None:
+        """The stream times over all records that lead to ``node``."""
+        if not self.lateness:
+            return None
+        clock = self._clock_of_topics(node)
+        return stream_times(self._entries(node), self._known[clock][1], self.carrying.stood(clock).stream_times)
+
+    def frontier_now_ms(self, node: Node) -> int:
+        """How far the frontier of ``node`` had come, less what the operators above delay; never ahead of theirs."""
+        if self.batches is None:
+            return ALL_DUE
+        frontiers = self.frontiers_ms(node, self.batches)
+        return frontiers[-1] if frontiers else self.carrying.frontier_before_ms(node)
+
+    def since_ms(self, node: Node) -> int:
+        """How far back what is carried to ``node`` must reach."""
+        return self.carrying.since_ms(self.frontier_now_ms(node))
+
+    def frontiers_ms(self, node: Node, batches: Sequence[BatchEnds]) -> list[int]:
+        """How far the frontier of ``node`` had come after each batch, less what the operators above delay."""
+        if node not in self._frontiers:
+            ways = [(self._reached_of(node, batches).frontiers_ms, waited_above_ms(node))]
+            ways += [(self.frontiers_ms(judge, batches), delay_ms) for judge, delay_ms in judges_above(node)]
+            behind = [[reached - delay_ms for reached in frontiers] for frontiers, delay_ms in ways]
+            self._frontiers[node] = [max(NONE_DUE, min(each)) for each in zip(*behind, strict=True)]
+        return self._frontiers[node]
+
+    def timers_end_ms(self, node: Process) -> int | None:
+        """Up to when the timers of ``node`` have gone off in the end."""
+        if self.batches is not None:
+            reached_ms = self.frontier_now_ms(node)
+            return reached_ms if reached_ms > NONE_DUE else None
+        frontier_ms = self.frontier_ms
+        if frontier_ms is None:
+            frontier_ms = _smallest_ms(self._entries(node), self.passed_over.get(node, self._nowhere(node)))
+        return None if frontier_ms is None else frontier_ms - waited_above_ms(node)
+
+    def own_frontier_ms(self, node: Node) -> int:
+        """How far the frontier of ``node`` had come, whatever the operators above delay."""
+        return ALL_DUE if self.batches is None else self._reached_of(node, self.batches).last_ms
+
+    def kept(self, batches: Sequence[BatchEnds]) -> DataFrame:
+        """Where everything stands after the last of ``batches``."""
+        for node in self.carrying.asked:
+            self.frontiers_ms(node, batches)
+        frontiers = {node: self.frontier_now_ms(node) for node in self._frontiers}
+        reached = {name: self._reached_by(name, batches) for name in self._known}
+        return self.carrying.clocks(reached, frontiers)
+
+    def _without(self, node: Node, judging: Judging) -> DataFrame:
+        """The places of records that do not advance the stream time of ``node``: refused by it, or further up."""
+        if is_held_back(node):
+            return self._nowhere(node)
+        above = [self.passed_over[judge] for judge in refusing_above(node) if judge in self.passed_over]
+        found = self.passed_over[node] = self.carrying.once(refused(judging, above))
+        return found
+
+    def _nowhere(self, node: Node) -> DataFrame:
+        return refused([(self._entries(node), F.lit(False), F.lit(True))])
+
+    def _entries(self, node: Node) -> DataFrame:
+        return self._entries_of(topics_awaited(node))
+
+    def _entries_of(self, topics: frozenset[str]) -> DataFrame:
+        first, *others = (self.entries[topic] for topic in sorted(topics))
+        for other in others:
+            first = first.union(other)
+        return first
+
+    def _stood(self, node: Node) -> Mapping[Partition, int]:
+        """The stream times of ``node`` at the last cut."""
+        return self.carrying.stood(self._clock(node)).stream_times
+
+    def _reached_of(self, node: Node, batches: Sequence[BatchEnds]) -> Reached:
+        """How far the frontier of ``node`` itself had come after each batch, and each partition in the end."""
+        return self._reached_by(self._clock(node), batches)
+
+    def _reached_by(self, clock: str, batches: Sequence[BatchEnds]) -> Reached:
+        if clock not in self._reached:
+            topics, without = self._known[clock]
+            entries, stood = self._entries_of(topics), self.carrying.stood(clock)
+            self._reached[clock] = reached(batches, entries, without, topics, stood)
+        return self._reached[clock]
+
+    def _clock(self, node: Node) -> str:
+        """The name of the clock of ``node``: its own where it refuses records, else that of its topics."""
+        if node not in self.passed_over:
+            return self._clock_of_topics(node)
+        name = self.carrying.names[node]
+        self._known[name] = topics_awaited(node), self.passed_over[node]
+        return name
+
+    def _clock_of_topics(self, node: Node) -> str:
+        topics = topics_awaited(node)
+        name = "+".join(sorted(topics))
+        self._known.setdefault(name, (topics, self._nowhere(node)))
+        return name
+
+
+def _smallest_ms(entries: DataFrame, without: DataFrame) -> int | None:
+    """The smallest stream time of all partitions."""
+    advancing = entries.join(without, list(PLACE), "left").where(F.col("__refused").isNull())
+    reached = advancing.groupBy(TOPIC, PARTITION).agg(F.max(TIME).alias(TIME))
+    [row] = reached.agg(F.min(TIME).alias(TIME)).collect()
+    found: int | None = row[TIME]
+    return found

@@ -1,0 +1,192 @@
+"""What is handed from one stretch of a log to the next: with it, the second stretch says what the whole log would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recount.core.aggregates import Fold, fold
+from recount.core.expressions import col
+from recount.core.processing import KeyState
+from recount.core.registry import declared
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import RecordStream, Topology, stream
+from recount.core.windows import SessionWindows
+from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph.carrying import NotIncremental, require_incremental
+from recount.recompute.graph.folding import SKETCH_SIZE, Amount, Attempt, estimated, folded, sketched
+from recount.recompute.graph.frontiers import NONE_DUE, Reached
+from recount.recompute.graph.placing import Judged
+from recount.recompute.graph.processing import Made, Memory, Remembered, Turn, processed
+from recount.recompute.graph.sessions import in_sessions, reachable
+
+GAP, GRACE = 5, 3
+CLICKS = Topic(name="clicks", key="click_id", value=RecordSchema.of(user=STRING, page=STRING))
+TEXT = fold("n", initial=lambda: "0", adder="{}+{}".format, merger="({}&{})".format, returns=STRING)
+times = st.lists(st.integers(0, 60), max_size=12)
+
+
+@given(st.lists(st.sampled_from([None, "a", "b"])), st.lists(st.sampled_from([None, "a", "b"])))
+def test_a_fold_goes_on_from_what_it_amounted_to(first: list[str | None], second: list[str | None]) -> None:
+    the_fold = _fold()
+    assert folded(the_fold, second, Amount(folded(the_fold, first))) == folded(the_fold, [*first, *second])
+
+
+@pytest.mark.parametrize(("first", "second"), [(range(900), range(800, 1_000)), (range(5_000), range(4_000, 9_000))])
+def test_an_estimate_goes_on_from_few_values(first: range, second: range) -> None:
+    kept = sketched(first)
+    assert len(kept) <= SKETCH_SIZE
+    assert estimated({*kept, *second}) == estimated({*first, *second})
+
+
+def test_an_attempt_that_raises_falls_back_to_what_was_before() -> None:
+    def adder(so_far: list[str], value: str) -> list[str]:
+        so_far.append(value)
+        if value == "bad":
+            raise ValueError(value)
+        return so_far
+
+    attempt = Attempt(Fold(initial=list, adder=adder, merger=adder, returns=None), None, Amount(["before"]))
+    attempt.add(0, "one")
+    with pytest.raises(ValueError, match="bad"):
+        attempt.add(1, "bad")
+    assert attempt.amount == ["before", "one"]
+
+
+@given(times, times, st.integers(0, 70))
+def test_a_processor_goes_on_from_what_it_remembered(first: list[int], second: list[int], reached_ms: int) -> None:
+    """Timers up to the cut have gone off by then, which is before the next record: its partition was further."""
+    turns = [_turn(at, None) for at in first]
+    later = [_turn(at, reached_ms) for at in second]
+    whole, _ = _made(Memory(key="k"), [*turns, *later], 100)
+    before, memory = _made(Memory(key="k"), turns, reached_ms)
+    told = json.loads(json.dumps({"remembered": memory.remembered, "timers_ms": sorted(memory.timers_ms)}))
+    again = Memory(key="k", remembered=told["remembered"], timers_ms=set(told["timers_ms"]))
+    after, _ = _made(again, later, 100)
+    assert before + after == whole
+
+
+@pytest.mark.parametrize(("end", "is_kept"), [(86, False), (87, True)])
+def test_a_session_is_kept_as_long_as_a_record_can_merge_it(end: int, is_kept: bool) -> None:
+    """At 100 a record at 92 is on time by itself, and at most a gap from a session that ends at 87."""
+    assert ((80, end) in reachable(_sessions(), [(80, end)], 100)) is is_kept
+
+
+@pytest.mark.parametrize(("end", "is_kept"), [(59, False), (60, True)])
+def test_a_session_is_kept_that_can_be_merged_with_one_that_is_kept(end: int, is_kept: bool) -> None:
+    spans = [(50, end), (70, 99)]
+    assert ((50, end) in reachable(_sessions(), spans, 100)) is is_kept
+
+
+@pytest.mark.parametrize(("end", "is_kept"), [(66, False), (67, True)])
+def test_a_session_that_is_cut_is_kept_for_the_longest_duration_more(end: int, is_kept: bool) -> None:
+    assert ((60, end) in reachable(_sessions(20), [(60, end), (70, 99)], 100)) is is_kept
+
+
+@given(st.lists(st.integers(0, 100), max_size=12), st.lists(st.integers(0, 40), max_size=6), st.integers(0, 100))
+def test_sessions_with_what_is_kept_are_those_of_the_whole_log(
+    first: list[int], later: list[int], clock_ms: int
+) -> None:
+    """Of records of one partition; those that come later are judged by the stream time that was reached, or more.
+
+    Of a late record the session that it would have been in is told as far as the look back goes, which is 0 here.
+    """
+    reached_ms = max([clock_ms, *first])
+    records = [_record(at, number, max(first[: number + 1])) for number, at in enumerate(first)]
+    placed = [one for one in in_sessions(_sessions(), records) if not one.is_late]
+    spans = sorted({(one.start, one.end) for one in placed})
+    kept = reachable(_sessions(), spans, reached_ms)
+    stayed = [records[one.number]._replace(stream_time_ms=None) for one in placed if (one.start, one.end) in kept]
+    new = [
+        _record(
+            reached_ms + at - 20,
+            len(first) + number,
+            max([reached_ms, *(reached_ms + t - 20 for t in later[: number + 1])]),
+        )
+        for number, at in enumerate(later)
+    ]
+    whole = _placed([*records, *new], new)
+    assert _placed([*stayed, *new], new) == whole
+
+
+def test_where_time_stands_is_told_in_plain_values() -> None:
+    stood = Reached(frontiers_ms=[3, 7], stream_times={("a", 1): 9, ("a", 0): 7})
+    again = Reached.from_json(json.loads(json.dumps(stood.to_json())))
+    assert (again.last_ms, again.stream_times) == (7, {("a", 0): 7, ("a", 1): 9})
+    assert Reached.nowhere().last_ms == NONE_DUE
+
+
+def test_a_fold_of_all_time_over_several_partitions_cannot_go_on() -> None:
+    """It takes the values of one partition after those of another, which no value of it can be continued by."""
+    by_user = stream(CLICKS).select_key(user=col("user"))
+    with pytest.raises(NotIncremental, match="fold"):
+        require_incremental(_text_of(by_user).nodes())
+
+
+def test_a_fold_of_all_time_over_records_in_order_goes_on() -> None:
+    require_incremental(_text_of(stream(CLICKS)).nodes())
+    require_incremental(_text_of(stream(CLICKS).in_order(grace="1 s").select_key(user=col("user"))).nodes())
+
+
+def test_every_declared_stream_goes_on() -> None:
+    for topology in declared().topologies.values():
+        require_incremental(topology.nodes())
+
+
+def test_an_audit_that_cannot_go_on_can_tell_by_the_error() -> None:
+    assert issubclass(NotIncremental, NotRecomputable)
+
+
+def _text_of(clicks: RecordStream) -> Topology:
+    text = clicks.aggregate(pages=replace(TEXT, of=col("page")))
+    return Topology(name="texts", sinks=[text.to(Topic(name="texts", key="user"))])
+
+
+def _fold() -> Fold:
+    assert TEXT.fold is not None
+    return TEXT.fold
+
+
+def _sessions(longest_ms: int | None = None) -> SessionWindows:
+    return SessionWindows(gap_ms=GAP, grace_ms=GRACE, max_duration_ms=longest_ms)
+
+
+def _record(at_ms: int, number: int, stream_time_ms: int) -> Judged:
+    return Judged(at_ms, (number,), ("clicks", 0), stream_time_ms)
+
+
+def _placed(records: Sequence[Judged], asked: Sequence[Judged]) -> set[tuple[object, ...]]:
+    """What becomes of the records that are asked for, and with whom they are."""
+    found = in_sessions(_sessions(), list(records))
+    orders = {one.order for one in asked}
+    return {
+        (records[one.number].order, None if one.is_late else (one.start, one.end))
+        for one in found
+        if records[one.number].order in orders
+    }
+
+
+def _turn(at_ms: int, reached_ms: int | None) -> Turn:
+    return Turn({"at": at_ms}, at_ms, reached_ms)
+
+
+def _made(memory: Memory, turns: Sequence[Turn], end_ms: int) -> tuple[list[Any], Memory]:
+    def on_record(row: Any, state: KeyState) -> Any:
+        state.remembered["n"] = state.remembered.get("n", 0) + row["at"]
+        state.schedule(row["at"] + 5)
+        return [{"said": f"record {state.remembered['n']}"}]
+
+    def on_timer(at_ms: int, state: KeyState) -> Any:
+        state.remembered["n"] += 1
+        return [{"said": f"timer {at_ms} {state.remembered['n']}"}]
+
+    found = list(processed(memory, turns, on_record, on_timer, end_ms=end_ms))
+    [left] = [one.state for one in found if isinstance(one, Remembered)]
+    return [one.row["said"] for one in found if isinstance(one, Made)], left
