@@ -19,7 +19,8 @@ UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
 EXAMPLES ?= 5000
 SEED ?= 2
 MINUTES ?= 30
-LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py
+LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py \
+	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py
 PARTS := unit spark integration airflow chaos faults browser
 # two halves of the same length, each by a pytest of its own: one alone leaves a core idle
 HALVES := first second

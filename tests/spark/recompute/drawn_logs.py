@@ -27,6 +27,7 @@ from recount.core.user_functions import FUNCTION_RAISED
 from recount.recompute.decoding import Limits
 from recount.recompute.graph.beginnings import untold
 from recount.recompute.graph.frontiers import BatchEnds
+from recount.recompute.graph.lookups import TableEnds
 from recount.recompute.graph.recomputed import recomputed
 from recount.spark.stage import LATE_SCHEMA
 
@@ -135,7 +136,7 @@ def by_interpreter(
             ((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters), added
         ),
         fates=Counter((at.topic, at.partition, at.offset, fate) for at, fate in driver.fate_of.items())
-        if (is_over or not _waits(drawn)) and not added
+        if (is_over or not waits(drawn)) and not added
         else Counter(),
     )
 
@@ -144,7 +145,7 @@ def _told_of(identities: Sequence[Identity], *, is_over: bool) -> list[Identity]
     return [one for one in identities if is_over or one.suppression is None]
 
 
-def _waits(drawn: Drawn) -> bool:
+def waits(drawn: Drawn) -> bool:
     """Whether time decides what becomes of a record."""
     return any(is_held_back(node) for node in drawn.topology.nodes())
 
@@ -171,17 +172,14 @@ def by_recompute(
     added: Mapping[str, int],
 ) -> Truth:
     """What the recompute says. Lookups see what had been read of the table; all of it, if the log has it first."""
-    tables_first = log == sorted(log, key=lambda one: one.topic not in TABLES)
-    looks_up = any(isinstance(node, StreamTableJoin) and node.grace_ms is None for node in drawn.topology.nodes())
-    latest = Limits(starts=[0], latest_ms=[NOW_MS + drawn.topology.max_future_ms])
     done = recomputed(
         spark,
         drawn.topology,
         frames(spark, [log], sorted(drawn.partitions)),
-        limits={topic: dict.fromkeys(range(many), latest) for topic, many in drawn.partitions.items()},
-        table_ends=table_ends([log]) if looks_up and not tables_first else None,
+        limits=limits_of(drawn),
+        table_ends=table_ends_of(drawn, log),
         frontier_ms=END_MS if is_over else None,
-        batches=None if is_over else _one_by_one(drawn, log),
+        batches=None if is_over else one_by_one(drawn, log),
         done_before=added,
     )
     try:
@@ -193,14 +191,27 @@ def by_recompute(
             late=_bag(done.late, *LATE_SCHEMA),
             rejected=_letters(map(tuple, done.rejected.select(*_LETTER).collect()), added),
             fates=_bag(done.fates, "topic", "partition", "offset", "fate")
-            if (is_over or not _waits(drawn)) and not added
+            if (is_over or not waits(drawn)) and not added
             else Counter(),
         )
     finally:
         done.release()
 
 
-def _one_by_one(drawn: Drawn, log: Log) -> list[BatchEnds]:
+def limits_of(drawn: Drawn) -> dict[str, dict[int, Limits]]:
+    """Which times are absurd."""
+    latest = Limits(starts=[0], latest_ms=[NOW_MS + drawn.topology.max_future_ms])
+    return {topic: dict.fromkeys(range(many), latest) for topic, many in drawn.partitions.items()}
+
+
+def table_ends_of(drawn: Drawn, log: Log) -> list[TableEnds] | None:
+    """What had been read of tables when each record came; None where nobody asks, or all of it."""
+    tables_first = log == sorted(log, key=lambda one: one.topic not in TABLES)
+    looks_up = any(isinstance(node, StreamTableJoin) and node.grace_ms is None for node in drawn.topology.nodes())
+    return table_ends([log]) if looks_up and not tables_first else None
+
+
+def one_by_one(drawn: Drawn, log: Log) -> list[BatchEnds]:
     """Every record as a batch of its own."""
     ends = {(topic, partition): 0 for topic, many in drawn.partitions.items() for partition in range(many)}
     batches = []
