@@ -59,8 +59,11 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "differences": listed_differences(findings, MAX_LISTED),
         "findings": findings_section(findings, MAX_LISTED),
         "covers": covered(findings),
+        "snapshot": findings.snapshot_sha256,
         "grace_misses_found": len(findings.misses),
         "grace_misses": [asdict(miss) for miss in findings.misses[:MAX_LISTED]],
+        "beyond_look_back_found": findings.beyond_found,
+        "beyond_look_back": list(findings.beyond),
         "charted": findings.charted,
         "series": [
             {"window_start": one.window_start, **{side: format(getattr(one, side).normalize(), "f") for side in _SIDES}}

@@ -72,16 +72,18 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     published_head(connection, topology.name)
     store, in_force = AuditStore(None, tables, topology.name), InForce.of(topology, settings.data)
     store.require_new(request.audit)
-    goes_on = flow_of(topology) is not None
-    if not goes_on:
+    is_single = flow_of(topology) is not None
+    if not is_single:
         for node in topology.written:
             identity_of(node)
     reached = published_offsets(connection, topology)
     ledger = settled_ledger(tables, topology, reached)
     cut = ledger.up_to(reached).cut_before(request.interval.end_ms)
-    after = None
-    if goes_on:
-        after = in_force.after if request.from_the_beginning else store.seed_for(ledger, cut.order).order
+    if request.from_the_beginning:
+        after = in_force.after if is_single else None
+    else:
+        fingerprint = in_force.declared.fingerprint
+        after = store.seed_for(ledger, cut.order, lambda run: is_single or run.fingerprint == fingerprint).order
     stretch = ledger.between(after, cut.order)
     in_force.require_made_by(stretch)
     sources = sources_of(connection, tables, topology, request.source)

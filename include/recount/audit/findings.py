@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from recount.audit.causes import OUTPUT
@@ -37,7 +37,10 @@ class Findings:
 
     ``before`` is the batch that they follow. ``standing`` says how the findings stand after this audit, once that is
     known; until then only its own differences count. ``series`` are the totals of the aggregate ``charted``, of which a
-    topology that is no single aggregation has none.
+    topology that is no single aggregation has none: that has, for the next audit, up to where each sink's topic was
+    ``read_to``, the checksums of its ``tables``, and the SHA-256 and declaration's ``fingerprint`` of its snapshot.
+    ``beyond`` are late records, as ``topic-partition@offset``, that lie before its look back: of ``beyond_found`` the
+    first.
     """
 
     audit: str
@@ -59,6 +62,12 @@ class Findings:
     series: tuple[WindowTotal, ...] = ()
     standing: Standing | None = None
     checksums: TableChecksums | None = None
+    read_to: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    tables: Mapping[str, TableChecksums] = field(default_factory=dict)
+    fingerprint: str | None = None
+    snapshot_sha256: str | None = None
+    beyond: tuple[str, ...] = ()
+    beyond_found: int = 0
 
     @property
     def cut(self) -> BatchProof:

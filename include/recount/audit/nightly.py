@@ -53,7 +53,7 @@ def audited(
 ) -> CertifiedAudit:
     """Audit ``topology`` and issue its certificate; a violation is a result, not an error.
 
-    A single aggregation is audited from where its last audit ended, any other topology from the beginning of the log.
+    It goes on from where the last audit ended, unless ``from_the_beginning``.
     """
     interval = interval or Interval()
     # what would keep the certificate from being issued is said before the work
@@ -112,6 +112,9 @@ def audited(
             repaired=tuple(finding.id for finding in findings.standing.repaired) if findings.standing else (),
             certificate_sha256=str(load(certificate)["sha256"]),
             checksums=findings.checksums,
+            read_to=findings.read_to,
+            tables=findings.tables,
+            fingerprint=findings.fingerprint,
         )
     )
     return CertifiedAudit(findings=findings, certificate=certificate)

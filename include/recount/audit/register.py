@@ -100,6 +100,12 @@ def standing_after(
     return standing(register(mine, acceptances(tables, stream), before=now), findings.audit)
 
 
+def certified(settings: Settings, stream: str, name: str) -> Certificate | None:
+    """The certificate of ``stream`` in the file ``name``; None where there is none that holds."""
+    path = Path(settings.reports) / "certificates" / stream / name
+    return next(_certified([path], stream, trusted_in(settings.keys)), None) if path.exists() else None
+
+
 def _certified(files: Iterable[Path], stream: str, trusted: PublicKeys) -> Iterator[Certificate]:
     """The certificates of ``stream`` that hold; where keys are trusted, those that one of them has signed.
 
@@ -167,10 +173,18 @@ def _is_in_order(known: Register, findings: Findings, store: AuditStore) -> Call
             return is_within and finding.difference.kind not in unlisted
         if finding.difference.kind != _OUTPUT:
             return True
+        if finding.id not in verdicts and not _would_be_judged(finding, findings):
+            return False
         # a row that nobody knows any more is in order; one that has left by retention was never repaired
         return finding.difference.place in places and verdicts.get(finding.id, MATCH) == MATCH
 
     return is_in_order
+
+
+def _would_be_judged(finding: Finding, findings: Findings) -> bool:
+    """Whether the audit knew the row of ``finding``: a snapshot has those that its own audit found wrong."""
+    seed = findings.seed.run
+    return seed is None or findings.fingerprint is None or finding.last_audit == seed.audit
 
 
 def _verdicts(found: Sequence[Finding], findings: Findings, store: AuditStore) -> dict[str, str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import polars as pl
@@ -38,6 +38,8 @@ class Run:
     """A complete audit: what it covered and what it found.
 
     ``published_ends`` are offsets of the sink's topic, ``repaired`` ids of findings of earlier audits that it closed.
+    An audit of any topology has instead ``read_to``, by topic of a sink, and ``tables``, the checksums by table; its
+    snapshot is of use to the declaration ``fingerprint`` (None: it has left none).
     ``checkpoint_id`` is that of the cut's batch: another version of the stream can have a batch of the same number.
     ``checksums`` are those of the sink's tables at the cut, None where every audit judges all.
     Runs are ordered by ``finished_ms``, which is after that of every earlier one whatever the clock says.
@@ -61,6 +63,9 @@ class Run:
     repaired: tuple[str, ...] = ()
     certificate_sha256: str = ""
     checksums: TableChecksums | None = None
+    read_to: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    tables: Mapping[str, TableChecksums] = field(default_factory=dict)
+    fingerprint: str | None = None
 
     @property
     def order(self) -> Order:
@@ -98,14 +103,17 @@ class AuditStore:
         self._tables = tables
         self._stream = stream
 
-    def seed_for(self, ledger: Ledger, cut: Order) -> Seed:
-        """The newest complete audit of a batch before ``cut`` that this very ledger holds, or ``NOTHING``."""
+    def seed_for(self, ledger: Ledger, cut: Order, usable: Callable[[Run], bool] = lambda _: True) -> Seed:
+        """The newest complete audit of a batch before ``cut`` that this very ledger holds, or ``NOTHING``.
+
+        One that is not ``usable`` is passed over.
+        """
         known = {proof.order: proof for proof in ledger.proofs}
         earlier = [run for run in self.runs() if run.order < cut and _is_of(run, known.get(run.order))]
         for run in sorted(earlier, key=lambda run: (run.order, run.finished_ms), reverse=True):
             parts = self.partitions(run.audit)
-            ends = {part.partition: part.end for part in known[run.order].partitions}
-            if ends == {part.partition: part.end for part in parts}:
+            ends = {(part.topic, part.partition): part.end for part in known[run.order].partitions}
+            if ends == {(part.topic, part.partition): part.end for part in parts} and usable(run):
                 return Seed(run=run, stream_times={part.partition: part.stream_time_ms for part in parts})
         return NOTHING
 
@@ -262,4 +270,8 @@ def _run(row: Mapping[str, Any]) -> Run:
     document["published_ends"] = {int(p): offset for p, offset in document["published_ends"].items()}
     checksums = document.get("checksums")
     document["checksums"] = TableChecksums.from_document(checksums) if checksums else None
+    read_to = document.get("read_to", {})
+    document["read_to"] = {topic: {int(p): end for p, end in ends.items()} for topic, ends in read_to.items()}
+    tables = document.get("tables", {})
+    document["tables"] = {name: TableChecksums.from_document(one) for name, one in tables.items()}
     return Run(**document)

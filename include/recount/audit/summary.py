@@ -26,6 +26,8 @@ def summary(certificate: Certificate) -> RenderableType:
     for state, n in counted(certificate).items():
         table.add_row(f"findings {state}", f"{n:,}")
     table.add_row("grace misses", f"{certificate['grace_misses_found']:,}")
+    if beyond := certificate.get("beyond_look_back_found"):
+        table.add_row("too late for this audit", f"{beyond:,} records: what they would have changed is not computed")
     table.add_row("signature", standing(certificate))
     warnings = certificate.get("warnings", [])
     for warning in warnings:

@@ -94,8 +94,8 @@ class Stage:
             work = ArchiveWork(self.spark, Archive(topic=topic), self.settings.data)
             StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True)).run()
 
-    def audit(self, source: Source = "kafka") -> CertifiedAudit:
-        return audited(self.spark, self.settings, self.topology, source=source)
+    def audit(self, source: Source = "kafka", *, from_the_beginning: bool = False) -> CertifiedAudit:
+        return audited(self.spark, self.settings, self.topology, source=source, from_the_beginning=from_the_beginning)
 
     def written(self, table: str) -> Written:
         """The sink, or what is written on the way, with that table."""
@@ -143,9 +143,9 @@ class Stage:
         if replacement is not None:
             self.append(sink, replacement)
 
-    def expire(self, topic: str, records: int) -> None:
-        """Delete the first ``records`` of the topic: others, nobody can."""
-        beyond = TopicPartition(topic, 0, records)
+    def expire(self, topic: str, end: int, partition: int = 0) -> None:
+        """Delete the records of the topic before the offset ``end``: others, nobody can."""
+        beyond = TopicPartition(topic, partition, end)
         admin = self.connection.admin()
         [deleted] = admin.delete_records([beyond]).values()
         deleted.result(15)

@@ -128,9 +128,13 @@ def _between(log: RawLog, topic: str, batches: Sequence[BatchEnds], first: int, 
 
 
 def _said(one: Stretched, done: Recomputed) -> tuple[dict[str, list[tuple[Row, Row]]], dict[str, list[Row]]]:
-    """Of each sink the identities and rows, of each side ledger the rows."""
+    """Of each sink the identities and rows, of each side ledger the rows.
+
+    Without lateness a final result that has left can change: ``again`` has what it is now.
+    """
+    results = done.results if one.lateness else {**done.results, **done.again}
     rows = {
-        identity.written.topic.name: [_told(row, identity) for row in done.results[identity.written].collect()]
+        identity.written.topic.name: [_told(row, identity) for row in results[identity.written].collect()]
         for identity in one.identities
     }
     sides = {name: [_plain(row) for row in getattr(done, name).drop("detail").collect()] for name in SIDES}

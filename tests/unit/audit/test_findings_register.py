@@ -144,6 +144,19 @@ def test_what_another_audit_found_meanwhile_is_open_too_and_is_not_closed_by_one
     assert states(standing) == {LOST_ID: "open", FAULT_ID: "open"}
 
 
+def test_an_audit_that_goes_on_from_a_snapshot_closes_what_that_snapshot_had(nights: Nights) -> None:
+    nights.audit("1", [LOST], "lost")
+    known, tables = read_register(nights.settings, STREAM), Tables(nights.settings.data)
+    nights.store.put_rows(VERDICTS, "2", pl.DataFrame(schema=nights.store.rows(VERDICTS, ["1"]).collect_schema()))
+    found = replace(nights.findings("2", [], whole=False, batch=1), fingerprint="f")
+    assert nights.last is not None
+    assert states(standing_after(known, known, tables, found, nights.store, 10**15)) == {LOST_ID: "repaired"}
+    other = Seed(run=replace(nights.last, audit="another"), stream_times={})
+    assert states(standing_after(known, known, tables, replace(found, seed=other), nights.store, 10**15)) == {
+        LOST_ID: "open"
+    }
+
+
 def test_a_row_of_an_output_that_is_declared_no_more_is_not_in_order(nights: Nights) -> None:
     gone = Difference(kind="output", place="topic formerly", verdict="lost", **ROW)  # type: ignore[arg-type]
     nights.audit("1", [gone], "lost")

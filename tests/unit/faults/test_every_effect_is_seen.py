@@ -34,8 +34,8 @@ _FILES = {
 
 _TO_WRITE = {"w", "wb", "a", "ab", "x", "xb", "r+", "r+b"}
 
-# the profile on one's own machine and Airflow's side are no part of a stream; the rest with its reason
-_ELSEWHERE = ("local/", "airflow/")
+# the profile on one's own machine, Airflow's side and files that no stream reads; the rest with its reason
+_ELSEWHERE = ("local/", "airflow/", "maintenance/")
 _ALLOWED = {
     ("kafka/topics.py", "create_topics"): "by `recount topics`, which a person repeats",
     ("kafka/topics.py", "incremental_alter_configs"): "the same",

@@ -1,13 +1,15 @@
-"""One audit of any topology, start to end: cut, recompute, judge every sink, keep."""
+"""One audit of any topology, start to end: cut, recompute, judge every sink, keep what the next one needs."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from recount.audit import letters
+from recount.audit.assembly import MAX_LISTED
 from recount.audit.completeness import COMPLETENESS
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
@@ -16,38 +18,115 @@ from recount.audit.evidence import Evidence, Witness
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
-from recount.audit.kept import kept_if_any, log_of, require_kept, sources_of, unread, written_so_far
+from recount.audit.kept import (
+    kept_if_any,
+    log_of,
+    require_grown,
+    require_kept,
+    sources_of,
+    unread,
+    written_so_far,
+)
 from recount.audit.ledger import Ledger, Order
-from recount.audit.ledger_rules import ledger_faults
+from recount.audit.ledger_rules import LEDGER, ledger_faults
+from recount.audit.register import certified
 from recount.audit.repetition import Repetition
 from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
-from recount.audit.store import NOTHING, VERDICTS, AuditStore
+from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
+from recount.audit.store import NOTHING, VERDICTS, AuditStore, Run, Seed
 from recount.audit.strangers import strange_rows
+from recount.audit.table_checksums import TableChecksums
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.differences import output_differences
-from recount.audit.topologies.identity import identity_of
-from recount.audit.topologies.judge import SINK, Judge
+from recount.audit.topologies.identity import Identity, identity_of
+from recount.audit.topologies.judge import SINK, Before, Judge
 from recount.audit.topologies.misses import grace_misses, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.totals import totals_by_topic
+from recount.core.errors import Terminal
 from recount.core.finding_register import Register
+from recount.core.joins import StreamTableJoin
+from recount.core.ledger import BatchProof
+from recount.core.nodes import WindowedAggregate
 from recount.core.settings import Settings
 from recount.core.tables import Tables
-from recount.core.topology import Topology, Written
+from recount.core.topology import Topology
 from recount.core.verdict import Difference, PartitionAccount
+from recount.core.windows import ClosingWindows, SessionWindows
 from recount.kafka.connection import Connection
+from recount.kafka.offsets import LogRange
 from recount.recompute.digests import DigestedLog
+from recount.recompute.graph.carrying import LOOK_BACK_MS, Carried, is_incremental
+from recount.recompute.graph.frontiers import NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed, recomputed
 from recount.recompute.log import Log, Ranges
+from recount.recompute.rules.closing import overdue_ms
+
+_LOG = logging.getLogger(__name__)
+_TRUTH, _COMPLETE, _CLAIMS = "truth", "complete", "claims"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scope:
+    """What one audit covers: of the batches ``settled``, ``ledger`` are those after ``seed``, which are judged.
+
+    ``altered`` are tables in which somebody has changed what was judged before. ``published`` and ``posted`` are the
+    offsets that the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit
+    before has read.
+    """
+
+    audit: str
+    seed: Seed
+    altered: tuple[str, ...]
+    snapshot: Snapshot | None
+    settled: Ledger
+    ledger: Ledger
+    published: Mapping[str, Ranges]
+    unseen: Mapping[str, Ranges]
+    posted: Mapping[str, Ranges]
+    identities: tuple[Identity, ...]
+
+    @property
+    def cut(self) -> Order:
+        """The last batch that is judged."""
+        return self.ledger.proofs[-1].order
+
+    @property
+    def before(self) -> BatchProof | None:
+        """The batch that the judged ones follow."""
+        return next((proof for proof in self.settled.proofs if proof.order == self.seed.order), None)
+
+    @property
+    def before_judged(self) -> Before | None:
+        """What the audit before left for the judge."""
+        if self.snapshot is None or self.seed.order is None:
+            return None
+        return Before(seed=self.seed.order, carried=self.snapshot.part(_CLAIMS))
+
+    def carried(self, part: str) -> Carried | None:
+        """What it left for the recompute."""
+        return None if self.snapshot is None else _Frames(self.snapshot.part(part))
+
+    def of_the_stretch(self, rows: DataFrame) -> DataFrame:
+        """Of ``rows``, which name the batch that wrote them, those of the judged batches."""
+        return rows if self.seed.order is None else rows.where(is_after(self.seed.order))
+
+
+@dataclass(frozen=True)
+class _Frames:
+    frames: Frames
+
+    def read(self, name: str) -> DataFrame | None:
+        return self.frames.get(name)
 
 
 class TopologyAuditor:
-    """Audits a stream of any shape that can be recomputed, always from the beginning of the log.
+    """Audits a stream of any shape that can be recomputed, night by night.
 
-    No audit builds on another: the whole log must be there, in Kafka or in the archive, and is recomputed twice, with
-    lateness and without. Raises ``NotRecomputable``, with the operator, for what is no function of the log.
+    The stretch since the last audit's cut is recomputed twice, with lateness and without, each from what that audit
+    left in its snapshot. Raises ``NotRecomputable``, with the operator, for what is no function of the log.
     """
 
     def __init__(self, session: SparkSession, settings: Settings, topology: Topology) -> None:
@@ -57,7 +136,9 @@ class TopologyAuditor:
         self._tables = Tables(settings.data)
         self._connection = Connection.of(settings)
         self.store = AuditStore(session, self._tables, topology.name)
+        self._snapshots = Snapshots(session=session, tables=self._tables, stream=topology.name)
         self._in_force = InForce.of(topology, settings.data)
+        self._is_incremental = is_incremental(topology) and not _asks_for_the_past(topology)
         self._identities = [
             replace(identity_of(node), was_added=node.topic.name in self._in_force.added) for node in topology.written
         ]
@@ -68,101 +149,218 @@ class TopologyAuditor:
         interval: Interval,
         *,
         source: Source = "kafka",
-        from_the_beginning: bool = True,  # noqa: ARG002 - it always begins there
-        known: Register | None = None,  # noqa: ARG002 - it judges every row again
+        from_the_beginning: bool = False,
+        known: Register | None = None,  # noqa: ARG002 - the snapshot has the rows of findings
         repetition: Repetition | None = None,
     ) -> Findings:
         """Judge everything up to the last batch before the interval's end, or what the audit to be repeated did.
 
-        Raises ``Transient`` when the stream is stuck between its two commits, ``Terminal`` when there is nothing to
-        audit or the beginning of the log has expired.
+        It goes on where the last audit ended. It begins ``from_the_beginning`` too where there is no snapshot of this
+        declaration, and where rows that were judged are others now, as long as the whole log is there. Raises
+        ``Transient`` when the stream is stuck between its two commits, ``Terminal`` when there is nothing to audit or
+        the log has expired.
         """
+        sources = sources_of(self._connection, self._tables, self._topology, source)
+        scope = self._scope(audit, interval, sources, repetition, from_the_beginning=from_the_beginning)
+        log = DigestedLog(log_of(self._settings, sources))
+        for topic, ranges in scope.ledger.ranges.items():
+            require_kept(self._connection, self._tables, topic, ranges, sources[topic])
+        truth = self._recomputed(scope, log, lateness=True)
+        complete = self._recomputed(scope, log.of, lateness=False)
+        judge = Judge(
+            session=self._session,
+            servers=self._settings.bootstrap_servers,
+            tables=self._tables,
+            cut=scope.cut,
+            published=scope.unseen,
+            before=scope.before_judged,
+        )
+        judged = judge.judged(list(scope.identities), truth, complete).persist()
+        try:
+            findings = self._findings(scope, interval, source, log, truth, judged, _places(complete.beyond))
+            if repetition is not None or not self._is_incremental:
+                return findings
+            return replace(findings, snapshot_sha256=self._keep(scope, judge, judged, truth, complete))
+        finally:
+            judged.unpersist()
+            judge.release()
+            truth.release()
+            complete.release()
+            if scope.snapshot is not None:
+                scope.snapshot.release()
+
+    def _scope(
+        self,
+        audit: str,
+        interval: Interval,
+        sources: Mapping[str, Source],
+        repetition: Repetition | None,
+        *,
+        from_the_beginning: bool,
+    ) -> _Scope:
         reached = published_offsets(self._connection, self._topology)
         published = self._published()
         posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self._topology.sources}
         settled = settled_ledger(self._tables, self._topology, reached)
         if repetition is None:
             cut = settled.up_to(reached).cut_before(interval.end_ms)
+            seed = NOTHING if from_the_beginning else self._seed_for(settled, cut.order, published)
+            altered = self._written_to(seed)
+            if altered and self._is_kept(settled.between(None, cut.order), sources):
+                _LOG.warning("rows of %s that were judged are others now: all is judged again", ", ".join(altered))
+                seed, altered = NOTHING, ()
         else:
-            cut = repetition.cut_in(settled)
+            cut, seed, altered = repetition.cut_in(settled), self.store.seed_of(repetition.seed), ()
+            self._require_snapshot(seed)
             published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
-        ledger = settled.between(None, cut.order)
+        seen = seed.run.read_to if seed.run and repetition is None else {}
+        ledger = settled.between(seed.order, cut.order)
         self._in_force.require_made_by(ledger)
-        sources = sources_of(self._connection, self._tables, self._topology, source)
-        log = DigestedLog(log_of(self._settings, sources))
-        for topic, ranges in ledger.ranges.items():
-            require_kept(self._connection, self._tables, topic, ranges, sources[topic])
         identities = [one for one in self._identities if self._in_force.has_begun(one.written.topic.name, cut.order)]
-        published = {one.written.topic.name: published[one.written.topic.name] for one in identities}
-        truth = self._recomputed(ledger, log, lateness=True)
-        complete = self._recomputed(ledger, log.of, lateness=False)
-        judge = Judge(
-            session=self._session,
-            servers=self._settings.bootstrap_servers,
-            tables=self._tables,
-            cut=cut.order,
-            published=published,
+        topics = [one.written.topic.name for one in identities]
+        return _Scope(
+            audit=audit,
+            seed=seed,
+            altered=altered,
+            snapshot=self._snapshots.of(seed.run.audit) if seed.run else None,
+            settled=settled,
+            ledger=ledger,
+            published={topic: published[topic] for topic in topics},
+            unseen={topic: _after(seen.get(topic, {}), published[topic]) for topic in topics},
+            posted=posted,
+            identities=tuple(identities),
         )
-        judged = judge.judged(identities, truth, complete).persist()
-        try:
-            counts = verdict_counts_by_spark(judged)
-            late = self._up_to(self._tables.late(self._topology.name), cut.order)
-            missed = counts.get(f"{COMPLETENESS} missed")
-            misses = grace_misses(judged, late, truth.unread, self._topology) if missed else []
-            totals = totals_by_topic(truth, ledger)
-            found = {
-                topic: accounts(self._session, self._connection, log.of, topic, parts)
-                for topic, parts in totals.items()
-            }
-            differences = [
-                *ledger_faults(None, ledger.proofs, self._topology),
-                *strange_rows(self._tables, self._topology, settled, self._settled),
-                *(one for topic, ranges in ledger.ranges.items() for one in self._unread(topic, ranges)),
-                *(one for t in totals for one in conservation_differences(found[t], totals[t], ledger)),
-                *self._side_ledgers(truth, ledger, late, posted),
-                *output_differences(judged),
-                *unexplained(misses),
-            ]
-            verdicts = [f"{place}_verdict" for place in PLACES]
-            self.store.put(VERDICTS, audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS))
-            all_accounts = [account for parts in found.values() for account in parts]
-            self.store.put_findings(audit, all_accounts, differences, misses)
-            return Findings(
-                audit=audit,
-                topology=self._topology,
-                interval=interval,
-                source=source,
-                seed=NOTHING,
-                ledger=ledger,
-                frontier_ms=ledger.frontier_ms,
-                published_ends={},
-                accounts=tuple(all_accounts),
-                counts=counts,
-                differences=tuple(differences),
-                misses=tuple(misses),
-                in_force=self._in_force,
-                evidence=self._evidence(log, cut.order, all_accounts, [one.written for one in identities], published),
+
+    def _seed_for(self, ledger: Ledger, cut: Order, published: Mapping[str, Ranges]) -> Seed:
+        """The newest audit of this declaration whose snapshot is what its certificate says, or ``NOTHING``."""
+        seed = self.store.seed_for(ledger, cut, self._has_snapshot) if self._is_incremental else NOTHING
+        if seed.run is None:
+            return NOTHING
+        for topic, seen in seed.run.read_to.items():
+            spans = {partition: LogRange(start=start, end=end) for partition, (start, end) in published[topic].items()}
+            require_grown(topic, seen, spans)
+        return seed
+
+    def _require_snapshot(self, seed: Seed) -> None:
+        if seed.run and not self._snapshots.has(seed.run.audit):
+            raise Terminal(
+                "the audit on which this one builds has no snapshot any more",
+                given=seed.run.audit,
+                expected=f"one of the newest {KEPT} audits of {self._topology.name}",
+                remedy="audit from the beginning: recount audit --from-the-beginning",
             )
-        finally:
-            judged.unpersist()
-            truth.release()
-            complete.release()
 
-    def _evidence(
+    def _has_snapshot(self, run: Run) -> bool:
+        """Whether ``run`` left a snapshot of this declaration: the one in its certificate, which holds."""
+        if run.fingerprint != self._in_force.declared.fingerprint or not self._snapshots.has(run.audit):
+            return False
+        told = certified(self._settings, self._topology.name, run.certificate)
+        if told is not None and told.get("snapshot") == self._snapshots.sha256(run.audit):
+            return True
+        _LOG.warning("the snapshot of the audit %s is not what its certificate says: it is left out", run.audit)
+        return False
+
+    def _written_to(self, seed: Seed) -> tuple[str, ...]:
+        """The tables whose rows of batches up to ``seed`` are not those that its audit judged."""
+        if seed.run is None:
+            return ()
+        tables, order = seed.run.tables, seed.run.order
+        return tuple(name for name, sums in tables.items() if not sums.hold(self._tables, name, order, 0))
+
+    def _is_kept(self, ledger: Ledger, sources: Mapping[str, Source]) -> bool:
+        """Whether all that the batches of ``ledger`` have read is there still."""
+        try:
+            for topic, ranges in ledger.ranges.items():
+                require_kept(self._connection, self._tables, topic, ranges, sources[topic])
+        except Terminal:
+            return False
+        return True
+
+    def _findings(
         self,
+        scope: _Scope,
+        interval: Interval,
+        source: Source,
         log: DigestedLog,
-        cut: Order,
-        accounts: Sequence[PartitionAccount],
-        written: Sequence[Written],
-        published: Mapping[str, Ranges],
-    ) -> Evidence:
-        witness = Witness(
-            session=self._session, connection=self._connection, tables=self._tables, log=log, seed=None, cut=cut
+        truth: Recomputed,
+        judged: DataFrame,
+        beyond: tuple[int, tuple[str, ...]],
+    ) -> Findings:
+        counts = verdict_counts_by_spark(judged)
+        late = self._up_to(self._tables.late(self._topology.name), scope.cut)
+        missed = counts.get(f"{COMPLETENESS} missed")
+        misses = grace_misses(judged, late, truth.unread, self._topology) if missed else []
+        totals = totals_by_topic(truth, scope.ledger, self._stream_times(scope.seed))
+        found = {
+            topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()
+        }
+        differences = [
+            *ledger_faults(scope.before, scope.ledger.proofs, self._topology),
+            *strange_rows(self._tables, self._topology, scope.settled, self._settled),
+            *(self._all_unread(scope) if scope.seed.run is None else []),
+            *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
+            *self._side_ledgers(truth, scope, late),
+            *output_differences(judged),
+            *(_altered(table, scope.seed) for table in scope.altered),
+            *unexplained(misses),
+        ]
+        verdicts = [f"{place}_verdict" for place in PLACES]
+        self.store.put(VERDICTS, scope.audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS))
+        all_accounts = [account for parts in found.values() for account in parts]
+        self.store.put_findings(scope.audit, all_accounts, differences, misses)
+        return Findings(
+            audit=scope.audit,
+            topology=self._topology,
+            interval=interval,
+            source=source,
+            seed=scope.seed,
+            before=scope.before,
+            ledger=scope.ledger,
+            frontier_ms=scope.settled.between(None, scope.cut).frontier_ms,
+            published_ends={},
+            accounts=tuple(all_accounts),
+            counts=counts,
+            differences=tuple(differences),
+            misses=tuple(misses),
+            in_force=self._in_force,
+            evidence=self._evidence(scope, log, all_accounts),
+            read_to={topic: {p: end for p, (_, end) in spans.items()} for topic, spans in scope.published.items()},
+            tables={
+                one.written.table: TableChecksums.of(self._tables, one.written.table, scope.cut, 0)
+                for one in scope.identities
+            },
+            beyond_found=beyond[0],
+            beyond=beyond[1],
+            fingerprint=self._in_force.declared.fingerprint,
         )
-        return witness.evidence(accounts, written, published)
 
-    def _recomputed(self, ledger: Ledger, log: Log, *, lateness: bool) -> Recomputed:
-        ranges = ledger.ranges
+    def _stream_times(self, seed: Seed) -> dict[tuple[str, int], int | None]:
+        parts = self.store.partitions(seed.run.audit) if seed.run else []
+        return {(part.topic, part.partition): part.stream_time_ms for part in parts}
+
+    def _keep(self, scope: _Scope, judge: Judge, judged: DataFrame, truth: Recomputed, complete: Recomputed) -> str:
+        """Leave the next audit what it needs; returns the SHA-256 of that."""
+        frontier_ms = scope.settled.between(None, scope.cut).frontier_ms
+        recent_ms = NONE_DUE if frontier_ms is None else frontier_ms - LOOK_BACK_MS
+        since_ms = min(recent_ms, truth.reaches_back_to_ms(), complete.reaches_back_to_ms())
+        claims = judge.to_keep(judged, since_ms - _longest_open_ms(self._topology))
+        self._snapshots.put(scope.audit, {_TRUTH: truth.kept(), _COMPLETE: complete.kept(), _CLAIMS: claims})
+        self._snapshots.keep_newest()
+        return self._snapshots.sha256(scope.audit)
+
+    def _evidence(self, scope: _Scope, log: DigestedLog, accounts: Sequence[PartitionAccount]) -> Evidence:
+        witness = Witness(
+            session=self._session,
+            connection=self._connection,
+            tables=self._tables,
+            log=log,
+            seed=scope.seed.order,
+            cut=scope.cut,
+        )
+        return witness.evidence(accounts, [one.written for one in scope.identities], scope.unseen)
+
+    def _recomputed(self, scope: _Scope, log: Log, *, lateness: bool) -> Recomputed:
+        ledger, ranges = scope.ledger, scope.ledger.ranges
         return recomputed(
             self._session,
             self._topology,
@@ -173,6 +371,7 @@ class TopologyAuditor:
             batches=batch_ends(ledger),
             done_before=self._in_force.done_before(ledger),
             read_since=self._in_force.read_since(ledger),
+            carried=scope.carried(_TRUTH if lateness else _COMPLETE),
         )
 
     def _published(self) -> dict[str, Ranges]:
@@ -185,26 +384,74 @@ class TopologyAuditor:
     def _settled(self) -> Ledger:
         return settled_ledger(self._tables, self._topology, published_offsets(self._connection, self._topology))
 
-    def _unread(self, topic: str, ranges: Ranges) -> list[Difference]:
-        return unread(self._connection, topic, ranges, self._in_force.begins(topic))
+    def _all_unread(self, scope: _Scope) -> list[Difference]:
+        return [
+            one
+            for topic, ranges in scope.ledger.ranges.items()
+            for one in unread(self._connection, topic, ranges, self._in_force.begins(topic))
+        ]
 
     def _up_to(self, path: str, cut: Order) -> DataFrame:
         return self._session.read.format("delta").load(path).where(~is_after(cut))
 
-    def _side_ledgers(
-        self, truth: Recomputed, ledger: Ledger, late: DataFrame, posted: dict[str, Ranges]
-    ) -> list[Difference]:
-        rejected = self._up_to(self._tables.rejected(self._topology.name), ledger.proofs[-1].order)
+    def _side_ledgers(self, truth: Recomputed, scope: _Scope, late: DataFrame) -> list[Difference]:
+        rejected = self._up_to(self._tables.rejected(self._topology.name), scope.cut)
         comparisons = [
-            late_records(truth.late, late),
-            rejected_records(truth.rejected, rejected),
+            late_records(truth.late, scope.of_the_stretch(late)),
+            rejected_records(truth.rejected, scope.of_the_stretch(rejected)),
         ]
         log = written_so_far(self._connection, sorted({one.topic.name for one in self._topology.sources}))
         for source in self._topology.sources:
             topic, name = source.topic.name, source.topic.dead_letter_name
-            found = letters.dead_letters_by_spark(self._session, self._settings.bootstrap_servers, name, posted[topic])
+            servers = self._settings.bootstrap_servers
+            found = letters.dead_letters_by_spark(self._session, servers, name, scope.posted[topic])
             group = self._connection.group(self._topology.name)
-            mine = letters.within_by_spark(found, group, topic, ledger.ranges[topic], log)
+            mine = letters.within_by_spark(found, group, topic, scope.ledger.ranges[topic], log)
             bad = truth.rejected.where(truth.rejected.topic == topic)
             comparisons.append(posted_letters(bad, mine, name))
         return side_ledger_differences_by_spark(comparisons)
+
+
+def _after(seen: Mapping[int, int], ranges: Ranges) -> Ranges:
+    """``ranges`` from the offsets ``seen`` on."""
+    return {p: (min(end, max(start, seen.get(p, start))), end) for p, (start, end) in ranges.items()}
+
+
+def _asks_for_the_past(topology: Topology) -> bool:
+    """Whether a late change of a table belongs to records of earlier stretches, which are not looked up again."""
+    return any(isinstance(node, StreamTableJoin) and node.as_of == "event" for node in topology.nodes())
+
+
+def _longest_open_ms(topology: Topology) -> int:
+    """How long after its end a window can still change; a session also while those before it can."""
+    windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
+    return max((_open_ms(one) for one in windows if isinstance(one, ClosingWindows)), default=0)
+
+
+def _open_ms(windows: ClosingWindows) -> int:
+    longest_ms = windows.max_duration_ms or 0 if isinstance(windows, SessionWindows) else 0
+    return int(longest_ms - 3 * overdue_ms(windows, 0, 0))
+
+
+def _places(records: DataFrame) -> tuple[int, tuple[str, ...]]:
+    """How many ``records`` there are, and where the first of them lie."""
+    places = records.select("topic", "partition", "offset").distinct().persist()
+    try:
+        first = places.orderBy("topic", "partition", "offset").limit(MAX_LISTED).collect()
+        found = len(first) if len(first) < MAX_LISTED else places.count()
+    finally:
+        places.unpersist()
+    return found, tuple(f"{row.topic}-{row.partition}@{row.offset}" for row in first)
+
+
+def _altered(table: str, seed: Seed) -> Difference:
+    assert seed.run is not None
+    return Difference(
+        kind=LEDGER,
+        place=f"table outputs/{table}",
+        verdict="altered",
+        expected=f"the rows that the audit {seed.run.audit} judged",
+        actual="other rows",
+        cause="somebody wrote to the table; which rows, an audit --from-the-beginning would say, if the log were there",
+        evidence=(f"batch {seed.run.generation}/{seed.run.batch}",),
+    )

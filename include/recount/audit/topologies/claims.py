@@ -2,12 +2,14 @@
 
 ``key`` and ``origin`` are text, ``window_start`` and ``window_end`` milliseconds, each null where the identity has
 none; ``entry`` is the row: its fields (null: a deletion), ``is_null`` and ``at_ms``; ``revision`` and ``evidence`` are
-null where nobody wrote it.
+null where nobody wrote it. ``standing``: an earlier audit found all revisions before this one in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,7 +31,7 @@ from recount.recompute.columns import named, spark_type
 from recount.recompute.log import Ranges
 
 IDENTITY = ("key", WINDOW_START, WINDOW_END, "origin")
-SIDE, ENTRY, REVISION, EVIDENCE = "side", "entry", "revision", "evidence"
+SIDE, ENTRY, REVISION, EVIDENCE, STANDING = "side", "entry", "revision", "evidence", "standing"
 ROW, IS_NULL, AT_MS = "row", "is_null", "at_ms"
 
 
@@ -89,8 +91,29 @@ def _decoded(written: Written) -> Column:
 
 def in_delta(session: SparkSession, tables: Tables, identity: Identity, cut: Order) -> DataFrame:
     """The rows of the sink's table; those of batches after ``cut`` are on the side ``LATER``."""
+    return _in_delta(session.read.format("delta").load(tables.output(identity.written.table)), identity, cut)
+
+
+def in_delta_since(
+    session: SparkSession, tables: Tables, identity: Identity, cut: Order, seed: Order, wrong: DataFrame
+) -> DataFrame:
+    """The same of the batches after ``seed``, and of the identities in ``wrong`` also the rows of those before.
+
+    ``wrong`` has with each identity the revision that stood before (null: none): earlier ones are left out.
+    """
+    rows = session.read.format("delta").load(tables.output(identity.written.table))
+    fresh = _in_delta(rows.where(is_after(seed)), identity, cut)
+    stood = wrong.select(*(F.col(name).alias(f"__{name}") for name in IDENTITY), F.col(REVISION).alias("__stood"))
+    before = _in_delta(rows.where(~is_after(seed)), identity, cut)
+    same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY))
+    is_judged = F.col("__stood").isNull() | (F.col(REVISION) >= F.col("__stood")) | (F.col(REVISION) == NO_REVISION)
+    found = before.join(F.broadcast(stood), same).where(is_judged)
+    stands = F.coalesce(F.col(REVISION) == F.col("__stood"), F.lit(False))
+    return fresh.unionByName(found.withColumn(STANDING, stands).select(*fresh.columns))
+
+
+def _in_delta(rows: DataFrame, identity: Identity, cut: Order) -> DataFrame:
     table = identity.written.table
-    rows = session.read.format("delta").load(tables.output(table))
     evidence = F.concat_ws("", F.lit(f"outputs/{table} batch "), own_columns.GENERATION, F.lit("/"), own_columns.BATCH)
     told = rows.select(
         *(named(name) for name in identity.fields),
@@ -135,6 +158,7 @@ def _claims(
         end.cast("long").alias(WINDOW_END),
         whence.cast("string").alias("origin"),
         entry.alias(ENTRY),
+        F.lit(False).alias(STANDING),
         *(column.alias(name) for name, column in (extra or {}).items()),
     )
 

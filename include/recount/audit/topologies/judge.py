@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,10 +15,11 @@ from recount.audit.copies import KAFKA
 from recount.audit.fidelity import EXPIRED, LOST, PLACES
 from recount.audit.ledger import Order
 from recount.audit.results import COMPLETE, EXPECTED
-from recount.audit.topologies.claims import AT_MS, IDENTITY, ROW, in_delta, of_recompute, on_kafka
+from recount.audit.topologies.claims import AT_MS, IDENTITY, ROW, in_delta, in_delta_since, of_recompute, on_kafka
 from recount.audit.topologies.every import judged_rows
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import judged_latest
+from recount.audit.topologies.standing import read_again, to_keep, with_carried
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
@@ -31,14 +32,27 @@ _TEXTS = (EXPECTED, COMPLETE, *PLACES)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Before:
+    """What the audit before left: its cut ``seed``, and by table the claims that it ``carried`` over to this one."""
+
+    seed: Order
+    carried: Mapping[str, DataFrame]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Judge:
-    """Judges what was written up to ``cut``; ``published`` are by topic the offsets of the sinks' topics."""
+    """Judges what was written up to ``cut``; ``published`` are by topic the offsets of the sinks' topics.
+
+    After an audit ``before`` these are what nobody has read yet, and of the tables the later batches are read.
+    """
 
     session: SparkSession
     servers: str
     tables: Tables
     cut: Order
     published: Mapping[str, Ranges]
+    before: Before | None = None
+    _claims: dict[Identity, DataFrame] = field(default_factory=dict)
 
     def judged(self, identities: list[Identity], truth: Recomputed, complete: Recomputed) -> DataFrame:
         """The rows of all sinks: ``sink`` (a topic), ``table``, the identity, verdicts, and what each side has.
@@ -48,15 +62,33 @@ class Judge:
         frames = [self._sink(identity, truth, complete) for identity in identities]
         return reduce(DataFrame.unionByName, frames)
 
+    def to_keep(self, judged: DataFrame, since_ms: int) -> dict[str, DataFrame]:
+        """By table the claims that the audit after this one needs; ``judged`` is what ``judged`` returned."""
+        return {
+            identity.written.table: to_keep(
+                claims, judged.where(F.col(SINK) == identity.written.topic.name), identity, since_ms
+            )
+            for identity, claims in self._claims.items()
+        }
+
+    def release(self) -> None:
+        """Give the cached frames back."""
+        for claims in self._claims.values():
+            claims.unpersist()
+
     def _sink(self, identity: Identity, truth: Recomputed, complete: Recomputed) -> DataFrame:
         written = identity.written
         claims = [
             of_recompute(truth.results[written], identity, EXPECTED),
-            of_recompute(complete.results[written], identity, COMPLETE),
-            in_delta(self.session, self.tables, identity, self.cut),
+            of_recompute(complete.again.get(written, complete.results[written]), identity, COMPLETE),
+            self._in_delta(identity),
         ]
         published = on_kafka(self.session, self.servers, identity, self.published[written.topic.name])
         lined_up = reduce(DataFrame.unionByName, [*claims, *([] if published is None else [published])])
+        carried = self._carried(identity)
+        if carried is not None:
+            lined_up = with_carried(lined_up, carried, identity)
+        lined_up = self._claims[identity] = lined_up.persist()
         if identity.is_latest:
             judged = judged_latest(lined_up, identity, _held_after_ms(identity, truth), _kept_since_ms(identity))
         else:
@@ -72,6 +104,16 @@ class Judge:
             *(_text(side).alias(f"{side}_text") for side in _TEXTS),
             *(f"{place}_evidence" for place in PLACES),
         )
+
+    def _carried(self, identity: Identity) -> DataFrame | None:
+        return None if self.before is None else self.before.carried.get(identity.written.table)
+
+    def _in_delta(self, identity: Identity) -> DataFrame:
+        carried = self._carried(identity)
+        if self.before is None or carried is None:
+            return in_delta(self.session, self.tables, identity, self.cut)
+        seed, wrong = self.before.seed, read_again(carried)
+        return in_delta_since(self.session, self.tables, identity, self.cut, seed, wrong)
 
 
 def _held_after_ms(identity: Identity, truth: Recomputed) -> int:

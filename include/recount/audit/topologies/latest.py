@@ -9,7 +9,7 @@ from recount.audit.completeness import COMPLETENESS, KEPT, MISSED
 from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.results import COMPLETE, EXPECTED
-from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, SIDE
+from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, SIDE, STANDING
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.sameness import same_entry, same_entry_or_none
 from recount.recompute.graph.frontiers import NONE_DUE
@@ -73,6 +73,7 @@ def _copies_at(place: str) -> list[Column]:
         F.count_if(F.col(SIDE) == place).alias(f"{place}_copies"),
         F.max(entry).alias(f"{place}_entry"),
         (F.max(entry) != F.min(entry)).alias(f"{place}_contradictory"),
+        F.bool_or((F.col(SIDE) == place) & F.col(STANDING)).alias(f"{place}_stands"),
         F.collect_list(F.when(F.col(SIDE) == place, F.col(EVIDENCE))).alias(f"{place}_evidence"),
     ]
 
@@ -85,6 +86,7 @@ def _summary_of(place: str) -> list[Column]:
         F.count_if(there).alias(f"{place}_revisions"),
         F.coalesce(F.bool_or(f"{place}_lacks"), F.lit(False)).alias(f"{place}_lacks"),
         F.min(revision).alias(f"{place}_lowest"),
+        F.max(F.when(F.col(f"{place}_stands"), F.col(REVISION))).alias(f"{place}_stood"),
         F.max(revision).alias(f"{place}_highest"),
         F.coalesce(F.bool_or(there & F.col(f"{place}_contradictory")), F.lit(False)).alias(f"{place}_contradictory"),
         F.max_by(f"{place}_entry", revision).alias(f"{place}_last"),
@@ -105,8 +107,9 @@ def _verdict(place: str, identity: Identity, held: Column, *, is_dense: bool) ->
     verdict = verdict.when(~held & expected.isNull() & is_there, EXTRA)
     verdict = verdict.when(~held & expected.isNotNull() & ~is_there, LOST)
     verdict = verdict.when(~held & ~same_entry_or_none(last, expected, identity), ALTERED)
-    verdict = verdict.when(at("copies") > 1, DUPLICATED)
-    first = at("lowest") if identity.was_added else F.lit(0)
+    # what goes on from a revision that an earlier audit saw writes none before it
+    verdict = verdict.when((at("copies") > 1) | F.coalesce(at("lowest") < at("stood"), F.lit(False)), DUPLICATED)
+    first = F.coalesce(at("stood"), at("lowest") if identity.was_added else F.lit(0))
     has_gap = at("revisions") != at("highest") + 1 - first
     return (verdict.when(has_gap, LOST) if is_dense else verdict).otherwise(MATCH)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import functions as F
 
 from recount.audit.ledger import Ledger
@@ -19,9 +21,16 @@ _COLUMNS = {
     "dead-lettered": "dead_lettered",
 }
 
+_At = tuple[str, int]
 
-def totals_by_topic(truth: Recomputed, ledger: Ledger) -> dict[str, tuple[PartitionTotals, ...]]:
-    """The totals of every partition that ``ledger`` names, those of which nothing was read included."""
+
+def totals_by_topic(
+    truth: Recomputed, ledger: Ledger, before_ms: Mapping[_At, int | None]
+) -> dict[str, tuple[PartitionTotals, ...]]:
+    """The totals of every partition that ``ledger`` names, those of which nothing was read included.
+
+    ``before_ms`` are the stream times of topics' partitions before the batches of ``ledger``.
+    """
     counted = truth.fates.groupBy("topic", "partition", "fate").agg(F.count("*").alias("n")).collect()
     fates: dict[tuple[str, int], dict[str, int]] = {}
     for row in counted:
@@ -33,7 +42,7 @@ def totals_by_topic(truth: Recomputed, ledger: Ledger) -> dict[str, tuple[Partit
     }
     return {
         topic: tuple(
-            _totals(partition, span, fates.get((topic, partition), {}), times.get((topic, partition)))
+            _totals(partition, span, fates.get((topic, partition), {}), _latest(times, before_ms, (topic, partition)))
             for partition, span in ranges.items()
         )
         for topic, ranges in ledger.ranges.items()
@@ -49,3 +58,8 @@ def _totals(partition: int, span: tuple[int, int], fates: dict[str, int], time_m
         stream_time_ms=time_ms,
         **{column: fates.get(column, 0) for column in _COLUMNS.values()},
     )
+
+
+def _latest(times: Mapping[_At, int], before_ms: Mapping[_At, int | None], at: _At) -> int | None:
+    known = [time_ms for time_ms in (times.get(at), before_ms.get(at)) if time_ms is not None]
+    return max(known, default=None)

@@ -62,6 +62,15 @@ class NotIncremental(NotRecomputable):
     """A topology, or what was carried, from which no stretch of a log can be recomputed: begin at the beginning."""
 
 
+def is_incremental(topology: Topology) -> bool:
+    """Whether a stretch of the log of ``topology`` can be recomputed."""
+    try:
+        require_incremental(topology.nodes())
+    except NotIncremental:
+        return False
+    return True
+
+
 def require_incremental(nodes: Iterable[Node]) -> None:
     """Raise ``NotIncremental`` where one of the operators of a topology must see the whole log again."""
     for node in nodes:

@@ -87,6 +87,10 @@ class Recomputed:
         """
         return self._operators.kept()
 
+    def reaches_back_to_ms(self) -> int:
+        """No result that ends before this is said again by the next stretch; ``ALL_DUE`` where none ever is."""
+        return self._operators.reaches_back_to_ms()
+
     def release(self) -> None:
         """Give the cached frames back."""
         self._operators.release()

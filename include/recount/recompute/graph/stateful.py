@@ -292,6 +292,10 @@ class Stateful:
         frames = {name: made() for name, made in self.carrying.kept.items()}
         return {CLOCKS: self.clocks.kept(self.batches), **frames}
 
+    def reaches_back_to_ms(self) -> int:
+        """The end of the look back of the operator that is farthest behind; ``ALL_DUE`` where none looks back."""
+        return min((self.clocks.since_ms(node) for node in self.carrying.asked), default=ALL_DUE)
+
     def release(self) -> None:
         """Give the cached frames back."""
         for frame in self.carrying.held:

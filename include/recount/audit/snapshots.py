@@ -1,0 +1,129 @@
+"""What an audit hands to the next one: frames of any columns, in one table, so that a night's are one commit.
+
+A row of ``audits/<stream>/snapshots`` is one Arrow batch of a frame: ``part`` and ``name`` say of which, ``schema``
+(JSON of Spark) what its columns are, ``rows`` is the batch as an Arrow stream. A frame without rows has one row with
+no ``rows``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from recount.core.own_columns import AUDIT
+from recount.core.tables import Tables
+
+Frames = Mapping[str, DataFrame]
+SNAPSHOTS = "snapshots"
+KEPT = 8
+"""So many audits keep theirs: an audit as of an earlier time, or one that is repeated, begins at one of them."""
+_SCHEMA = "part string, name string, schema string, rows binary"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshots:
+    """The snapshots of the audits of ``stream``."""
+
+    session: SparkSession
+    tables: Tables
+    stream: str
+
+    @property
+    def _path(self) -> str:
+        return self.tables.audit(self.stream, SNAPSHOTS)
+
+    def put(self, audit: str, parts: Mapping[str, Frames]) -> None:
+        """Make the frames of all ``parts`` the snapshot of ``audit``, in place of one that its first try left."""
+        told = [(part, name, frame) for part, frames in parts.items() for name, frame in frames.items()]
+        headers = [(part, name, json.dumps(frame.schema.jsonValue()), None) for part, name, frame in told]
+        rows = reduce(
+            DataFrame.unionByName,
+            [_packed(part, name, frame) for part, name, frame in told],
+            self.session.createDataFrame(headers, _SCHEMA),
+        )
+        writer = rows.withColumn(AUDIT, F.lit(audit)).write.format("delta").mode("overwrite").partitionBy(AUDIT)
+        writer.option("replaceWhere", f"{AUDIT} = '{audit}'").save(self._path)
+
+    def sha256(self, audit: str) -> str:
+        """What tells the snapshot of ``audit`` from any other, whatever its files."""
+        told = self._rows(audit).select("part", "name", "schema", F.sha2("rows", 256).alias("sha256")).collect()
+        lines = sorted(json.dumps(row.asDict(), sort_keys=True) for row in told)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def has(self, audit: str) -> bool:
+        """Whether ``audit`` has a snapshot."""
+        if not DeltaTable.is_deltatable(self._path):
+            return False
+        return any(one[AUDIT] == audit for one in DeltaTable(self._path).partitions())
+
+    def of(self, audit: str) -> Snapshot:
+        """That of ``audit``, which has one."""
+        rows = self._rows(audit).persist()
+        headers = rows.where(F.col("rows").isNull()).select("part", "name", "schema").collect()
+        schemas = {(row.part, row.name): T.StructType.fromJson(json.loads(row.schema)) for row in headers}
+        return Snapshot(rows=rows, schemas=schemas)
+
+    def _rows(self, audit: str) -> DataFrame:
+        return self.session.read.format("delta").load(self._path).where(F.col(AUDIT) == audit)
+
+    def keep_newest(self, number: int = KEPT) -> None:
+        """Delete all but those of the newest ``number`` audits: their names sort by time."""
+        audits = sorted(one[AUDIT] for one in DeltaTable(self._path).partitions())
+        if len(audits) > number:
+            DeltaTable(self._path).delete(f"{AUDIT} <= '{audits[-number - 1]}'")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The frames of one audit."""
+
+    rows: DataFrame
+    schemas: Mapping[tuple[str, str], T.StructType]
+
+    def part(self, part: str) -> Frames:
+        """The frames of ``part`` by name."""
+        return {name: self._frame(of, name) for of, name in self.schemas if of == part}
+
+    def release(self) -> None:
+        """Give the cached rows back."""
+        self.rows.unpersist()
+
+    def _frame(self, part: str, name: str) -> DataFrame:
+        mine = (F.col("part") == part) & (F.col("name") == name) & F.col("rows").isNotNull()
+        schema = self.schemas[part, name]
+        numbered = T.StructType([T.StructField(str(at), one.dataType) for at, one in enumerate(schema)])
+        return self.rows.where(mine).select("rows").mapInArrow(_unpacked, numbered).toDF(*schema.names)
+
+
+def _packed(part: str, name: str, frame: DataFrame) -> DataFrame:
+    schema = json.dumps(frame.schema.jsonValue())
+
+    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+                    stream.write_batch(batch)
+                columns = [[part], [name], [schema], [sink.getvalue().to_pybytes()]]
+                types = [pa.string(), pa.string(), pa.string(), pa.binary()]
+                arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
+                yield pa.record_batch(arrays, names=["part", "name", "schema", "rows"])
+
+    # numbered: PySpark takes a dot in the name of a column for a step into a struct
+    return frame.toDF(*map(str, range(len(frame.columns)))).mapInArrow(packed, _SCHEMA)
+
+
+def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for rows in batch.column("rows").to_pylist():
+            with pa.ipc.open_stream(rows) as stream:
+                yield from stream
