@@ -13,7 +13,7 @@ def audit_params() -> dict[str, Param]:
     """What a run by hand may be told."""
     return {
         "through": Param("", type="string", description="Judge what was recorded before: a time, or now"),
-        "source": Param("kafka", type="string", enum=["kafka", "archive"], description="Where the log is read"),
+        "source": Param("auto", type="string", enum=["auto", "kafka", "archive"], description="Where the log is read"),
         "announce": Param(True, type="boolean", description="Let grace misses start the backfill"),
     }
 

@@ -160,7 +160,7 @@ def interval_of(context: Context) -> list[str]:
 
 def source_of(context: Context) -> list[str]:
     """The job's options for where the log is read."""
-    return ["--source", str(_params(context).get("source", "kafka"))]
+    return ["--source", str(_params(context).get("source", "auto"))]
 
 
 def _params(context: Context) -> Mapping[str, Any]:

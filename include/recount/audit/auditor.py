@@ -94,7 +94,7 @@ class Auditor:
         audit: str,
         interval: Interval,
         *,
-        source: Source = "kafka",
+        source: Source = "auto",
         from_the_beginning: bool = False,
         known: Register | None = None,
         repetition: Repetition | None = None,

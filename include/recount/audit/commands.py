@@ -41,7 +41,9 @@ def audit(
     every: Annotated[bool, typer.Option("--all", help="Audit every topology.")] = False,
     start: Annotated[str | None, typer.Option(help=f"Start of the data interval: {_TIME}.")] = None,
     end: Annotated[str | None, typer.Option(help=f"Judge batches recorded before: {_TIME}. Default: all.")] = None,
-    source: Annotated[str, typer.Option(help="Where the raw log is read: kafka or archive.")] = "kafka",
+    source: Annotated[
+        str, typer.Option(help="Where the raw log is read: kafka, archive, or auto, which takes from each what it has.")
+    ] = "auto",
     audit_id: Annotated[
         str | None, typer.Option("--audit", help="Name of this audit, of each stream's. Default: a new one.")
     ] = None,
@@ -55,20 +57,19 @@ def audit(
     """
     from recount.audit.audit_session import java_options_for
     from recount.audit.auditable import AuditRequest
-    from recount.audit.findings import Interval
+    from recount.audit.findings import Interval, source_named
     from recount.audit.nightly import new_audit_id
     from recount.audit.together import audited_together
     from recount.sessions import spark_session
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    if source not in ("kafka", "archive"):
-        raise Terminal("no such source", given=source, expected="kafka or archive", remedy="--source kafka")
+    where = source_named(source)
     settings = Settings.from_environment(os.environ)
     topologies = _topologies(declared(settings.topologies), stream or [], group, every=every)
     request = AuditRequest(
         audit=audit_id or new_audit_id(),
         interval=Interval(start_ms=_milliseconds(start), end_ms=_milliseconds(end)),
-        source="archive" if source == "archive" else "kafka",
+        source=where,
         from_the_beginning=from_the_beginning,
     )
     name = topologies[0].name if len(topologies) == 1 else group or f"{len(topologies)} streams"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from recount.audit.causes import OUTPUT
 from recount.audit.evidence import Evidence
@@ -15,12 +15,23 @@ from recount.audit.ledger import Ledger
 from recount.audit.series import WindowTotal
 from recount.audit.store import Seed
 from recount.audit.table_checksums import TableChecksums
+from recount.core.errors import Terminal
 from recount.core.finding_register import Standing
 from recount.core.ledger import BatchProof
 from recount.core.topology import Topology
 from recount.core.verdict import Difference, GraceMiss, Outcome, PartitionAccount
 
-Source = Literal["kafka", "archive"]
+Source = Literal["auto", "kafka", "archive"]
+"""Where the raw log is read: ``auto`` takes from Kafka what it still has, and from the archive what it has not."""
+
+
+def source_named(name: str) -> Source:
+    """The source ``name``; raises ``Terminal`` when there is none of that name."""
+    sources: tuple[Source, ...] = get_args(Source)
+    for source in sources:
+        if source == name:
+            return source
+    raise Terminal("no such source", given=name, expected=" or ".join(sources), remedy="--source auto")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,11 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import LogRange, is_compacted, log_ranges, partitions_of
-from recount.proofs import Proofs
+from recount.kafka.offsets import LogRange, is_compacted, log_ranges, messages, partitions_of
+from recount.proofs import CommitLog, Entry, Proofs
 from recount.recompute.archive_log import ArchiveLog
 from recount.recompute.log import KafkaLog, Log, LogByTopic, Ranges
+from recount.recompute.split_log import SplitLog
 
 
 def kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:
@@ -48,47 +49,66 @@ def written_so_far(connection: Connection, topics: Iterable[str]) -> dict[str, R
 def sources_of(connection: Connection, tables: Tables, topology: Topology, source: Source) -> Mapping[str, Source]:
     """Where the log of each topic is read: as ``source`` says, but a compacted topic from its archive if it has one.
 
-    Raises ``Terminal`` when it shall be the archive and a topic has none.
+    A topic without an archive is read from Kafka; raises ``Terminal`` when ``source`` is the archive.
     """
     topics = sorted({one.topic.name for one in topology.sources})
     archived = {topic for topic in topics if DeltaTable.is_deltatable(tables.archive(topic))}
-    if source == "kafka":
-        return {
-            topic: "archive" if topic in archived and is_compacted(connection, topic) else "kafka" for topic in topics
-        }
+    if source != "archive":
+        found: dict[str, Source] = dict.fromkeys(topics, "kafka")
+        for topic in archived:
+            found[topic] = "archive" if is_compacted(connection, topic) else source
+        return found
     missing = [topic for topic in topics if topic not in archived]
     if missing:
         raise Terminal(
             f"no archive of {', '.join(missing)}",
             given=[tables.archive(topic) for topic in missing],
             expected="the table that a topic's archive stream writes",
-            remedy="declare Archive(topic=...) and run that stream, or audit with --source kafka",
+            remedy="declare Archive(topic=...) and run that stream, or audit with --source auto",
         )
     return dict.fromkeys(topics, source)
 
 
 def log_of(settings: Settings, sources: Mapping[str, Source]) -> Log:
     """The raw log of topics, each read where ``sources`` says."""
-    logs: dict[Source, Log] = {
-        "kafka": KafkaLog(bootstrap_servers=settings.bootstrap_servers),
-        "archive": ArchiveLog(tables=Tables(settings.data)),
-    }
+    kafka = KafkaLog(bootstrap_servers=settings.bootstrap_servers)
+    archive = ArchiveLog(tables=Tables(settings.data))
+    connection = Connection.of(settings)
+    split = SplitLog(kafka=kafka, archive=archive, since=lambda topic, ranges: _kafka_since(connection, topic, ranges))
+    logs: dict[Source, Log] = {"auto": split, "kafka": kafka, "archive": archive}
     return LogByTopic(logs={topic: logs[source] for topic, source in sources.items()})
 
 
+def _kafka_since(connection: Connection, topic: str, ranges: Ranges) -> dict[int, int]:
+    """From which offset on each partition is read from Kafka: the first that it has, the end where nothing is there."""
+    spans = kept(connection, topic)
+    since = {}
+    for partition, (start, end) in ranges.items():
+        first = spans[partition].start
+        if start < first < end:
+            has_any = next(messages(connection, topic, partition, first, end, "read_committed"), None) is not None
+            first = first if has_any else end
+        since[partition] = first
+    return since
+
+
 def require_kept(connection: Connection, tables: Tables, topic: str, ranges: Ranges, source: Source) -> None:
-    """Raise ``Terminal`` when Kafka no longer holds all of ``ranges``, ``Transient`` when the archive has yet to."""
+    """Raise ``Terminal`` when ``source`` has not all of ``ranges``, ``Transient`` when an archive is behind."""
     if source == "archive":
         _require_archived(tables, topic, ranges)
         return
     spans = kept(connection, topic)
-    expired = {p: start for p, (start, _) in ranges.items() if start < spans[p].start}
-    if expired:
+    expired = {p: start for p, (start, end) in ranges.items() if start < min(spans[p].start, end)}
+    if source == "auto":
+        gone = {p: (start, min(spans[p].start, ranges[p][1])) for p, start in expired.items()}
+        require_no_hole(tables, topic, gone)
+    elif expired:
         raise Terminal(
             f"records of {topic} have expired before they were audited",
             given={partition: spans[partition].start for partition in expired},
             expected=f"to begin at offsets {expired}",
-            remedy="audit with --source archive, and set the topic's retention above the audit's interval",
+            remedy="declare Archive(topic=...) and run it: audits with --source auto read there what Kafka has lost; "
+            "set the topic's retention above the audit's interval",
         )
 
 
@@ -105,9 +125,43 @@ def require_grown(topic: str, seen: Mapping[int, int], spans: Mapping[int, LogRa
         )
 
 
+def require_no_hole(tables: Tables, topic: str, gone: Ranges) -> None:
+    """Raise ``Terminal`` unless the archive has the offsets ``gone``, which Kafka has not any more."""
+    begins, reached = _archived(tables, topic) if gone else ({}, {})
+    holes = {p: (start, end) for p, (start, end) in gone.items() if begins.get(p, 0) > start or reached.get(p, 0) < end}
+    if holes:
+        raise Terminal(
+            f"records of {topic} have left Kafka, and its archive has not all of them",
+            given={p: f"archived from {begins.get(p, 0)} to {reached.get(p, 0)}" for p in holes},
+            expected=f"the offsets {holes}",
+            remedy=f"what is in neither can be judged no more: see that archive-{topic} runs, and set the topic's "
+            "retention above the time that it may be behind; then begin anew with `recount reset`",
+        )
+
+
+def _archived(tables: Tables, topic: str) -> tuple[dict[int, int], dict[int, int]]:
+    """From where, and up to where, the archive has each partition; one that came later is there from its beginning."""
+    path = tables.archive(topic)
+    newest = next(Proofs(state=path).newest_first(), None)
+    if newest is None:
+        return {}, {}
+    log = CommitLog(path)
+    infos = (log.info(version) for version in range(log.version + 1))
+    oldest = next((entry for entry in (Entry.of_commit(info) for info in infos if info) if entry), newest)
+    begins = {part.partition: part.start for part in oldest.proof.partitions}
+    return begins, {part.partition: part.end for part in newest.proof.partitions}
+
+
 def _require_archived(tables: Tables, topic: str, ranges: Ranges) -> None:
-    newest = next(Proofs(state=tables.archive(topic)).newest_first(), None)
-    reached = {part.partition: part.end for part in newest.proof.partitions} if newest else {}
+    begins, reached = _archived(tables, topic)
+    missing = {p: (start, begins[p]) for p, (start, end) in ranges.items() if start < min(begins.get(p, 0), end)}
+    if missing:
+        raise Terminal(
+            f"the archive of {topic} begins after what the stream has read",
+            given={partition: begins[partition] for partition in missing},
+            expected=f"the offsets {missing}",
+            remedy="audit with --source auto while Kafka has them",
+        )
     behind = {p: end for p, (start, end) in ranges.items() if start < end and reached.get(p, 0) < end}
     if behind:
         raise Transient(

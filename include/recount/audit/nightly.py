@@ -48,7 +48,7 @@ def audited(
     *,
     audit: str | None = None,
     interval: Interval | None = None,
-    source: Source = "kafka",
+    source: Source = "auto",
     from_the_beginning: bool = False,
 ) -> CertifiedAudit:
     """Audit ``topology`` and issue its certificate; a violation is a result, not an error.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -16,9 +16,6 @@ from recount.core.errors import Terminal
 from recount.core.settings import PREFIX, Settings
 from recount.kafka.connection import Connection
 from recount.kafka.heads import UnreadableHead, published_head
-
-if TYPE_CHECKING:
-    from recount.audit.findings import Source
 
 
 class BrokenChain(Terminal):
@@ -41,7 +38,7 @@ def verify(
     public_key: Annotated[list[Path] | None, typer.Option(help="A key that is trusted; may be repeated.")] = None,
     stream: Annotated[str | None, typer.Option(help="The stream of --chain. Default: the folder's name.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Repeat the audit from the raw log, and compare.")] = False,
-    source: Annotated[str | None, typer.Option(help="With --again: kafka or archive. Default: as audited.")] = None,
+    source: Annotated[str | None, typer.Option(help="With --again: auto, kafka or archive. Default: as then.")] = None,
     bootstrap_servers: Annotated[str | None, typer.Option(help="Where --head is read. Default: the profile's.")] = None,
 ) -> None:
     """Check a certificate and what came before it, or a whole chain; without --head nothing but files is needed."""
@@ -70,17 +67,17 @@ def verify(
 
 def _repeat(path: Path, source: str | None) -> None:
     from recount.audit.again import again
+    from recount.audit.findings import source_named
     from recount.core.registry import declared
     from recount.sessions import spark_session
 
-    if source not in (None, "kafka", "archive"):
-        raise Terminal("no such source", given=source, expected="kafka or archive", remedy="--source kafka")
+    where = None if source is None else source_named(source)
     settings = Settings.from_environment(os.environ)
     certificate = load(path)
     topology = declared(settings.topologies).topology(certificate["stream"])
     session = spark_session(settings, f"recount verify {topology.name}")
     try:
-        for compared in again(session, settings, topology, certificate, source=cast("Source | None", source)):
+        for compared in again(session, settings, topology, certificate, source=where):
             print(compared)
     finally:
         session.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TypeVar
@@ -71,7 +71,8 @@ class Declarations:
 def declared(modules: str = DEFAULT_MODULES) -> Declarations:
     """Everything declared at the top level of ``modules`` (comma-separated names; packages with all they contain).
 
-    Pure imports: no network, no Spark. Raises ``InvalidDeclaration`` where two declarations share a name.
+    Pure imports: no network, no Spark. Raises ``InvalidDeclaration`` where two declarations share a name,
+    or a compacted source has no archive.
     """
     topologies: dict[str, Topology] = {}
     topics: dict[str, Topic] = {}
@@ -96,6 +97,7 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
             _add(topics, node.topic, "topic")
     _require_one_writer(topologies.values())
     require_apart(groups.values(), {**topologies, **archives})
+    _require_archives(topologies.values(), {archive.topic.name for archive in archives.values()})
     return Declarations(topologies=topologies, topics=topics, archives=archives, groups=groups, modules=module_of)
 
 
@@ -137,6 +139,20 @@ def _require_one_writer(topologies: Iterable[Topology]) -> None:
             expected="one stream that writes it",
             remedy=f"merge the streams, or give one of them another {what}",
         )
+
+
+def _require_archives(topologies: Iterable[Topology], archived: Container[str]) -> None:
+    """Compaction takes what a batch has read, so that no audit could recompute it from Kafka."""
+    for topology in topologies:
+        for source in topology.sources:
+            topic = source.topic
+            require(
+                "compact" not in topic.cleanup_policy or topic.name in archived,
+                f"source {topic.name} of {topology.name}",
+                given=f"a topic with cleanup_policy={topic.cleanup_policy!r} and no archive",
+                expected="an Archive of it in one of the modules, from which audits read it",
+                remedy=f"declare Archive(topic={topic.name.replace('-', '_').replace('.', '_')}) beside the topic",
+            )
 
 
 def _add(known: dict[str, Declared], declaration: Declared, kind: str) -> None:

@@ -44,12 +44,32 @@ class ArchiveLog:
         if not spans:
             return RawLog(frame=session.createDataFrame([], SCHEMA + (HEADERS if with_headers else "")))
         path = self.tables.archive(topic)
-        files = _files(path)
-        if files is None:
+        stretches = self.stretches(topic, spans)
+        if stretches is None:
             return _by_spark(session.read.format("delta").load(path), spans, with_headers)
-        stretches = [(p, start, end, runs_of_files(files, p, start, end)) for p, (start, end) in sorted(spans.items())]
-        plan = session.createDataFrame(stretches, "partition int, start long, end long, runs array<array<string>>")
+        rows = [(one.partition, one.start, one.end, one.runs) for one in stretches]
+        plan = session.createDataFrame(rows, "partition int, start long, end long, runs array<array<string>>")
         return RawLog(frame=plan, reading=ReadFiles(path=path, with_key=with_key, with_headers=with_headers))
+
+    def stretches(self, topic: str, spans: Ranges) -> list[Stretch] | None:
+        """The files that hold ``spans``, by partition; None where Delta does not say which do."""
+        files = _files(self.tables.archive(topic))
+        if files is None:
+            return None
+        return [
+            Stretch(partition=p, start=start, end=end, runs=runs_of_files(files, p, start, end))
+            for p, (start, end) in sorted(spans.items())
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """Offsets ``start`` <= o < ``end`` of ``partition``, and the files that can hold them (``runs_of_files``)."""
+
+    partition: int
+    start: int
+    end: int
+    runs: list[list[str]]
 
 
 def _files(path: str) -> pl.DataFrame | None:
@@ -89,12 +109,16 @@ class ReadFiles:
 
     def __call__(self, plans: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of at most 50,000 records, those of a partition in offset order."""
-        storage = PyFileSystem(DeltaStorageHandler(self.path))
         for plan in plans:
             for stretch in plan.to_pylist():
-                for files in stretch["runs"]:
-                    records = self._read(storage, files, stretch["partition"], stretch["start"], stretch["end"])
-                    yield from records.to_batches(max_chunksize=_BATCH_ROWS)
+                yield from self.records(Stretch(**stretch))
+
+    def records(self, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+        """Those of ``stretch``, in offset order."""
+        storage = PyFileSystem(DeltaStorageHandler(self.path))
+        for files in stretch.runs:
+            records = self._read(storage, files, stretch.partition, stretch.start, stretch.end)
+            yield from records.to_batches(max_chunksize=_BATCH_ROWS)
 
     def _read(self, storage: PyFileSystem, files: Sequence[str], partition: int, start: int, end: int) -> pa.Table:
         types = dict(zip(COLUMNS, _ARROW_TYPES, strict=True)) | ({"headers": _HEADERS} if self.with_headers else {})

@@ -84,7 +84,7 @@ class Scene:
         work = ArchiveWork(self.session, Archive(topic=self.topology.sources[0].topic), self.settings.data)
         StreamRunner(self.session, self.settings, work, RunOptions(available_now=True)).run()
 
-    def audit(self, end_ms: int | None = None, source: Source = "kafka", **options: Any) -> CertifiedAudit:
+    def audit(self, end_ms: int | None = None, source: Source = "auto", **options: Any) -> CertifiedAudit:
         return audited(
             self.session, self.settings, self.topology, interval=Interval(end_ms=end_ms), source=source, **options
         )

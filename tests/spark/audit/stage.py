@@ -94,7 +94,7 @@ class Stage:
             work = ArchiveWork(self.spark, Archive(topic=topic), self.settings.data)
             StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True)).run()
 
-    def audit(self, source: Source = "kafka", *, from_the_beginning: bool = False) -> CertifiedAudit:
+    def audit(self, source: Source = "auto", *, from_the_beginning: bool = False) -> CertifiedAudit:
         return audited(self.spark, self.settings, self.topology, source=source, from_the_beginning=from_the_beginning)
 
     def written(self, table: str) -> Written:

@@ -35,7 +35,7 @@ ALTERED: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Nights:
-    """A depot's day, audited as the stream left it; then from the archive, when somebody had tampered with it."""
+    """A depot's day, audited as the stream left it; then with a part of it archived, when somebody had tampered."""
 
     depot: Depot
     honest: CertifiedAudit
@@ -61,7 +61,7 @@ def nights(
         depot.audit("archive")
     depot.archive()
     depot.expire(depot.topic("customers"), 3)
-    tampered = depot.audit("archive")
+    tampered = depot.audit("auto")
     return Nights(depot=depot, honest=honest, tampered=tampered, victims=victims, unarchived=unarchived.value)
 
 
@@ -108,7 +108,7 @@ def test_a_late_order_is_explained_wherever_it_would_have_shown(nights: Nights) 
     }
 
 
-def test_one_row_lost_and_one_altered_are_found_in_every_sink_from_the_archive(nights: Nights) -> None:
+def test_one_row_lost_and_one_altered_are_found_in_every_sink_with_a_part_of_the_log_archived(nights: Nights) -> None:
     depot = nights.depot
     found = {(one.place, one.verdict, one.key) for one in nights.tampered.findings.differences}
     expected = set()
@@ -121,8 +121,8 @@ def test_one_row_lost_and_one_altered_are_found_in_every_sink_from_the_archive(n
 
 def test_what_has_expired_on_kafka_is_not_audited_from_there(nights: Nights) -> None:
     with pytest.raises(Terminal) as refused:
-        nights.depot.audit()
-    assert "archive" in str(refused.value)
+        nights.depot.audit("kafka")
+    assert "--source auto" in str(refused.value)
 
 
 def test_what_has_no_archive_is_not_audited_from_there(nights: Nights) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import TopicPartition
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
 from recount.audit.certificate import load, verify_file
 from recount.audit.evidence import digests_at_hand
+from recount.core.errors import Terminal
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -48,6 +50,16 @@ def test_a_stream_that_did_its_work_matches_and_its_late_record_is_explained(sce
     assert sum(one["records"] for one in digests["published"]) == 30
     assert [(one["table"], one["rows"]) for one in digests["tables"]] == [("outputs/revenue", 30)]
 
-    checked = verify_file(again.certificate)
+    # so they are where Kafka has lost a part of one partition and all of the other
+    admin = scene.connection.admin()
+    gone = [TopicPartition(scene.orders, 0, 30), TopicPartition(scene.orders, 1, 61)]
+    assert [future.result(15).low_watermark for future in admin.delete_records(gone).values()] == [30, 61]
+    with pytest.raises(Terminal, match="have expired"):
+        scene.audit(source="kafka", from_the_beginning=True)
+    both = scene.audit(from_the_beginning=True)
+    assert load(both.certificate)["digests"] == digests
+    assert (both.findings.counts, both.findings.accounts) == (done.findings.counts, done.findings.accounts)
+
+    checked = verify_file(both.certificate)
     assert "chain is complete" in checked[-1]
-    assert len(checked) == 3
+    assert len(checked) == 4

@@ -1,11 +1,18 @@
-"""A results topic that was deleted and made anew is told from one that has grown."""
+"""A results topic that was made anew is told from one that has grown, and a hole in a log is refused."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from recount.audit.kept import require_grown
+import polars as pl
+import pytest
+from deltalake import CommitProperties, write_deltalake
+from tests.batch_proofs import a_proof
+
+from recount.audit.kept import require_grown, require_no_hole
 from recount.core.errors import Terminal
+from recount.core.ledger import PartitionProof
+from recount.core.tables import Tables
 from recount.kafka.offsets import LogRange
 
 
@@ -18,3 +25,34 @@ def test_a_topic_that_ends_before_the_last_audit_did_is_another(spans: dict[int,
     with pytest.raises(Terminal) as refused:
         require_grown("revenue", {0: 10}, spans)
     assert "--from-the-beginning" in str(refused.value)
+
+
+@pytest.fixture
+def archived(tmp_path: Path) -> Tables:
+    """Offsets 10 to 30 of partition 0 are archived; partition 1 came with the second batch."""
+    tables = Tables(str(tmp_path))
+    first = PartitionProof(topic="orders", partition=0, start=10, end=20)
+    parts = (
+        PartitionProof(topic="orders", partition=0, start=20, end=30),
+        PartitionProof(topic="orders", partition=1, start=5, end=6),
+    )
+    for proof in (a_proof(0, first), a_proof(1, *parts)):
+        written = CommitProperties(custom_metadata={"userMetadata": proof.to_json()})
+        rows = pl.DataFrame({"offset": [proof.batch]})
+        write_deltalake(tables.archive("orders"), rows, mode="append", commit_properties=written)
+    return tables
+
+
+def test_what_left_kafka_is_in_the_archive(archived: Tables) -> None:
+    require_no_hole(archived, "orders", {0: (10, 30), 1: (0, 6)})
+    require_no_hole(archived, "never-archived", {})
+
+
+@pytest.mark.parametrize("gone", [{0: (9, 20)}, {0: (10, 31)}, {1: (0, 7)}, {2: (0, 1)}])
+def test_a_hole_between_archive_and_kafka_is_refused_with_its_offsets(
+    archived: Tables, gone: dict[int, tuple[int, int]]
+) -> None:
+    with pytest.raises(Terminal) as refused:
+        require_no_hole(archived, "orders", gone)
+    assert str(next(iter(gone.values()))) in str(refused.value)
+    assert "archive-orders" in str(refused.value.remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -102,6 +103,35 @@ second = Topology(name="second", sinks=[stream(ORDERS).to(other)])
     monkeypatch.delitem(sys.modules, "rivals", raising=False)
     with pytest.raises(InvalidDeclaration, match="written by first and second"):
         declared("rivals")
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_source_without_an_archive_is_refused(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "forgetful.py").write_text(
+        f"""
+from recount.core.archive import Archive
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+
+rates = Topic(
+    name="day-rates", key="currency", value=RecordSchema.of(currency=STRING), cleanup_policy="{policy}"
+)
+copied = Topology(name="copied", sinks=[stream(rates).to(Topic(name="copies", key="currency"))])
+"""
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "forgetful", raising=False)
+    with pytest.raises(InvalidDeclaration, match="day-rates of copied") as refused:
+        declared("forgetful")
+    assert "Archive(topic=day_rates)" in str(refused.value.remedy)
+    with (tmp_path / "forgetful.py").open("a") as module:
+        module.write("kept = Archive(topic=rates)\n")
+    monkeypatch.delitem(sys.modules, "forgetful")
+    importlib.invalidate_caches()
+    assert set(declared("forgetful").streams) == {"copied", "archive-day-rates"}
 
 
 def test_a_filter_on_the_topics_key_keeps_deduplication_by_offset() -> None:

@@ -148,7 +148,7 @@ class TopologyAuditor:
         audit: str,
         interval: Interval,
         *,
-        source: Source = "kafka",
+        source: Source = "auto",
         from_the_beginning: bool = False,
         known: Register | None = None,  # noqa: ARG002 - the snapshot has the rows of findings
         repetition: Repetition | None = None,
