@@ -37,6 +37,7 @@ _COMMANDS = {
     "keys": ("recount.audit.verifying:keys", "Make the key that signs certificates."),
     "explain": ("recount.audit.commands:explain", "Say why an output differs, down to topic-partition@offset."),
     "findings": ("recount.audit.findings_commands:findings", "List what audits found; accept a finding."),
+    "maintain": ("recount.maintenance.commands:maintain", "Remove files that are kept no longer."),
     "backfill": ("recount.backfill.commands:backfill", "Repair windows that an audit found incomplete."),
 }
 _EXIT_TERMINAL = 1

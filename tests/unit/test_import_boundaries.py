@@ -22,20 +22,23 @@ ROOMS = {
     "sessions": {"core"},
     "kafka": {"core"},
     "proofs": {"core"},
+    "released": {"core"},
     "process_identity": set(),
+    "maintenance": {"core"},
     "declarations": {"core"},
-    "spark": FOUNDATION | {"proofs", "declarations"},
+    "spark": FOUNDATION | {"proofs", "released", "declarations"},
     "recompute": FOUNDATION,
-    "audit": FOUNDATION | {"recompute", "proofs", "declarations"},
+    "audit": FOUNDATION | {"recompute", "proofs", "released", "declarations"},
     "backfill": FOUNDATION | {"recompute", "audit", "declarations"},
     "versions": FOUNDATION | {"proofs", "declarations", "audit"},
     "serve": FOUNDATION | {"audit"},
-    "airflow": FOUNDATION | {"audit", "serve", "process_identity", "declarations"},
+    "airflow": FOUNDATION | {"audit", "serve", "process_identity", "declarations", "maintenance"},
     "local": FOUNDATION | {"audit", "process_identity"},
     "topologies": {"core"},
     "dags": {"core", "airflow"},
     "spark_jobs": FOUNDATION | {"spark", "recompute", "audit", "backfill"},
-    "cli": FOUNDATION | {"spark", "recompute", "audit", "backfill", "versions", "serve", "airflow", "local"},
+    "cli": FOUNDATION
+    | {"spark", "recompute", "audit", "backfill", "versions", "serve", "airflow", "local", "maintenance"},
 }
 
 # What a room must not need: Airflow parses DAGs with it, a broker client without a JVM uses it.

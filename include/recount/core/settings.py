@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Literal, cast
 
-from recount.core.errors import Terminal
+from recount.core.errors import InvalidDeclaration, Terminal
+from recount.core.keeping import Keeping
 
 Profile = Literal["embedded", "production"]
 PREFIX = "RECOUNT_"
@@ -37,6 +38,7 @@ class Settings:
     ``notifiers`` is the place of the Airflow notifiers that are told of what is wrong, ``module:name``.
     ``audit_pool`` is the Airflow pool in which audits run; whoever sets it makes the pool.
     ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
+    ``keeping`` says how long files are kept, see ``core.keeping``.
     """
 
     profile: Profile
@@ -52,6 +54,7 @@ class Settings:
     prefix: str = "recount"
     keys: str = ""
     audit_pool: str = "default_pool"
+    keeping: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -68,6 +71,10 @@ class Settings:
         prefix = given.get("RECOUNT_PREFIX") or "recount"
         if not _PREFIX_OF_IDS.fullmatch(prefix):
             faults.append(f"RECOUNT_PREFIX is {prefix!r}, not 1 to 64 letters, digits, '_' or '-'")
+        try:
+            Keeping.of(given.get("RECOUNT_KEEPING", ""))
+        except InvalidDeclaration as fault:
+            faults.append(f"RECOUNT_KEEPING: {fault}")
         if faults:
             raise InvalidSettings(faults)
         values = {field.name: given[key] for key, field in known.items() if given.get(key)}
