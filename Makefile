@@ -29,7 +29,7 @@ HALF_second := tests/chaos tests/integration tests/airflow tests/faults tests/br
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(HALVES:%=half-%) $(PARTS:%=test-%) laws mutants nights chaos faults shop lint format bench bench-scale bench-soak bench-long bench-join clean
+.PHONY: help setup lock jars browser demo up status down test $(HALVES:%=half-%) $(PARTS:%=test-%) laws mutants nights lies chaos faults shop lint format bench bench-scale bench-soak bench-long bench-join clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -115,6 +115,9 @@ mutants: setup ## every rule of the stream made wrong in turn: the audit must se
 
 nights: setup ## fifty nights of a healthy project: no audit may raise an alarm (ARGS: --nights 50 --publish)
 	@python -m tests.nights $(ARGS)
+
+lies: setup ## every stream of the shop audited, then lied about: each lie must be found (ARGS: --streams NAME..., --publish)
+	@python -m tests.lies $(ARGS)
 
 chaos: setup ## three streams under a hundred mixed faults, audited meanwhile (MINUTES=30 SEED=2; ARGS: --rate 100, --publish)
 	@python -m tests.chaos.long_run --minutes $(MINUTES) --seed $(SEED) $(ARGS)
