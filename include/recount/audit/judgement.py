@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from recount.audit.compared import compared_results
 from recount.audit.completeness import COMPLETENESS, correction_differences, grace_misses, with_completeness
 from recount.audit.copies import STREAM, as_copies, copies_in_corrections, copies_in_output, written_after
 from recount.audit.counts import verdict_counts
@@ -22,7 +23,7 @@ from recount.audit.fidelity import JUDGED_GROUP, PLACES, is_wrong, line_up, with
 from recount.audit.ledger import Order
 from recount.audit.results import KEY_TEXT, in_order, merged
 from recount.audit.series import WindowTotal, series_of, totals_by_window
-from recount.audit.store import PARTIALS, PUBLISHED, VERDICTS, AuditStore, Run, Seed
+from recount.audit.store import PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import AUDIT, EVIDENCE, IS_LATE, JUDGED_KEY, ORIGIN, PLACE
 from recount.core.tables import Tables
@@ -104,6 +105,8 @@ class Judge:
             partials, copies = pl.collect_all([claims.partials, claims.copies])
             judged = self._judged(stretch, partials, copies, claims.touched)
             self._store.put_rows(VERDICTS, stretch.audit, self._verdicts(judged), part=number)
+            beside = compared_results(judged, self._flow, self._kept_since_ms() or None)
+            self._store.put_rows(RECONCILIATION, stretch.audit, beside, part=number)
             counts += verdict_counts(judged)
             wrong_rows += judged.filter(is_wrong()).height
             wrong = in_order([*wrong, *self._wrong(judged, copies)], WINDOW_START, JUDGED_KEY)[:MAX_WRONG]

@@ -35,13 +35,14 @@ from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
-from recount.audit.store import NOTHING, VERDICTS, AuditStore, Run, Seed
+from recount.audit.store import NOTHING, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
 from recount.audit.strangers import strange_rows
 from recount.audit.table_checksums import TableChecksums
 from recount.audit.topologies.claims import IDENTITY
+from recount.audit.topologies.compared_rows import COMPARED
 from recount.audit.topologies.differences import output_differences
 from recount.audit.topologies.identity import Identity, identity_of
-from recount.audit.topologies.judge import SINK, Before, Judge
+from recount.audit.topologies.judge import SINK, TABLE, Before, Judge
 from recount.audit.topologies.misses import grace_misses, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.totals import totals_by_topic
@@ -306,6 +307,7 @@ class TopologyAuditor:
         ]
         verdicts = [f"{place}_verdict" for place in PLACES]
         self.store.put(VERDICTS, scope.audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS))
+        self.store.put(RECONCILIATION, scope.audit, judged.select(SINK, TABLE, *IDENTITY, f"{COMPARED}.*"))
         all_accounts = [account for parts in found.values() for account in parts]
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
         return Findings(

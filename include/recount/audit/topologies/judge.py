@@ -16,6 +16,7 @@ from recount.audit.fidelity import EXPIRED, LOST, PLACES
 from recount.audit.ledger import Order
 from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.claims import AT_MS, IDENTITY, ROW, in_delta, in_delta_since, of_recompute, on_kafka
+from recount.audit.topologies.compared_rows import compared
 from recount.audit.topologies.every import judged_rows
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import judged_latest
@@ -57,7 +58,8 @@ class Judge:
     def judged(self, identities: list[Identity], truth: Recomputed, complete: Recomputed) -> DataFrame:
         """The rows of all sinks: ``sink`` (a topic), ``table``, the identity, verdicts, and what each side has.
 
-        ``<side>_text`` is JSON, ``<place>_evidence`` names offsets and batches, ``expected_at_ms`` is event time.
+        ``<side>_text`` is JSON, ``<place>_evidence`` names offsets and batches, ``expected_at_ms`` is event time;
+        ``compared`` holds what the sides say as values (``compared_rows``).
         """
         frames = [self._sink(identity, truth, complete) for identity in identities]
         return reduce(DataFrame.unionByName, frames)
@@ -89,8 +91,9 @@ class Judge:
         if carried is not None:
             lined_up = with_carried(lined_up, carried, identity)
         lined_up = self._claims[identity] = lined_up.persist()
+        kept_since_ms = _kept_since_ms(identity)
         if identity.is_latest:
-            judged = judged_latest(lined_up, identity, _held_after_ms(identity, truth), _kept_since_ms(identity))
+            judged = judged_latest(lined_up, identity, _held_after_ms(identity, truth), kept_since_ms)
         else:
             judged = judged_rows(lined_up, identity)
         is_gone = (F.col(f"{KAFKA}_verdict") == LOST) & _may_be_gone(identity)
@@ -103,6 +106,7 @@ class Judge:
             F.col(f"{EXPECTED}_entry")[AT_MS].alias("expected_at_ms"),
             *(_text(side).alias(f"{side}_text") for side in _TEXTS),
             *(f"{place}_evidence" for place in PLACES),
+            compared(identity, None if kept_since_ms == NONE_DUE else kept_since_ms),
         )
 
     def _carried(self, identity: Identity) -> DataFrame | None:

@@ -16,6 +16,7 @@ from recount.recompute.graph.frontiers import NONE_DUE
 
 MAX_EVIDENCE = 20
 _DIFFER = "places_differ"
+IS_HELD = "is_held"
 
 
 def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int, kept_since_ms: int) -> DataFrame:
@@ -40,7 +41,8 @@ def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int, kep
     verdicts[COMPLETENESS] = F.when(unaffected, KEPT).otherwise(MISSED)
     known = F.col(f"{EXPECTED}_entry").isNotNull() | F.col(f"{COMPLETE}_entry").isNotNull()
     written = (F.col(f"{KAFKA}_revisions") > 0) | (F.col(f"{DELTA}_revisions") > 0)
-    return _with_other_place(lined_up.where(known | written).withColumns(verdicts), held, compacted)
+    facts = {IS_HELD: held, **{f"{place}_is_dense": F.lit(identity.is_dense and whole[place]) for place in PLACES}}
+    return _with_other_place(lined_up.where(known | written).withColumns(verdicts | facts), held, compacted)
 
 
 def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int) -> DataFrame:

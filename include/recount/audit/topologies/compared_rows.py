@@ -1,0 +1,80 @@
+"""What each side says of the judged rows of any sink, in the columns of ``recount.audit.compared``."""
+
+from __future__ import annotations
+
+import polars as pl
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from recount.audit.compared import SCHEMA
+from recount.audit.copies import KAFKA
+from recount.audit.fidelity import PLACES
+from recount.audit.results import EXPECTED
+from recount.audit.topologies.claims import AT_MS, IDENTITY, IS_NULL, ROW
+from recount.audit.topologies.identity import Identity
+from recount.core.own_columns import RESULT_TIME
+
+COMPARED = "compared"
+_TYPES: dict[pl.DataType, str] = {
+    pl.String(): "string",
+    pl.Int32(): "int",
+    pl.Int64(): "long",
+    pl.Boolean(): "boolean",
+    pl.List(pl.String()): "array<string>",
+    pl.List(pl.Float64()): "array<double>",
+}
+_OF_PLACE = ("lowest", "highest", "revisions", "copies", "lacks")
+
+
+def compared(identity: Identity, kept_since_ms: int | None) -> Column:
+    """A struct of all columns of ``compared.SCHEMA`` but place and identity, of a judged frame of the sink.
+
+    The topic keeps its records since ``kept_since_ms``, None: for ever.
+    """
+    compacted = "compact" in identity.written.topic.cleanup_policy
+    found = {
+        "expected_at_ms": F.col(f"{EXPECTED}_entry")[AT_MS],
+        "kafka_kept_since_ms": F.lit(kept_since_ms),
+        "compaction_takes": F.lit(compacted and not identity.is_latest),
+        "is_held": F.lit(False),
+        **(_of_latest(identity) if identity.is_latest else _of_rows(identity)),
+    }
+    told = {name: _TYPES[kind] for name, kind in SCHEMA.items() if name not in ("sink", "table", *IDENTITY)}
+    columns = [found.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in told.items()]
+    return F.struct(*columns).alias(COMPARED)
+
+
+def _of_latest(identity: Identity) -> dict[str, Column]:
+    found = {"is_held": F.col("is_held"), "places_differ": F.col("places_differ")}
+    for side in (EXPECTED, *PLACES):
+        rows = F.filter(F.array(f"{side}_entry"), lambda one: F.coalesce(~one[IS_NULL], F.lit(False)))
+        found |= _told(side, rows, identity)
+    for place in PLACES:
+        first = F.col(f"{place}_lowest") if identity.was_added else F.lit(0)
+        found |= {f"{place}_{name}": F.col(f"{place}_{name}") for name in _OF_PLACE}
+        found[f"{place}_first"] = F.when(F.col(f"{place}_is_dense"), first)
+    is_whole = F.lit("compact" not in identity.written.topic.cleanup_policy)
+    return found | {f"{KAFKA}_lacks": found[f"{KAFKA}_lacks"] & is_whole}
+
+
+def _of_rows(identity: Identity) -> dict[str, Column]:
+    found: dict[str, Column] = {}
+    for side in (EXPECTED, *PLACES):
+        found |= _told(side, F.col(side), identity)
+    return found
+
+
+def _told(side: str, entries: Column, identity: Identity) -> dict[str, Column]:
+    doubles = [name for name, kind in identity.fields.items() if kind.kind == "double"]
+    values = F.flatten(F.transform(entries, lambda one: F.array(*(one[ROW][name] for name in doubles))))
+    return {
+        side: F.transform(entries, lambda one: _text(one, identity)),
+        f"{side}_doubles": values if doubles else F.array(),
+    }
+
+
+def _text(entry: Column, identity: Identity) -> Column:
+    """The entry without its doubles, and without its time where the log does not determine it."""
+    exact = [entry[ROW][name].alias(name) for name, kind in identity.fields.items() if kind.kind != "double"]
+    at_ms = entry[AT_MS] if identity.is_timed else F.lit(None).cast("long")
+    return F.to_json(F.struct(*exact, entry[IS_NULL].alias("recount_is_null"), at_ms.alias(RESULT_TIME)))
