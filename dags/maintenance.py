@@ -1,4 +1,4 @@
-"""Every day: verdict tables, validation runs and logs that are older than declared (`RECOUNT_KEEPING`) are removed.
+"""Every day: validation runs and logs that are older than declared (`RECOUNT_KEEPING`) are removed.
 
 Delta tables are trimmed by their writers: a stream's by its driver, an audit's by the audit.
 """

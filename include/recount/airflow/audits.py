@@ -20,6 +20,8 @@ from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.verdicts import JudgedStream, certificate_of
 from recount.core.settings import Settings
 
+EXIT_DISAGREED = 5
+"""Of ``recount.audit.expectations``, which is not imported here."""
 NOW = "now"
 """The value of the parameter ``through`` that audits all there is at this moment."""
 
@@ -95,9 +97,11 @@ class LimitsOperator(BaseOperator):
 
 
 class ExpectationsOperator(BaseOperator):
-    """Runs the expectations on the verdict tables of the audit, matched or violated, and publishes the Data Docs.
+    """Puts the expectations to what the audit looked at, matched or violated, and publishes the Data Docs.
 
-    In a process of its own: importing Great Expectations takes ten seconds. ``audit`` is templated.
+    In a process of its own, with a Spark of its own: nothing that imports Great Expectations is imported here. Fails
+    where an expectation does, and, with other words, where the expectations and the audit disagree. ``audit`` is
+    templated.
     """
 
     template_fields = ("audit",)
@@ -107,16 +111,24 @@ class ExpectationsOperator(BaseOperator):
         super().__init__(**kwargs)
         self.stream = stream
         self.audit = audit
+        self._process: subprocess.Popen[str] | None = None
 
     def execute(self, context: Context) -> None:
         if self.audit in ("", "None"):
-            raise AirflowSkipException("the audit could not judge, so there are no verdicts")
+            raise AirflowSkipException("the audit could not judge, so there is nothing to look at")
         command = [sys.executable, "-m", "recount.audit.expectations", "--stream", self.stream, "--audit", self.audit]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            self._process = process
             for line in process.stdout or ():
                 self.log.info(line.rstrip())
+        if process.returncode == EXIT_DISAGREED:
+            raise AirflowFailException("Great Expectations and the audit disagree: see the log above for what to do")
         if process.returncode:
-            raise AirflowFailException("an expectation failed: see the Data Docs")
+            raise AirflowFailException("an expectation failed: see the log above and the Data Docs")
+
+    def on_kill(self) -> None:
+        if self._process:
+            self._process.terminate()
 
 
 class GraceMissesOperator(BaseOperator):

@@ -12,6 +12,7 @@ A row of the table ``reconciliation`` is a row of a sink (``verdicts`` has its v
 | ``is_held`` | whether a suppression still held the row back: it may have any value or none |
 | ``<place>_lowest``, ``_highest``, ``_revisions``, ``_copies`` | of the revisions there, and the most copies of one |
 | ``<place>_first`` | the revision that the first one must be; null where revisions may lack |
+| ``<place>_stood`` | the revision that stood there when an earlier audit ended: none is written before it |
 | ``<place>_lacks``, ``places_differ`` | whether an earlier revision is in the other place only, or other there |
 | ``<place>_latest``, ``_latest_doubles``, ``_corrections`` | with corrections, and the most copies of one |
 """
@@ -36,6 +37,7 @@ _OF_PLACE = {
     "revisions": pl.Int64(),
     "copies": pl.Int64(),
     "first": pl.Int32(),
+    "stood": pl.Int32(),
     "lacks": pl.Boolean(),
     "latest": _TEXTS,
     "latest_doubles": _DOUBLES,

@@ -1,90 +1,177 @@
-"""The suites of ``expectations/*.json`` put to the tables of an audit; the results become Data Docs.
+"""The suites of ``expectations/`` put to what an audit looked at, and compared with what it found; with Data Docs.
 
-Run as ``python -m recount.audit.expectations --stream S --audit ID``: exit code 0 when all hold, 3 when one fails. Only
-here is Great Expectations imported, which takes ten seconds.
+Run as ``python -m recount.audit.expectations --stream S --audit ID``, with several pairs of these for several streams
+in one Spark application. Exit code 0: all hold; 3: an expectation failed, and the judge does not deny it; 5: the two
+disagree; 1: a stream could not be validated.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import pyarrow.parquet as pq
 import typer
+from pyspark.sql import DataFrame, SparkSession
 
-from recount.audit.verdict_tables import TABLES, folder_of
-from recount.core.errors import Terminal
+from recount.audit.agreement import disagreements, judged
+from recount.audit.audited_log import AuditedLog
+from recount.audit.audited_rows import AuditedRows
+from recount.audit.data_docs import Checked, data_docs, data_docs_of
+from recount.audit.expectation_suites import (
+    BATCH_LEDGER,
+    OUTPUTS,
+    RAW_LOG,
+    RECONCILIATION,
+    SUITES,
+    Expectation,
+    declared_columns,
+    expectations_of,
+)
+from recount.audit.register import read_register
+from recount.audit.store import AuditStore, Run
+from recount.core.errors import RecountError, Terminal
+from recount.core.registry import declared
 from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.sessions import spark_session
 
-EXIT_FAILED = 3
-SUITES = Path(__file__).resolve().parents[3] / "expectations"
-_DATASOURCE = "verdicts"
+EXIT_UNTRIED, EXIT_FAILED, EXIT_DISAGREED = 1, 3, 5
+HOLDS, WARNS, FAILED = "holds", "warns", "FAILED"
+_LOG = logging.getLogger(__name__)
 
 
-def validate(reports: str, stream: str, audit: str, suites: Path = SUITES) -> dict[str, bool]:
-    """Put each suite to its table of ``audit`` and build the Data Docs; returns which suites hold.
+@dataclass(kw_only=True)
+class Outcome:
+    """What came of the expectations of one audit: by suite what they found, and on what the judge disagrees."""
 
-    The file context lies in ``<reports>/gx``, the Data Docs in its ``uncommitted/data_docs/local_site``.
+    suites: dict[str, list[Checked]] = field(default_factory=dict)
+    disagreements: list[str] = field(default_factory=list)
+
+    def told(self, suite: str) -> str:
+        """``holds``, ``warns`` where only what is a warning fails, or ``FAILED``."""
+        failing = [one for one in self.suites[suite] if not one.holds]
+        return HOLDS if not failing else WARNS if all(one.is_warning for one in failing) else FAILED
+
+    @property
+    def exit_code(self) -> int:
+        """That of a process that validated this audit alone."""
+        if self.disagreements:
+            return EXIT_DISAGREED
+        return EXIT_FAILED if any(self.told(suite) == FAILED for suite in self.suites) else 0
+
+    def lines(self, stream: str) -> list[str]:
+        """What is printed: each suite, what failed with examples, and each disagreement with what to do."""
+        told = []
+        for suite, checks in self.suites.items():
+            told.append(f"{stream} {suite}: {self.told(suite)}")
+            for one in checks:
+                if not one.holds:
+                    told.append(f"  {'warning' if one.is_warning else 'failed'}: {one.expectation}")
+                    told += [f"    {example}" for example in one.examples]
+        told += [f"{stream} DISAGREEMENT on {one}" for one in self.disagreements]
+        if self.disagreements:
+            told.append(_WHAT_TO_DO)
+        return told
+
+
+_WHAT_TO_DO = (
+    "Great Expectations and the audit's judge looked at the same rows: one of them is wrong, or somebody wrote to the"
+    " tables since the audit. Run the audit again --from-the-beginning; if they still disagree, trust neither, compare"
+    " the certificate with the Data Docs, and report it."
+)
+
+
+def validate(
+    session: SparkSession, settings: Settings, topology: Topology, audit: str, suites: Path = SUITES
+) -> Outcome:
+    """Put each suite to what ``audit`` looked at, compare with what it found, and update the Data Docs.
+
+    The outcome is written to ``outcome_of`` too. Raises ``Terminal`` when there is no complete audit of that name.
     """
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    import great_expectations as gx
+    store = AuditStore(session, Tables(settings.data), topology.name)
+    run = _complete(store, topology, audit)
+    register = read_register(settings, topology.name)
+    accepted = tuple(one for one in register.values() if one.state == "accepted")
+    rows = AuditedRows(session=session, tables=Tables(settings.data), topology=topology, run=run, accepted=accepted)
+    log = AuditedLog(session=session, settings=settings, topology=topology, run=run, accepted=accepted)
+    outcome = Outcome()
+    unexpected: dict[str, list[int]] = {}
+    with data_docs_of(settings.reports, audit) as docs:
 
-    tables = {name: _table(folder_of(reports, stream, audit), name) for name in TABLES}
-    context = gx.get_context(mode="file", project_root_dir=reports)
-    source = context.data_sources.add_or_update_pandas(_DATASOURCE)
-    outcome = {}
-    for name, table in tables.items():
-        suite = context.suites.add_or_update(_suite(gx, suites / f"{name}.json", f"{stream}.{name}"))
-        asset = source.add_dataframe_asset(f"{stream}.{name}")
-        batch = asset.add_batch_definition_whole_dataframe("all")
-        definition = gx.ValidationDefinition(name=f"{stream}.{name}", data=batch, suite=suite)
-        checkpoint = gx.Checkpoint(
-            name=f"{stream}.{name}",
-            validation_definitions=[context.validation_definitions.add_or_update(definition)],
-            result_format="COMPLETE",
-        )
-        run = gx.RunIdentifier(run_name=audit)
-        result = context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": table}, run_id=run)
-        outcome[name] = bool(result.success)
-    context.build_data_docs()
+        def check(frame: DataFrame, suite: str, expectations: Sequence[Expectation] = (), table: str = "") -> None:
+            name = f"{suite}-{table}" if table else suite
+            every = [*expectations, *expectations_of(suites, suite, topology.name, table)]
+            outcome.suites[name] = docs.checked(f"{topology.name}.{name}", frame, every)
+            for one in outcome.suites[name]:
+                if one.judged_as and one.unexpected is not None:
+                    unexpected.setdefault(f"{one.judged_as} {table}".rstrip(), []).append(one.unexpected)
+
+        with log.raw_log() as records:
+            check(records, RAW_LOG)
+        check(log.batch_ledger(), BATCH_LEDGER)
+        for written in topology.written:
+            check(rows.output(written), OUTPUTS, declared_columns(written), written.table)
+        check(rows.reconciliation(), RECONCILIATION)
+    outcome.disagreements = disagreements(unexpected, judged(topology, store, run, register))
+    _keep(outcome, outcome_of(settings.reports, topology.name, audit))
     return outcome
 
 
-def data_docs(reports: str) -> Path:
-    """The first page of the Data Docs."""
-    return Path(reports) / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
+def outcome_of(reports: str, stream: str, audit: str) -> Path:
+    """The JSON file with the outcome of ``audit``, and its ``exit_code``."""
+    return Path(reports) / "expectations" / stream / f"{audit}.json"
 
 
 def main(
-    stream: Annotated[str, typer.Option(help="The audited stream.")],
-    audit: Annotated[str, typer.Option(help="The audit whose tables are validated.")],
+    stream: Annotated[list[str], typer.Option(help="The audited stream; once for each --audit.")],
+    audit: Annotated[list[str], typer.Option(help="The audit of the stream in the same place.")],
     suites: Annotated[Path, typer.Option(help="The folder of the suites.")] = SUITES,
 ) -> None:
-    """Validate the tables of an audit and publish Data Docs."""
-    settings = Settings.from_environment(os.environ)
-    outcome = validate(settings.reports, stream, audit, suites)
-    for name, holds in outcome.items():
-        print(f"{name}: {'holds' if holds else 'FAILED'}")
-    print(data_docs(settings.reports))
-    if not all(outcome.values()):
-        raise typer.Exit(EXIT_FAILED)
-
-
-def _suite(gx: Any, path: Path, name: str) -> Any:
-    declared: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return gx.ExpectationSuite(name=name, expectations=declared["expectations"])
-
-
-def _table(folder: Path, name: str) -> Any:
-    path = folder / f"{name}.parquet"
-    if not path.exists():
+    """Validate what audits looked at, and publish Data Docs. One stream after the other; the worst exit code counts."""
+    if len(stream) != len(audit):
         raise Terminal(
-            "no tables of this audit", given=str(path), expected="the tables of a complete audit", remedy="audit first"
+            "streams and audits do not go in pairs",
+            given=f"{len(stream)} streams, {len(audit)} audits",
+            expected="one --audit for each --stream, in the same order",
         )
-    return pq.read_table(path).to_pandas()
+    settings = Settings.from_environment(os.environ)
+    topologies = declared(settings.topologies)
+    session = spark_session(settings, "recount expectations")
+    codes = {0}
+    try:
+        for name, one in zip(stream, audit, strict=True):
+            try:
+                outcome = validate(session, settings, topologies.topology(name), one, suites)
+            except RecountError as error:
+                _LOG.exception("%s: the expectations of audit %s could not be tried", name, one)
+                print(f"{name}: not validated: {error}")
+                codes.add(EXIT_UNTRIED)
+                continue
+            print(*outcome.lines(name), sep="\n", flush=True)
+            codes.add(outcome.exit_code)
+    finally:
+        session.stop()
+    print(data_docs(settings.reports))
+    if any(codes):
+        raise typer.Exit(max(codes))
+
+
+def _complete(store: AuditStore, topology: Topology, audit: str) -> Run:
+    for run in store.runs():
+        if run.audit == audit:
+            return run
+    raise Terminal("no such audit", given=audit, expected=f"a complete audit of {topology.name}", remedy="audit first")
+
+
+def _keep(outcome: Outcome, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**asdict(outcome), "exit_code": outcome.exit_code}, indent=2), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in, trusted_in
 from recount.audit.store import Run
 from recount.audit.topologies.auditor import TopologyAuditor
-from recount.audit.verdict_tables import write_tables
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -75,7 +74,6 @@ def audited(
         return replace(judged, standing=standing_after(known, now, tables, judged, auditor.store, finished_ms))
 
     certified = [standing_now()]
-    write_tables(certified[-1], auditor.store, settings.reports)
 
     def said() -> dict[str, Any]:
         certified.append(standing_now())

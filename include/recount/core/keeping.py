@@ -15,13 +15,11 @@ FOR_EVER = "for ever"
 class Keeping:
     """How long after it was last written; None: for ever.
 
-    ``verdicts``: the verdict rows and tables of audits on which no later audit builds. ``validations``: the runs of
-    Great Expectations with their pages. ``logs``: of tasks, drivers and daemons. Certificates are kept for ever: each
-    proves that those before it are whole.
+    ``validations``: the runs of Great Expectations with their pages. ``logs``: of tasks, drivers and daemons.
+    Certificates are kept for ever: each proves that those before it are whole.
     """
 
-    verdicts: Duration | None = "90 d"
-    validations: Duration | None = "90 d"
+    validations: Duration | None = "30 d"
     logs: Duration | None = "30 d"
 
     def __post_init__(self) -> None:
@@ -42,7 +40,7 @@ class Keeping:
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """From ``verdicts=30 d, logs=for ever``; what is not named has its default.
+        """From ``validations=90 d, logs=for ever``; what is not named has its default.
 
         >>> Keeping.of("logs=7 d").milliseconds("logs")
         604800000
@@ -57,6 +55,6 @@ class Keeping:
                 "how long files are kept",
                 given=", ".join(sorted(named.keys() - known)),
                 expected=f"some of {', '.join(sorted(known))}",
-                remedy='write RECOUNT_KEEPING="logs=14 d, verdicts=for ever"',
+                remedy='write RECOUNT_KEEPING="logs=14 d, validations=for ever"',
             )
         return cls(**{name: None if duration == FOR_EVER else duration for name, duration in named.items()})

@@ -15,7 +15,7 @@ from recount.maintenance.old_files import remove_old
 def maintain(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
 ) -> None:
-    """Remove verdict tables, validation runs and logs that are older than RECOUNT_KEEPING says."""
+    """Remove validation runs and logs that are older than RECOUNT_KEEPING says."""
     settings = Settings.from_environment(os.environ)
     would = "would free" if dry_run else "freed"
     for freed in remove_old(settings, time.time_ns() // 1_000_000, only_count=dry_run):

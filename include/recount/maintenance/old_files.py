@@ -33,10 +33,10 @@ def remove_old(settings: Settings, now_ms: int, *, only_count: bool = False) -> 
     reports, logs = Path(settings.reports), Path(settings.logs)
     results = reports / "gx" / "uncommitted"
     places = {
-        "verdicts": _below(reports / "verdicts", 2),
         "validations": [
             *_below(results / "validations", 3),
             *_below(results / "data_docs" / "local_site" / "validations", 3),
+            *(reports / "expectations").glob("*/*.json"),
         ],
         "logs": (path for path in _walked(logs) if path.is_file()),
     }
@@ -45,7 +45,7 @@ def remove_old(settings: Settings, now_ms: int, *, only_count: bool = False) -> 
         for kind, found in places.items()
     ]
     if not only_count:
-        for folder in (reports / "verdicts", results, logs):
+        for folder in (results, logs):
             _remove_empty(folder)
     return [*freed, _cut(logs, only_count=only_count)]
 

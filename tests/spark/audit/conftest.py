@@ -10,13 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from recount.audit.findings import Interval, Source
 from recount.audit.nightly import CertifiedAudit, audited
+from recount.audit.store import RECONCILIATION
 from recount.core.aggregates import count, total
 from recount.core.archive import Archive
 from recount.core.expressions import coalesce, col
+from recount.core.own_columns import AUDIT
 from recount.core.schema import STRING, RecordSchema, decimal
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -83,6 +87,13 @@ class Scene:
         """Copy the source topic to the Delta archive."""
         work = ArchiveWork(self.session, Archive(topic=self.topology.sources[0].topic), self.settings.data)
         StreamRunner(self.session, self.settings, work, RunOptions(available_now=True)).run()
+
+    def rewrite_kept(self, audit: str, values: Mapping[str, str], where: str) -> int:
+        """Change what ``audit`` kept of both sides, as somebody can who may write to its tables."""
+        table = DeltaTable.forPath(self.session, self.tables.audit(self.topology.name, RECONCILIATION))
+        those = f"{AUDIT} = '{audit}' AND {where}"
+        table.update(those, {name: F.expr(value) for name, value in values.items()})
+        return table.toDF().where(those).count()
 
     def audit(self, end_ms: int | None = None, source: Source = "auto", **options: Any) -> CertifiedAudit:
         return audited(

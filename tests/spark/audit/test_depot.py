@@ -13,6 +13,7 @@ from pyspark.sql import Row, SparkSession
 from tests.integration.spark.drivers import committed
 from tests.spark.audit.depot import SINKS, Depot, depot_of
 
+from recount.audit.expectations import EXIT_FAILED, Outcome, validate
 from recount.audit.nightly import CertifiedAudit
 from recount.core.errors import Terminal
 from recount.local.kafka import EmbeddedKafka
@@ -39,6 +40,7 @@ class Nights:
 
     depot: Depot
     honest: CertifiedAudit
+    expected: Outcome
     tampered: CertifiedAudit
     victims: Mapping[tuple[str, str], Row]
     unarchived: Terminal
@@ -56,13 +58,21 @@ def nights(
     depot = depot_of(spark, kafka, project, tmp_path_factory.mktemp("depot"))
     depot.a_day()
     honest = depot.audit()
+    expected = validate(spark, depot.settings, depot.topology, honest.findings.audit)
     victims = {key: row for table in SINKS for key, row in tampered_with(depot, table).items()}
     with pytest.raises(Terminal) as unarchived:
         depot.audit("archive")
     depot.archive()
     depot.expire(depot.topic("customers"), 3)
     tampered = depot.audit("auto")
-    return Nights(depot=depot, honest=honest, tampered=tampered, victims=victims, unarchived=unarchived.value)
+    return Nights(
+        depot=depot,
+        honest=honest,
+        expected=expected,
+        tampered=tampered,
+        victims=victims,
+        unarchived=unarchived.value,
+    )
 
 
 def tampered_with(depot: Depot, table: str) -> dict[tuple[str, str], Row]:
@@ -85,6 +95,13 @@ def test_a_depot_that_did_its_work_matches_in_every_sink(nights: Nights) -> None
     assert found.counts == {"kafka match": 57, "delta match": 57, "completeness kept": 53, "completeness missed": 4}
     dead_lettered = {account.topic: account.dead_lettered for account in found.accounts if account.dead_lettered}
     assert dead_lettered == {nights.depot.topic("addresses"): 1, nights.depot.topic("payments"): 1}
+
+
+def test_expectations_find_what_the_judge_finds_in_every_sink(nights: Nights) -> None:
+    assert (nights.expected.exit_code, nights.expected.disagreements) == (0, []), nights.expected.lines("")
+    depot = nights.depot
+    found = validate(depot.spark, depot.settings, depot.topology, nights.tampered.findings.audit)
+    assert (found.exit_code, found.disagreements) == (EXIT_FAILED, []), found.lines("")
 
 
 def test_a_plain_value_is_published_as_its_text(nights: Nights) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
+from recount.audit.expectations import EXIT_DISAGREED, EXIT_FAILED, FAILED, HOLDS, validate
 from recount.audit.mutation import KINDS, Mutation, mutate
 from recount.core.verdict import Difference
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 
-def test_every_mutation_of_an_output_is_found_and_named(scene: Scene) -> None:
+def test_every_mutation_of_an_output_is_found_and_named(tiny: None, scene: Scene) -> None:
     an_hour_of_orders(scene)
     scene.run(max_offsets=40)
     mutations = {kind: mutate(scene.session, scene.settings, scene.topology, kind) for kind in KINDS}
@@ -39,6 +40,23 @@ def test_every_mutation_of_an_output_is_found_and_named(scene: Scene) -> None:
         ("boundary", "extra", "table"),
         ("boundary", "lost", "table"),
     }
+
+    # Great Expectations finds the same rows by rules of its own
+    audit = done.findings.audit
+    outcome = validate(scene.session, scene.settings, scene.topology, audit)
+    assert (outcome.exit_code, outcome.disagreements) == (EXIT_FAILED, []), outcome.lines("")
+    assert {suite: outcome.told(suite) for suite in outcome.suites} == {
+        "raw_log": HOLDS,
+        "batch_ledger": HOLDS,
+        "outputs-revenue": FAILED,
+        "reconciliation": FAILED,
+    }
+
+    # and when somebody covers the traces up in what it is shown, it disagrees
+    scene.rewrite_kept(audit, {name: name.replace("kafka", "expected") for name in ("kafka", "kafka_doubles")}, "true")
+    outcome = validate(scene.session, scene.settings, scene.topology, audit)
+    assert outcome.exit_code == EXIT_DISAGREED
+    assert any(line.startswith("kafka: Great Expectations found ") for line in outcome.disagreements)
 
 
 def _kind_of(difference: Difference, mutations: Mapping[str, Mutation]) -> str:

@@ -13,6 +13,7 @@ from tests.spark.audit.shop import Shop, shop_of
 
 from recount.audit.again import NotTheSame, again
 from recount.audit.certificate import load, verify_file
+from recount.audit.expectations import EXIT_FAILED, FAILED, Outcome, validate
 from recount.audit.nightly import CertifiedAudit
 from recount.backfill.plan import plan
 from recount.core.errors import Terminal
@@ -33,6 +34,7 @@ class Nights:
 
     shop: Shop
     honest: CertifiedAudit
+    expected: Outcome
     tampered: CertifiedAudit
     victims: Mapping[tuple[str, str], Row]
 
@@ -48,11 +50,12 @@ def nights(
     shop = shop_of(spark, kafka, project, tmp_path_factory.mktemp("shop"))
     shop.a_day(late=True)
     honest = shop.audit()
+    expected = validate(spark, shop.settings, shop.topology, honest.findings.audit)
     victims = {
         **tampered_with(shop, shop.paid, altered={"rate": 9.0}, moved=_other_origin),
         **tampered_with(shop, shop.visits, altered={"orders": 9}, moved=_next_day),
     }
-    return Nights(shop=shop, honest=honest, tampered=shop.audit(), victims=victims)
+    return Nights(shop=shop, honest=honest, expected=expected, tampered=shop.audit(), victims=victims)
 
 
 def tampered_with(shop: Shop, sink: Written, *, altered: Mapping[str, Any], moved: Any) -> dict[tuple[str, str], Row]:
@@ -115,6 +118,14 @@ def test_whatever_is_done_to_a_row_of_either_sink_is_found_and_named(nights: Nig
         for place in (f"topic {sink.topic.name}", f"table outputs/{table}"):
             expected.add((place, verdict, row["__key"], start, row[ORIGIN]))
     assert found == expected
+
+
+def test_expectations_find_what_the_judge_finds_in_sinks_of_each_kind(nights: Nights) -> None:
+    assert (nights.expected.exit_code, nights.expected.disagreements) == (0, []), nights.expected.lines("")
+    shop = nights.shop
+    found = validate(shop.spark, shop.settings, shop.topology, nights.tampered.findings.audit)
+    assert (found.exit_code, found.disagreements) == (EXIT_FAILED, []), found.lines("")
+    assert {suite for suite in found.suites if found.told(suite) == FAILED} == {"outputs-visits", "reconciliation"}
 
 
 def test_the_audit_of_any_topology_is_repeated_from_its_certificate_and_says_what_was_changed(nights: Nights) -> None:

@@ -14,13 +14,14 @@ from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import findings
 
 from recount.audit.acceptances import accept, accept_all
+from recount.audit.accepted_rows import accepted_rows
+from recount.audit.agreement import judged
 from recount.audit.evidence import Evidence
 from recount.audit.findings import Findings, Interval
 from recount.audit.ledger import Ledger
 from recount.audit.register import read_register, standing_after
 from recount.audit.signing import make_keys, signer_in
 from recount.audit.store import NOTHING, VERDICTS, AuditStore, Run, Seed
-from recount.audit.verdict_tables import write_tables
 from recount.cli import app
 from recount.core.certificate import certified
 from recount.core.errors import Terminal
@@ -300,14 +301,14 @@ def test_a_file_that_is_no_certificate_or_that_no_trusted_key_has_signed_says_no
     assert read_register(replace(nights.settings, keys=str(keys)), STREAM).keys() == {LOST_ID, FAULT_ID}
 
 
-def test_the_expectations_are_told_accepted_verdicts_as_such_and_open_findings_as_differences(nights: Nights) -> None:
-    for audit, delta, differences in (("1", "lost", 1), ("2", "accepted", 0)):
-        standing = nights.audit(audit, [LOST], "lost")
-        found = nights.findings(audit, [LOST], whole=False, batch=1)
-        object.__setattr__(found, "standing", standing)
-        folder = write_tables(found, nights.store, nights.settings.reports)
-        assert pl.read_parquet(folder / "outputs.parquet")["delta_verdict"].to_list() == [delta]
-        assert pl.read_parquet(folder / "reconciliation.parquet")["differences"].sum() == differences
+def test_an_accepted_row_is_none_that_the_judge_holds_against_the_expectations(nights: Nights) -> None:
+    for audit, wrong in (("1", 1), ("2", 0)):
+        nights.audit(audit, [LOST], "lost")
+        assert nights.last is not None
+        register = read_register(nights.settings, STREAM)
+        assert judged(TOPOLOGY, nights.store, nights.last, register)["delta"].may == wrong
+        accepted = [one for one in register.values() if one.state == "accepted"]
+        assert len(accepted_rows(TOPOLOGY, accepted, "delta")) == 1 - wrong
         if audit == "1":
             accept(nights.settings, STREAM, LOST_ID, by="Ada", reason="why")
 

@@ -17,13 +17,13 @@ DAY_MS = 86_400_000
 NOW_MS = 1_000 * DAY_MS
 GX = "reports/gx/uncommitted"
 FILES = {
-    "reports/verdicts/orders/night-1/outputs.parquet": 91,
-    "reports/verdicts/orders/night-1/raw_log.parquet": 91,
-    "reports/verdicts/orders/night-2/outputs.parquet": 91,
-    "reports/verdicts/orders/night-2/raw_log.parquet": 90,
-    f"{GX}/validations/orders/outputs/night-1/20260101/a.json": 91,
-    f"{GX}/validations/orders/outputs/night-2/20260102/a.json": 89,
-    f"{GX}/data_docs/local_site/validations/orders/outputs/night-1/20260101/a.html": 91,
+    f"{GX}/validations/orders/outputs/night-1/20260101/a.json": 31,
+    f"{GX}/validations/orders/outputs/night-1/20260101/b.json": 31,
+    f"{GX}/validations/orders/outputs/night-2/20260102/a.json": 31,
+    f"{GX}/validations/orders/outputs/night-2/20260102/b.json": 30,
+    f"{GX}/data_docs/local_site/validations/orders/outputs/night-1/20260101/a.html": 31,
+    "reports/expectations/orders/night-1.json": 31,
+    "reports/expectations/orders/night-2.json": 30,
     f"{GX}/data_docs/local_site/index.html": 400,
     "reports/certificates/orders/night-1.json": 4_000,
     "logs/airflow/dag_id=topics/run_id=1/attempt=1.log": 31,
@@ -52,18 +52,18 @@ def test_what_is_older_than_declared_goes_and_certificates_never(settings: Setti
     assert left(tmp_path) == set(FILES)
     assert remove_old(settings, NOW_MS) == would
     assert {freed.kind: (freed.files, freed.bytes) for freed in would} == {
-        "verdicts": (2, 20),
-        "validations": (2, 20),
+        "validations": (4, 40),
         "logs": (1, 10),
         "long logs": (0, 0),
     }
-    assert set(FILES) - left(tmp_path) == {name for name in FILES if "night-1/" in name or "topics" in name}
+    gone = {name for name in FILES if ("night-1" in name and "certificates" not in name) or "topics" in name}
+    assert set(FILES) - left(tmp_path) == gone
     assert not (tmp_path / "logs/airflow").exists(), "an empty folder goes with what was in it"
     assert all(freed.files == 0 for freed in remove_old(settings, NOW_MS))
 
 
 def test_what_is_kept_for_ever_stays(settings: Settings, tmp_path: Path) -> None:
-    keeping = "verdicts=for ever, validations=for ever, logs=for ever"
+    keeping = "validations=for ever, logs=for ever"
     remove_old(replace(settings, keeping=keeping), NOW_MS)
     assert left(tmp_path) == set(FILES)
 

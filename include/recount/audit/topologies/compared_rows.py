@@ -23,7 +23,7 @@ _TYPES: dict[pl.DataType, str] = {
     pl.List(pl.String()): "array<string>",
     pl.List(pl.Float64()): "array<double>",
 }
-_OF_PLACE = ("lowest", "highest", "revisions", "copies", "lacks")
+_OF_PLACE = ("lowest", "highest", "stood", "revisions", "copies", "lacks")
 
 
 def compared(identity: Identity, kept_since_ms: int | None) -> Column:
@@ -52,7 +52,7 @@ def _of_latest(identity: Identity) -> dict[str, Column]:
     for place in PLACES:
         first = F.col(f"{place}_lowest") if identity.was_added else F.lit(0)
         found |= {f"{place}_{name}": F.col(f"{place}_{name}") for name in _OF_PLACE}
-        found[f"{place}_first"] = F.when(F.col(f"{place}_is_dense"), first)
+        found[f"{place}_first"] = F.when(F.col(f"{place}_is_dense"), F.coalesce(f"{place}_stood", first))
     is_whole = F.lit("compact" not in identity.written.topic.cleanup_policy)
     return found | {f"{KAFKA}_lacks": found[f"{KAFKA}_lacks"] & is_whole}
 

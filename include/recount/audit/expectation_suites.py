@@ -1,0 +1,67 @@
+"""The suites of ``expectations/*.json``, those of a single stream beside them, and what a declaration says of a table.
+
+``expectations/<name>.json`` is put to every stream. ``expectations/<stream>/<name>.json`` is added to it for one, where
+``<name>`` is ``raw_log``, ``batch_ledger``, ``reconciliation``, or the name of an output table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recount.core.errors import Terminal
+from recount.core.own_columns import RESULT_TIME, REVISION
+from recount.core.topology import Written
+from recount.recompute.columns import spark_type
+
+SUITES = Path(__file__).resolve().parents[3] / "expectations"
+RAW_LOG, BATCH_LEDGER, OUTPUTS, RECONCILIATION = "raw_log", "batch_ledger", "outputs", "reconciliation"
+QUERY = "unexpected_rows_query"
+
+Expectation = dict[str, Any]
+
+
+def expectations_of(suites: Path, name: str, stream: str, table: str | None = None) -> list[Expectation]:
+    """What the suite ``name`` expects of ``stream``, or of its output ``table``, as Great Expectations takes it."""
+    own = suites / stream / f"{table or name}.json"
+    return [*_read(suites / f"{name}.json"), *(_read(own) if own.exists() else [])]
+
+
+def declared_columns(written: Written) -> list[Expectation]:
+    """That the sink's table has the declared fields, each of its type.
+
+    Great Expectations takes ``weight.kg`` for a part of ``weight``: of fields with such names it is not asked.
+    """
+    types = {name: type(spark_type(kind)).__name__ for name, kind in written.fields.items()}
+    return [
+        {
+            "type": "expect_column_values_to_be_of_type",
+            "kwargs": {"column": name, "type_": kind},
+            "meta": {"notes": {"format": "markdown", "content": ["As the sink declares it."]}},
+        }
+        for name, kind in {**types, REVISION: "IntegerType", RESULT_TIME: "LongType"}.items()
+        if name.isidentifier()
+    ]
+
+
+def _read(path: Path) -> Sequence[Expectation]:
+    try:
+        expectations = json.loads(path.read_text(encoding="utf-8"))["expectations"]
+        return [_with_query(one) for one in expectations]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Terminal(
+            "no suite of expectations",
+            given=f"{path}: {error!r}",
+            expected='a JSON object with a list "expectations" of objects with "type" and "kwargs"',
+            remedy="see docs/audit.md, or take the file away",
+        ) from error
+
+
+def _with_query(expectation: Expectation) -> Expectation:
+    """A query may be given as the list of its lines."""
+    query = expectation["kwargs"].get(QUERY)
+    if not isinstance(query, list):
+        return expectation
+    return {**expectation, "kwargs": {**expectation["kwargs"], QUERY: "\n".join(query)}}

@@ -1,0 +1,38 @@
+"""Great Expectations looks at what an audit looked at, in full size; where it says otherwise, that is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.spark.audit.conftest import Scene, an_hour_of_orders
+
+from recount.audit.data_docs import data_docs
+from recount.audit.expectations import EXIT_DISAGREED, outcome_of, validate
+
+pytestmark = pytest.mark.timeout(900)
+"""Streams and audits run for real: minutes where other work shares the machine."""
+
+
+def test_expectations_hold_for_an_honest_night_and_what_they_alone_find_is_a_disagreement(
+    tiny: None, scene: Scene
+) -> None:
+    an_hour_of_orders(scene)
+    scene.run(max_offsets=40)
+
+    honest = scene.audit().findings.audit
+    outcome = validate(scene.session, scene.settings, scene.topology, honest)
+    assert outcome.exit_code == 0, outcome.lines("")
+    assert {suite: outcome.told(suite) for suite in outcome.suites} == dict.fromkeys(
+        ("raw_log", "batch_ledger", "outputs-revenue", "reconciliation"), "holds"
+    )
+    assert data_docs(scene.settings.reports).exists()
+    kept = json.loads(outcome_of(scene.settings.reports, scene.topology.name, honest).read_text())
+    assert (kept["exit_code"], kept["disagreements"]) == (0, [])
+
+    # the judge holds, Great Expectations does not
+    rewritten = scene.rewrite_kept(honest, {"kafka": "array('other')"}, "key = 'EU'")
+    outcome = validate(scene.session, scene.settings, scene.topology, honest)
+    assert outcome.exit_code == EXIT_DISAGREED
+    assert [line.partition(":")[0] for line in outcome.disagreements] == ["kafka", "kafka values"]
+    assert f"found {rewritten}, the audit's judge 0" in outcome.disagreements[0]
