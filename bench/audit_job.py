@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from bench.auditing import AGGREGATION, ARCHIVE, AUDIT, SECOND_NIGHT
+from bench.auditing import AGGREGATION, ARCHIVE, AUDIT, EXPECTATIONS, SECOND_NIGHT
 from bench.contending import Arguments, parsed, say, settings_of
 from bench.jobs import JOBS, orders_topic
 from bench.structured_streaming import JOBS as PLAIN_JOBS
 from bench.structured_streaming import decoded
+from recount.audit.expectations import FAILED, validate
 from recount.audit.findings import Findings, Interval
 from recount.audit.ledger import Ledger
 from recount.audit.nightly import audited
+from recount.audit.store import AuditStore
 from recount.core.archive import Archive
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -74,7 +76,7 @@ def aggregation(scene: Scene) -> Told:
 
 
 def audit(scene: Scene) -> Told:
-    """A whole nightly audit, certificate and verdict tables included, of all that the stream has read."""
+    """A whole nightly audit, certificate and its own tables included, of all that the stream has read."""
     return _told(audited(scene.session, scene.settings, scene.topology, from_the_beginning=True).findings)
 
 
@@ -103,6 +105,21 @@ def second_night(scene: Scene) -> Told:
     return _told(audited(scene.session, scene.settings, scene.topology).findings)
 
 
+def first_audit(scene: Scene) -> None:
+    """The audit that expectations look at."""
+    audit(scene)
+
+
+def expectations(scene: Scene) -> Told:
+    """All suites on what the newest audit looked at."""
+    store = AuditStore(scene.session, Tables(scene.settings.data), scene.topology.name)
+    newest = store.runs()[-1].audit
+    outcome = validate(scene.session, scene.settings, scene.topology, newest)
+    failed = sum(outcome.told(suite) == FAILED for suite in outcome.suites)
+    records = sum(part.records for part in store.partitions(newest))
+    return Told(records, failed + len(outcome.disagreements))
+
+
 def _told(findings: Findings) -> Told:
     return Told(sum(account.records for account in findings.accounts), len(findings.differences))
 
@@ -116,6 +133,7 @@ WHAT: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], Told]]] = {
     AUDIT: (_nothing, audit),
     ARCHIVE: (archive, audit_of_the_archive),
     SECOND_NIGHT: (first_night, second_night),
+    EXPECTATIONS: (first_audit, expectations),
 }
 """What has to be there first, and what is measured."""
 

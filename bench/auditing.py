@@ -9,11 +9,13 @@ from bench.running import Run
 from recount.core.errors import Terminal
 
 AGGREGATION, AUDIT, ARCHIVE, SECOND_NIGHT = "aggregation", "audit", "archive", "second-night"
+EXPECTATIONS = "expectations"
 WHAT = {
     AGGREGATION: "plain Spark batch aggregation, from Kafka",
     AUDIT: "Recount's audit, both verdicts, with its certificate, from Kafka",
     ARCHIVE: "the same audit, from the archive",
     SECOND_NIGHT: "the second night: the last batch alone",
+    EXPECTATIONS: "Great Expectations, all suites, after the audit from Kafka",
 }
 """What ``bench.audit_job`` can measure."""
 
