@@ -123,23 +123,24 @@ R = result()
 OTHER = result(orders=3)
 
 
-@pytest.mark.parametrize(
-    ("on_kafka", "in_delta", "kafka", "delta"),
-    [
-        ([published(R)], [stored(R)], "match", "match"),
-        ([], [stored(R)], "lost", "match"),
-        ([published(R)], [], "match", "lost"),
-        ([published(R), published(R)], [stored(R)], "duplicated", "match"),
-        ([published(OTHER)], [stored(R)], "altered", "match"),
-        ([published(OTHER), published(R)], [stored(R)], "altered", "match"),
-        ([published(R, revision=-1)], [stored(R)], "extra", "match"),
-        ([published(OTHER), published(R, revision=1)], [stored(R, 1)], "match", "lost"),
-        ([published(OTHER), published(R, 1)], [stored(OTHER), stored(R, 1)], "match", "match"),
-        ([published(R)], [stored(OTHER), stored(R, 1)], "lost", "match"),
-        ([published(R), published(R, 1)], [stored(R)], "extra", "match"),
-        ([published(R), published(OTHER, 1)], [stored(R), stored(OTHER, 1, LATER_BATCH)], "match", "match"),
-    ],
-)
+CASES: list[tuple[list[Copy], list[Copy], str, str]] = [
+    ([published(R)], [stored(R)], "match", "match"),
+    ([], [stored(R)], "lost", "match"),
+    ([published(R)], [], "match", "lost"),
+    ([published(R), published(R)], [stored(R)], "duplicated", "match"),
+    ([published(OTHER)], [stored(R)], "altered", "match"),
+    ([published(OTHER), published(R)], [stored(R)], "altered", "match"),
+    ([published(R, revision=-1)], [stored(R)], "extra", "match"),
+    ([published(OTHER), published(R, revision=1)], [stored(R, 1)], "match", "lost"),
+    ([published(OTHER), published(R, 1)], [stored(OTHER), stored(R, 1)], "match", "match"),
+    ([published(R)], [stored(OTHER), stored(R, 1)], "lost", "match"),
+    ([published(R), published(R, 1)], [stored(R)], "extra", "match"),
+    ([published(R), published(OTHER, 1)], [stored(R), stored(OTHER, 1, LATER_BATCH)], "match", "match"),
+]
+"""What is on Kafka and in Delta of ``R``, and the verdicts."""
+
+
+@pytest.mark.parametrize(("on_kafka", "in_delta", "kafka", "delta"), CASES)
 def test_every_result_is_there_once_per_revision_in_both_places(
     tried: Tried, on_kafka: list[Copy], in_delta: list[Copy], kafka: str, delta: str
 ) -> None:
