@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -43,12 +44,11 @@ from recount.audit.topologies.compared_rows import COMPARED
 from recount.audit.topologies.differences import output_differences
 from recount.audit.topologies.identity import Identity, identity_of
 from recount.audit.topologies.judge import SINK, TABLE, Before, Judge
-from recount.audit.topologies.misses import grace_misses, unexplained
+from recount.audit.topologies.misses import grace_misses, still_unread, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.totals import totals_by_topic
 from recount.core.errors import Terminal
 from recount.core.finding_register import Register
-from recount.core.joins import StreamTableJoin
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WindowedAggregate
 from recount.core.settings import Settings
@@ -66,7 +66,7 @@ from recount.recompute.log import Log, Ranges
 from recount.recompute.rules.closing import overdue_ms
 
 _LOG = logging.getLogger(__name__)
-_TRUTH, _COMPLETE, _CLAIMS = "truth", "complete", "claims"
+_TRUTH, _COMPLETE, _CLAIMS, _UNREAD = "truth", "complete", "claims", "unread"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +106,11 @@ class _Scope:
             return None
         return Before(seed=self.seed.order, carried=self.snapshot.part(_CLAIMS))
 
+    def unread(self, truth: Recomputed) -> DataFrame:
+        """The changes that records would have found, had they been read, and those that explained earlier misses."""
+        known = {} if self.snapshot is None else self.snapshot.part(_UNREAD)
+        return reduce(DataFrame.unionByName, known.values(), truth.unread)
+
     def carried(self, part: str) -> Carried | None:
         """What it left for the recompute."""
         return None if self.snapshot is None else _Frames(self.snapshot.part(part))
@@ -139,7 +144,7 @@ class TopologyAuditor:
         self.store = AuditStore(session, self._tables, topology.name)
         self._snapshots = Snapshots(session=session, tables=self._tables, stream=topology.name)
         self._in_force = InForce.of(topology, settings.data)
-        self._is_incremental = is_incremental(topology) and not _asks_for_the_past(topology)
+        self._is_incremental = is_incremental(topology)
         self._identities = [
             replace(identity_of(node), was_added=node.topic.name in self._in_force.added) for node in topology.written
         ]
@@ -181,7 +186,8 @@ class TopologyAuditor:
             findings = self._findings(scope, interval, source, log, truth, judged, _places(complete.beyond))
             if repetition is not None or not self._is_incremental:
                 return findings
-            return replace(findings, snapshot_sha256=self._keep(scope, judge, judged, truth, complete))
+            kept = self._keep(scope, judge, judged, truth, complete, has_misses=bool(findings.misses))
+            return replace(findings, snapshot_sha256=kept)
         finally:
             judged.unpersist()
             judge.release()
@@ -290,7 +296,7 @@ class TopologyAuditor:
         counts = verdict_counts_by_spark(judged)
         late = self._up_to(self._tables.late(self._topology.name), scope.cut)
         missed = counts.get(f"{COMPLETENESS} missed")
-        misses = grace_misses(judged, late, truth.unread, self._topology) if missed else []
+        misses = grace_misses(judged, late, scope.unread(truth), self._topology) if missed else []
         totals = totals_by_topic(truth, scope.ledger, self._stream_times(scope.seed))
         found = {
             topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()
@@ -340,13 +346,25 @@ class TopologyAuditor:
         parts = self.store.partitions(seed.run.audit) if seed.run else []
         return {(part.topic, part.partition): part.stream_time_ms for part in parts}
 
-    def _keep(self, scope: _Scope, judge: Judge, judged: DataFrame, truth: Recomputed, complete: Recomputed) -> str:
+    def _keep(
+        self,
+        scope: _Scope,
+        judge: Judge,
+        judged: DataFrame,
+        truth: Recomputed,
+        complete: Recomputed,
+        *,
+        has_misses: bool,
+    ) -> str:
         """Leave the next audit what it needs; returns the SHA-256 of that."""
         frontier_ms = scope.settled.between(None, scope.cut).frontier_ms
         recent_ms = NONE_DUE if frontier_ms is None else frontier_ms - LOOK_BACK_MS
         since_ms = min(recent_ms, truth.reaches_back_to_ms(), complete.reaches_back_to_ms())
         claims = judge.to_keep(judged, since_ms - _longest_open_ms(self._topology))
-        self._snapshots.put(scope.audit, {_TRUTH: truth.kept(), _COMPLETE: complete.kept(), _CLAIMS: claims})
+        parts = {_TRUTH: truth.kept(), _COMPLETE: complete.kept(), _CLAIMS: claims}
+        if has_misses:
+            parts[_UNREAD] = {_UNREAD: still_unread(judged, scope.unread(truth), self._topology)}
+        self._snapshots.put(scope.audit, parts)
         self._snapshots.keep_newest()
         return self._snapshots.sha256(scope.audit)
 
@@ -417,11 +435,6 @@ class TopologyAuditor:
 def _after(seen: Mapping[int, int], ranges: Ranges) -> Ranges:
     """``ranges`` from the offsets ``seen`` on."""
     return {p: (min(end, max(start, seen.get(p, start))), end) for p, (start, end) in ranges.items()}
-
-
-def _asks_for_the_past(topology: Topology) -> bool:
-    """Whether a late change of a table belongs to records of earlier stretches, which are not looked up again."""
-    return any(isinstance(node, StreamTableJoin) and node.as_of == "event" for node in topology.nodes())
 
 
 def _longest_open_ms(topology: Topology) -> int:

@@ -89,7 +89,7 @@ class Judge:
         lined_up = reduce(DataFrame.unionByName, [*claims, *([] if published is None else [published])])
         carried = self._carried(identity)
         if carried is not None:
-            lined_up = with_carried(lined_up, carried, identity)
+            lined_up = with_carried(lined_up, carried, identity, complete.again_since_ms.get(written))
         lined_up = self._claims[identity] = lined_up.persist()
         kept_since_ms = _kept_since_ms(identity)
         if identity.is_latest:

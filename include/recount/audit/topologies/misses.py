@@ -49,7 +49,8 @@ def grace_misses(judged: DataFrame, late_ledger: DataFrame, unread: DataFrame, t
         F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset").alias("late_origin"),
         F.struct("topic", "partition", "offset", place.alias("place")).alias("late"),
     )
-    explanations = [*_explanations(missed, late, topology), *_of_lookups(missed, unread, topology)]
+    of_lookups = [one.select("row", "late") for one in _of_lookups(missed, unread, topology)]
+    explanations = [*_explanations(missed, late, topology), *of_lookups]
     found = reduce(DataFrame.union, explanations).distinct()
     named = found.groupBy("row").agg(
         F.count_distinct("late.topic", "late.partition", "late.offset").alias("n"),
@@ -72,6 +73,13 @@ def grace_misses(judged: DataFrame, late_ledger: DataFrame, unread: DataFrame, t
         )
         for one in rows
     ]
+
+
+def still_unread(judged: DataFrame, unread: DataFrame, topology: Topology) -> DataFrame:
+    """Of the ``unread`` changes those that explain a missed row of ``judged``: the next audit needs them again."""
+    missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW).withColumn("row", F.struct(*_ROW))
+    pairs = _of_lookups(missed, unread, topology)
+    return reduce(DataFrame.union, [one.select("change.*") for one in pairs]).distinct()
 
 
 def unexplained(misses: list[GraceMiss]) -> list[Difference]:
@@ -112,6 +120,7 @@ def _explanations(missed: DataFrame, late: DataFrame, topology: Topology) -> lis
 
 
 def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> list[DataFrame]:
+    """Each ``row`` that is missed with ``late``, what explains it, and the unread ``change`` that this is."""
     event = F.concat_ws("", "event_topic", F.lit("-"), "event_partition", F.lit("@"), "event_offset")
     change = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset")
     told = F.concat_ws("", change, F.lit(" read after "), event)
@@ -120,6 +129,7 @@ def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> lis
         "event_ms",
         F.col("key").alias("event_key"),
         F.struct("topic", "partition", "offset", told.alias("place")).alias("late"),
+        F.struct(*unread.columns).alias("change"),
     )
     places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
     by_origin = places.join(changes, F.col("made_of") == F.col("event"))
@@ -128,7 +138,7 @@ def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> lis
     elsewhere = F.col(SINK).isin([sink.topic.name for sink in topology.written if _looks_up_by_another_key(sink)])
     of_key = elsewhere | F.col("key").eqNullSafe(F.col("event_key"))
     nowhere = missed.where(F.col("origin").isNull() | F.col("origin").startswith("at "))
-    return [one.select("row", "late") for one in (by_origin, nowhere.join(changes, during & of_key))]
+    return [by_origin, nowhere.join(changes, during & of_key)]
 
 
 def _looks_up_by_another_key(written: Written) -> bool:

@@ -25,11 +25,16 @@ from recount.core.nodes import WINDOW_END
 _WRONG, _MISSED, _PENDING, _RECENT, _HELD, _RANK = "__wrong", "__missed", "__pending", "__recent", "__held", "__rank"
 
 
-def with_carried(fresh: DataFrame, carried: DataFrame, identity: Identity) -> DataFrame:
+def with_carried(
+    fresh: DataFrame, carried: DataFrame, identity: Identity, again_since_ms: int | None = None
+) -> DataFrame:
     """``fresh`` claims and the ``carried`` ones of the audit before; what the recompute says anew replaces the latter.
 
-    A row of a stream leaves once, so what was expected of it before still is.
+    A row of a stream leaves once, so what was expected of it before still is. Without lateness it says all records
+    ``again_since_ms`` anew.
     """
+    if again_since_ms is not None:
+        carried = carried.where((F.col(SIDE) != COMPLETE) | (F.col(ENTRY)[AT_MS] < again_since_ms))
     replaced = (EXPECTED, COMPLETE) if identity.is_latest else (COMPLETE,)
     said = fresh.where(F.col(SIDE).isin(*replaced)).select(
         *(F.col(name).alias(f"__{name}") for name in (*IDENTITY, SIDE))

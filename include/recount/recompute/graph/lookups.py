@@ -17,9 +17,9 @@ from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.frontiers import LEFT_IN, BatchEnds, Wait, left_in, with_left_in
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
 from recount.recompute.graph.ordering import leaves_when_read, lies_in_the_log, waits
-from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, is_place, last_of
+from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows, is_place, last_of
 
-BY, READ, UNREAD = "__by", "__read", "__unread"
+BY, READ, UNREAD, _WINNER = "__by", "__read", "__unread", "__winner"
 UNREAD_SCHEMA = (
     "topic string, partition int, offset long, timestamp_ms long, event_topic string, event_partition int, "
     "event_offset long, event_ms long, key string"
@@ -73,7 +73,7 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Ca
         carrying.keep(node, "table", lambda: last_of(known, [key], F.col(ORDER)))
     else:
         carrying.keep(node, "table", lambda: state(table, known))
-    changes = (known if by_time or is_told else state(table, known)).drop(IS_NEW)
+    changes = known if by_time or is_told else state(table, known)
     fits = of(LEFT, BY) == of(RIGHT, node.right.key)
     if by_time:
         fits &= of(RIGHT, TIME) <= of(LEFT, TIME)
@@ -90,7 +90,9 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Ca
     overlooked = ~F.col("__newest")["place"].eqNullSafe(of(RIGHT, ORDER)[0])
     unread = F.when(overlooked & F.lit(by_time), F.col("__newest"))
     deleted = F.coalesce(of(RIGHT, IS_NULL), F.lit(True))
-    return found.select(LEFT, F.when(~deleted, F.col(RIGHT)).alias(RIGHT), unread.alias(UNREAD))
+    winner = F.struct(*(of(RIGHT, name).alias(name) for name in (*PLACE, TIME, IS_NEW)))
+    row = F.when(~deleted, F.col(RIGHT)).alias(RIGHT)
+    return found.select(LEFT, row, unread.alias(UNREAD), winner.alias(_WINNER))
 
 
 def unread_changes(node: StreamTableJoin, found: DataFrame) -> DataFrame:
@@ -109,6 +111,12 @@ def unread_changes(node: StreamTableJoin, found: DataFrame) -> DataFrame:
         of(LEFT, TIME).alias("event_ms"),
         of(LEFT, node.key).cast("string").alias("key"),
     )
+
+
+def changes_of_old_rows(found: DataFrame) -> DataFrame:
+    """The new changes that rows of earlier stretches find now, deletions too: place and time."""
+    overtaken = found.where(~of(LEFT, IS_NEW) & F.col(_WINNER)[IS_NEW])
+    return overtaken.select(*(F.col(_WINNER)[name].alias(name) for name in (*PLACE, TIME))).distinct()
 
 
 def with_table_row(node: StreamTableJoin, found: DataFrame) -> Rows:

@@ -30,12 +30,11 @@ from recount.recompute.graph.joins import table_joined
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.lookups import TableEnds
 from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin
-from recount.recompute.graph.stateful import Stateful
+from recount.recompute.graph.stateful import Readers, Stateful
 from recount.recompute.graph.stateless import flat_mapped, stateless
 from recount.recompute.log import RawLog
 from recount.recompute.rules.keys_needed import topics_that_need_keys
 
-Readers = Mapping[Node, Sequence[tuple[Node, int]]]
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
 _ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({})
@@ -59,8 +58,9 @@ class Recomputed:
     ``held_after_ms`` says of every suppression from when on updates may still be held back.
 
     Of a stretch of the log, ``again`` has for sinks of final results all due windows within the look back, whether
-    they left in this stretch or before, and ``beyond`` the records that came too late even for that: topic, partition,
-    offset, timestamp_ms and operator. See ``recount.recompute.graph.carrying``.
+    they left in this stretch or before, and for sinks of lookups the records since ``again_since_ms``. ``beyond`` are
+    the records that came too late even for that: topic, partition, offset, timestamp_ms and operator. See
+    ``recount.recompute.graph.carrying``.
     """
 
     results: Mapping[Written, DataFrame]
@@ -71,6 +71,7 @@ class Recomputed:
     entries: Mapping[str, DataFrame]
     held_after_ms: Mapping[Suppress, int]
     again: Mapping[Written, DataFrame]
+    again_since_ms: Mapping[Written, int]
     beyond: DataFrame
     _operators: Stateful
     _decoded: Sequence[DataFrame]
@@ -158,6 +159,7 @@ def recomputed(
     )
     results: dict[Written, DataFrame] = {}
     again: dict[Written, DataFrame] = {}
+    again_since_ms: dict[Written, int] = {}
     rows: dict[Node, Rows] = {}
     forks, readers = topology.forks(), topology.readers()
     for node in topology.nodes():
@@ -181,6 +183,10 @@ def recomputed(
             all_due = operators.all_due(node.input)
             if all_due is not None:
                 again[node] = _result(node, all_due)
+                since_ms = operators.said_again_since_ms(node.input)
+                if since_ms is not None:
+                    again_since_ms[node] = since_ms
+    operators.report_overtaken(readers)
     log = journal.with_raised(_log(list(decoded.values())))
     return Recomputed(
         results=results,
@@ -191,6 +197,7 @@ def recomputed(
         entries=entries,
         held_after_ms={node: operators.held_after_ms(node) for node in rows if isinstance(node, Suppress)},
         again=again,
+        again_since_ms=again_since_ms,
         beyond=operators.all_beyond(),
         _operators=operators,
         _decoded=list(decoded.values()),

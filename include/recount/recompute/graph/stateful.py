@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
-from recount.core.nodes import Filter, Node, WindowedAggregate, WithFields
+from recount.core.nodes import Filter, Node, Sink, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, InOrder, Process
-from recount.core.stateless import Peek, Repartition, Select, Through
+from recount.core.stateless import Foreach, Peek, Repartition, Select, Through
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph import joins, lookups, remembering
@@ -45,13 +45,19 @@ from recount.recompute.rules.waiting import (
 BEYOND_SCHEMA = "topic string, partition int, offset long, timestamp_ms long, operator string"
 
 
+Readers = Mapping[Node, Sequence[tuple[Node, int]]]
+_ONE_FROM_ONE = (Filter, WithFields, Select, Peek, Repartition, Through)
+"""Operators that make one row, or none, of each."""
+
+
 @dataclass(kw_only=True)
 class Stateful:
     """The operators that judge time, by ``clocks``.
 
     Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. ``carrying`` has what
     the stretch of the log before left behind, and takes what the next one must know. ``on_time`` has the records that
-    an aggregation has placed in windows, ``again`` all due windows within the look back, ``processed_or_raised`` what
+    an aggregation has placed in windows, ``again`` all due windows and looked-up rows within the look back,
+    ``overtaken`` the changes of tables that came too late for rows of earlier stretches, ``processed_or_raised`` what
     processors made, beside the records for which they raised, ``tried`` the records that folds were tried with,
     ``beyond`` those that came too late even for what was carried.
     """
@@ -66,6 +72,7 @@ class Stateful:
     again: dict[Node, Rows] = field(default_factory=dict)
     processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
     tried: dict[Node, DataFrame] = field(default_factory=dict)
+    overtaken: dict[Node, DataFrame] = field(default_factory=dict)
     beyond: list[DataFrame] = field(default_factory=list)
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
@@ -122,14 +129,29 @@ class Stateful:
         keyed = lookups.keyed_for_lookup(node, valued)
         if self.lateness or node.as_of == "arrival":
             keyed = self._with_read(node, keyed, table)
+        if node.as_of == "event":
+            keyed = self._asked_again(node, keyed, table)
         found = self._keep(lookups.looked_up(node, keyed, table, self.carrying))
         self.journal.unread_by(lookups.unread_changes(node, found))
+        if node.as_of == "event" and self.carrying.carried is not None:
+            self.again[node] = lookups.with_table_row(node, found)
+            self.overtaken[node] = lookups.changes_of_old_rows(found)
+            found = found.where(joins.of(joins.LEFT, IS_NEW))
         by, row = joins.of(joins.LEFT, lookups.BY), joins.of(joins.RIGHT, TIME)
         missing = F.when(by.isNull(), "null key").otherwise("filtered")
         fate = F.lit("counted") if node.kind == "left" else F.when(row.isNotNull(), "counted").otherwise(missing)
         places = [joins.of(joins.LEFT, name).alias(name) for name in PLACE]
         self.journal.note(found.select(*places, fate.alias("__fate")), F.col("__fate"))
         return lookups.with_table_row(node, found)
+
+    def _asked_again(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
+        """With the rows of the look back, for which a change of the table can come yet; older changes are reported."""
+        first_ms = self.carrying.since_before_ms(node.left)
+        if first_ms >= NONE_DUE // 2:
+            self.report_beyond(node, table.frame.where(F.col(TIME) < first_ms))
+        known = self.carrying.with_carried(node, "asked", keyed)
+        self.carrying.keep(node, "asked", lambda: known.where(F.col(TIME) >= self.clocks.since_ms(node.left)))
+        return known
 
     def _due(self, node: StreamTableJoin, valued: DataFrame, grace_ms: int) -> DataFrame:
         """The judged records that the table's time has reached; the others wait."""
@@ -275,10 +297,24 @@ class Stateful:
 
     def all_due(self, node: Node) -> Rows | None:
         """What leaves ``node`` of ``again``; None where it leaves no results of windows one by one."""
-        if isinstance(node, Filter | WithFields | Select | Peek | Repartition | Through):
+        if isinstance(node, _ONE_FROM_ONE):
             above = self.all_due(node.input)
             return None if above is None else stateless(node, [above])
         return self.again.get(node)
+
+    def said_again_since_ms(self, node: Node) -> int | None:
+        """``again`` has each record from here on that leaves ``node``; None: it has results of windows, or none."""
+        if isinstance(node, _ONE_FROM_ONE):
+            return self.said_again_since_ms(node.input)
+        if isinstance(node, StreamTableJoin) and node in self.again:
+            return self.carrying.since_before_ms(node.left)
+        return None
+
+    def report_overtaken(self, readers: Readers) -> None:
+        """Report the late changes of tables that would change more than what ``again`` says."""
+        for node, changes in self.overtaken.items():
+            if not _ends_in_sinks(node, readers):
+                self.report_beyond(node, changes)
 
     def all_beyond(self) -> DataFrame:
         """The records that came too late for what was carried, each with the operator that says so."""
@@ -315,3 +351,11 @@ class Stateful:
 
     def _late(self, rows: DataFrame, key: Column, margin: Column) -> None:
         self.journal.late_for(rows, key, margin, F.lit(None), F.lit(None))
+
+
+def _ends_in_sinks(node: Node, readers: Readers) -> bool:
+    """Whether all that leaves ``node`` reaches sinks, one row from one."""
+    return all(
+        isinstance(reader, Sink | Foreach) or (isinstance(reader, _ONE_FROM_ONE) and _ends_in_sinks(reader, readers))
+        for reader, _ in readers[node]
+    )
