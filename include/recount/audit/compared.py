@@ -15,6 +15,9 @@ A row of the table ``reconciliation`` is a row of a sink (``verdicts`` has its v
 | ``<place>_stood`` | the revision that stood there when an earlier audit ended: none is written before it |
 | ``<place>_lacks``, ``places_differ`` | whether an earlier revision is in the other place only, or other there |
 | ``<place>_latest``, ``_latest_doubles``, ``_corrections`` | with corrections, and the most copies of one |
+
+Of any topology but a single aggregation ``<place>_latest`` has the corrections only: the rows of each after its
+revision, without those that have left the topic as they may.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from recount.core.tables import Tables
 from recount.core.verdict import Difference, GraceMiss, PartitionAccount
 
 PARTIALS, PUBLISHED, VERDICTS, PLANS = "partials", "published", "verdicts", "plans"
-RECONCILIATION = "reconciliation"
+RECONCILIATION, CORRECTIONS = "reconciliation", "corrections"
 RUNS, PARTITIONS, DIFFERENCES, MISSES = "runs", "partitions", "differences", "misses"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _TYPES = {"str": pl.String(), "int": pl.Int64(), "bool": pl.Boolean(), "tuple[str, ...]": pl.List(pl.String())}
@@ -135,7 +135,7 @@ class AuditStore:
 
     def forget(self, audit: str) -> None:
         """Take every row of ``audit``, which is not complete, out of the tables."""
-        for name in (PARTIALS, PUBLISHED, VERDICTS, RECONCILIATION, PARTITIONS, DIFFERENCES, MISSES):
+        for name in (PARTIALS, PUBLISHED, VERDICTS, RECONCILIATION, CORRECTIONS, PARTITIONS, DIFFERENCES, MISSES):
             path = self._tables.audit(self._stream, name)
             if DeltaTable.is_deltatable(path):
                 DeltaTable(path).delete(f"{AUDIT} = '{audit}'")

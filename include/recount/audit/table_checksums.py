@@ -81,9 +81,14 @@ class TableChecksums:
 
     def hold(self, tables: Tables, table: str, cut: Order, backfills: int) -> bool:
         """Whether the rows that were there at ``cut`` are the same still, and no backfill has waited since."""
-        published, waiting = _corrections(tables, table, self.backfills)
+        _, waiting = _corrections(tables, table, self.backfills)
         if self.waiting and waiting and backfills == self.backfills:
             return False
+        return self.are_those_of(tables, table, cut)
+
+    def are_those_of(self, tables: Tables, table: str, cut: Order) -> bool:
+        """Whether the rows that were there at ``cut`` are the same still; those of waiting backfills do not count."""
+        published, _ = _corrections(tables, table, self.backfills)
         if self.corrections is None:
             is_same = published is None or published.select(pl.len()).collect().item() == 0
         else:

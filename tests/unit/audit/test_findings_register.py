@@ -313,6 +313,15 @@ def test_an_accepted_row_is_none_that_the_judge_holds_against_the_expectations(n
             accept(nights.settings, STREAM, LOST_ID, by="Ada", reason="why")
 
 
+def test_expectations_need_not_find_a_table_of_corrections_that_somebody_wrote_to(nights: Nights) -> None:
+    wrong = Difference(kind="correction", place=SINK.topic.name, verdict="duplicated", **ROW)  # type: ignore[arg-type]
+    strange = Difference(kind="correction", place=f"table corrections/{SINK.table}", verdict="extra")
+    nights.audit("1", [wrong, strange], None)
+    assert nights.last is not None
+    found = judged(TOPOLOGY, nights.store, nights.last, read_register(nights.settings, STREAM))
+    assert found["corrections"].may == 1
+
+
 def test_the_command_lists_findings_accepts_one_and_refuses_an_empty_reason(
     nights: Nights, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,18 +32,21 @@ from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import LEDGER, ledger_faults
 from recount.audit.register import certified
 from recount.audit.repetition import Repetition
-from recount.audit.settled import published_offsets, settled_ledger
+from recount.audit.settled import published_backfills, published_offsets, settled_ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
-from recount.audit.store import NOTHING, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
+from recount.audit.store import CORRECTIONS, NOTHING, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
 from recount.audit.strangers import strange_rows
 from recount.audit.table_checksums import TableChecksums
+from recount.audit.topologies.backfills import Listed, listed_backfills, published_names, strange_backfills
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.compared_rows import COMPARED
-from recount.audit.topologies.differences import output_differences
+from recount.audit.topologies.corrections import Corrections, KnownCorrections
+from recount.audit.topologies.differences import correction_differences, output_differences
 from recount.audit.topologies.identity import Identity, identity_of
 from recount.audit.topologies.judge import SINK, TABLE, Before, Judge
+from recount.audit.topologies.missed_rows import missed_rows
 from recount.audit.topologies.misses import grace_misses, still_unread, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.totals import totals_by_topic
@@ -66,7 +69,7 @@ from recount.recompute.log import Log, Ranges
 from recount.recompute.rules.closing import overdue_ms
 
 _LOG = logging.getLogger(__name__)
-_TRUTH, _COMPLETE, _CLAIMS, _UNREAD = "truth", "complete", "claims", "unread"
+_TRUTH, _COMPLETE, _CLAIMS, _CORRECTED, _UNREAD = "truth", "complete", "claims", "corrected", "unread"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +78,8 @@ class _Scope:
 
     ``altered`` are tables in which somebody has changed what was judged before. ``published`` and ``posted`` are the
     offsets that the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit
-    before has read.
+    before has read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections,
+    ``backfills`` the names of those whose corrections count.
     """
 
     audit: str
@@ -88,6 +92,9 @@ class _Scope:
     unseen: Mapping[str, Ranges]
     posted: Mapping[str, Ranges]
     identities: tuple[Identity, ...]
+    done: int
+    listed: Sequence[Listed]
+    backfills: Sequence[str]
 
     @property
     def cut(self) -> Order:
@@ -110,6 +117,17 @@ class _Scope:
         """The changes that records would have found, had they been read, and those that explained earlier misses."""
         known = {} if self.snapshot is None else self.snapshot.part(_UNREAD)
         return reduce(DataFrame.unionByName, known.values(), truth.unread)
+
+    @property
+    def known_corrections(self) -> dict[str, KnownCorrections]:
+        """By table, what it left about corrections."""
+        if self.snapshot is None or self.seed.run is None:
+            return {}
+        claims = self.snapshot.part(_CORRECTED)
+        return {
+            table: KnownCorrections(backfills=sums.backfills, claims=claims.get(table))
+            for table, sums in self.seed.run.tables.items()
+        }
 
     def carried(self, part: str) -> Carried | None:
         """What it left for the recompute."""
@@ -180,6 +198,7 @@ class TopologyAuditor:
             cut=scope.cut,
             published=scope.unseen,
             before=scope.before_judged,
+            corrections=self._corrections(scope) if scope.done else None,
         )
         judged = judge.judged(list(scope.identities), truth, complete).persist()
         try:
@@ -206,8 +225,10 @@ class TopologyAuditor:
         from_the_beginning: bool,
     ) -> _Scope:
         reached = published_offsets(self._connection, self._topology)
-        published = self._published()
+        done, published = self._published()
         posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self._topology.sources}
+        listed = listed_backfills(self._tables, self._topology)
+        backfills = repetition.backfills if repetition else published_names(listed, done)
         settled = settled_ledger(self._tables, self._topology, reached)
         if repetition is None:
             cut = settled.up_to(reached).cut_before(interval.end_ms)
@@ -236,6 +257,9 @@ class TopologyAuditor:
             unseen={topic: _after(seen.get(topic, {}), published[topic]) for topic in topics},
             posted=posted,
             identities=tuple(identities),
+            done=done,
+            listed=listed,
+            backfills=backfills,
         )
 
     def _seed_for(self, ledger: Ledger, cut: Order, published: Mapping[str, Ranges]) -> Seed:
@@ -272,7 +296,7 @@ class TopologyAuditor:
         if seed.run is None:
             return ()
         tables, order = seed.run.tables, seed.run.order
-        return tuple(name for name, sums in tables.items() if not sums.hold(self._tables, name, order, 0))
+        return tuple(name for name, sums in tables.items() if not sums.are_those_of(self._tables, name, order))
 
     def _is_kept(self, ledger: Ledger, sources: Mapping[str, Source]) -> bool:
         """Whether all that the batches of ``ledger`` have read is there still."""
@@ -308,11 +332,15 @@ class TopologyAuditor:
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
             *self._side_ledgers(truth, scope, late),
             *output_differences(judged),
+            *correction_differences(judged),
+            *self._strange_backfills(scope),
             *(_altered(table, scope.seed) for table in scope.altered),
             *unexplained(misses),
         ]
         verdicts = [f"{place}_verdict" for place in PLACES]
         self.store.put(VERDICTS, scope.audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS))
+        if missed:
+            self.store.put(CORRECTIONS, scope.audit, missed_rows(judged, scope.identities, truth))
         self.store.put(RECONCILIATION, scope.audit, judged.select(SINK, TABLE, *IDENTITY, f"{COMPARED}.*"))
         all_accounts = [account for parts in found.values() for account in parts]
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
@@ -334,7 +362,7 @@ class TopologyAuditor:
             evidence=self._evidence(scope, log, all_accounts),
             read_to={topic: {p: end for p, (_, end) in spans.items()} for topic, spans in scope.published.items()},
             tables={
-                one.written.table: TableChecksums.of(self._tables, one.written.table, scope.cut, 0)
+                one.written.table: TableChecksums.of(self._tables, one.written.table, scope.cut, scope.done)
                 for one in scope.identities
             },
             beyond_found=beyond[0],
@@ -360,8 +388,12 @@ class TopologyAuditor:
         frontier_ms = scope.settled.between(None, scope.cut).frontier_ms
         recent_ms = NONE_DUE if frontier_ms is None else frontier_ms - LOOK_BACK_MS
         since_ms = min(recent_ms, truth.reaches_back_to_ms(), complete.reaches_back_to_ms())
-        claims = judge.to_keep(judged, since_ms - _longest_open_ms(self._topology))
-        parts = {_TRUTH: truth.kept(), _COMPLETE: complete.kept(), _CLAIMS: claims}
+        parts = {
+            _TRUTH: truth.kept(),
+            _COMPLETE: complete.kept(),
+            _CLAIMS: judge.to_keep(judged, since_ms - _longest_open_ms(self._topology)),
+            _CORRECTED: judge.corrections_to_keep(judged),
+        }
         if has_misses:
             parts[_UNREAD] = {_UNREAD: still_unread(judged, scope.unread(truth), self._topology)}
         self._snapshots.put(scope.audit, parts)
@@ -377,7 +409,8 @@ class TopologyAuditor:
             seed=scope.seed.order,
             cut=scope.cut,
         )
-        return witness.evidence(accounts, [one.written for one in scope.identities], scope.unseen)
+        written = [one.written for one in scope.identities]
+        return witness.evidence(accounts, written, scope.unseen, scope.backfills)
 
     def _recomputed(self, scope: _Scope, log: Log, *, lateness: bool) -> Recomputed:
         ledger, ranges = scope.ledger, scope.ledger.ranges
@@ -394,9 +427,28 @@ class TopologyAuditor:
             carried=scope.carried(_TRUTH if lateness else _COMPLETE),
         )
 
-    def _published(self) -> dict[str, Ranges]:
-        topics = [identity.written.topic.name for identity in self._identities]
-        return {topic: self._own(topic) for topic in topics}
+    def _published(self) -> tuple[int, dict[str, Ranges]]:
+        """How many backfills are on Kafka, and the offsets of the sinks' topics, which hold these and no others."""
+        while True:
+            done = published_backfills(self._connection, self._topology)
+            found = {one.written.topic.name: self._own(one.written.topic.name) for one in self._identities}
+            if published_backfills(self._connection, self._topology) == done:
+                return done, found
+
+    def _strange_backfills(self, scope: _Scope) -> list[Difference]:
+        audits = {run.audit for run in self.store.runs()} if scope.listed else set()
+        batches = {proof.order for proof in scope.settled.proofs}
+        return strange_backfills(scope.listed, scope.done, audits, batches)
+
+    def _corrections(self, scope: _Scope) -> Corrections:
+        return Corrections(
+            session=self._session,
+            servers=self._settings.bootstrap_servers,
+            tables=self._tables,
+            cut=scope.cut,
+            backfills=scope.backfills,
+            known=scope.known_corrections,
+        )
 
     def _own(self, topic: str) -> Ranges:
         return self._in_force.own_ranges(topic, kept_if_any(self._connection, topic))

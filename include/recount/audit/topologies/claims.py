@@ -16,14 +16,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit.committed import committed_records, event_time_ms, header
-from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION, is_after
+from recount.audit.copies import BACKFILL, DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.ledger import Order
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.published_json import is_written_so
 from recount.audit.topologies.published_texts import published
 from recount.core import own_columns
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
-from recount.core.output import REVISION_HEADER, SOURCE_HEADER, WINDOW_HEADER
+from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, SOURCE_HEADER, WINDOW_HEADER
 from recount.core.plain_values import PlainValue
 from recount.core.tables import Tables
 from recount.core.topology import Written
@@ -44,15 +44,20 @@ def of_recompute(results: DataFrame, identity: Identity, side: str) -> DataFrame
     return claimed.select(*claimed.columns, F.lit(side).alias(SIDE), *_unwritten())
 
 
-def on_kafka(session: SparkSession, servers: str, identity: Identity, ranges: Ranges) -> DataFrame | None:
+def on_kafka(
+    session: SparkSession, servers: str, identity: Identity, ranges: Ranges, *, corrections: bool | None = None
+) -> DataFrame | None:
     """The committed records of the sink's topic; None where there is none.
 
-    One without our headers, or whose record key is not that of its value, has ``NO_REVISION``.
+    ``corrections``: those only that say to be of a backfill, or those only that do not. A record without our headers,
+    or whose record key is not that of its value, has ``NO_REVISION``.
     """
     written = identity.written
     records = committed_records(session, servers, written.topic.name, ranges)
     if records is None:
         return None
+    if corrections is not None:
+        records = records.where(F.coalesce(header(ORIGIN_HEADER) == BACKFILL, F.lit(False)) == corrections)
     decoded = records.withColumn("decoded", _decoded(written)).withColumn("record_key", F.col("key").cast("string"))
     fields = {name: F.col("decoded")[name] for name in identity.fields}
     if KEY in fields:
@@ -115,16 +120,16 @@ def in_delta_since(
 def _in_delta(rows: DataFrame, identity: Identity, cut: Order) -> DataFrame:
     table = identity.written.table
     evidence = F.concat_ws("", F.lit(f"outputs/{table} batch "), own_columns.GENERATION, F.lit("/"), own_columns.BATCH)
-    told = rows.select(
-        *(named(name) for name in identity.fields),
-        F.col(own_columns.RESULT_TIME).alias("__at_ms"),
-        F.col(own_columns.IS_NULL).alias("__is_null"),
-        F.col(own_columns.ORIGIN).alias("__origin"),
-        F.coalesce(F.col(own_columns.REVISION), F.lit(NO_REVISION)).alias("__revision"),
-        evidence.alias("__evidence"),
-        F.when(is_after(cut), LATER).otherwise(DELTA).alias("__side"),
-    )
-    return _written(told, identity, F.col("__side"))
+    return of_rows(rows, identity, F.when(is_after(cut), LATER).otherwise(DELTA), evidence)
+
+
+def of_rows(rows: DataFrame, identity: Identity, side: Column, evidence: Column, **more: Column) -> DataFrame:
+    """``rows`` of the sink's table, or of that of its corrections; ``more`` are further columns of the claims."""
+    fields = {name: named(name) for name in identity.fields}
+    revision = F.coalesce(F.col(own_columns.REVISION), F.lit(NO_REVISION))
+    at_ms, is_null = F.col(own_columns.RESULT_TIME), F.col(own_columns.IS_NULL)
+    extra = {SIDE: side, REVISION: revision, EVIDENCE: evidence, **more}
+    return _claims(rows, identity, fields, at_ms, is_null, F.col(own_columns.ORIGIN), extra)
 
 
 def _written(told: DataFrame, identity: Identity, side: Column) -> DataFrame:

@@ -10,7 +10,8 @@ from recount.audit.compared import SCHEMA
 from recount.audit.copies import KAFKA
 from recount.audit.fidelity import PLACES
 from recount.audit.results import EXPECTED
-from recount.audit.topologies.claims import AT_MS, IDENTITY, IS_NULL, ROW
+from recount.audit.topologies.claims import AT_MS, IDENTITY, IS_NULL, REVISION, ROW
+from recount.audit.topologies.corrections import CORRECTED
 from recount.audit.topologies.identity import Identity
 from recount.core.own_columns import RESULT_TIME
 
@@ -35,9 +36,10 @@ def compared(identity: Identity, kept_since_ms: int | None) -> Column:
     found = {
         "expected_at_ms": F.col(f"{EXPECTED}_entry")[AT_MS],
         "kafka_kept_since_ms": F.lit(kept_since_ms),
-        "compaction_takes": F.lit(compacted and not identity.is_latest),
+        "compaction_takes": F.lit(compacted) & (F.lit(not identity.is_latest) | F.col(CORRECTED).isNotNull()),
         "is_held": F.lit(False),
         **(_of_latest(identity) if identity.is_latest else _of_rows(identity)),
+        **_of_corrections(identity),
     }
     told = {name: _TYPES[kind] for name, kind in SCHEMA.items() if name not in ("sink", "table", *IDENTITY)}
     columns = [found.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in told.items()]
@@ -45,7 +47,7 @@ def compared(identity: Identity, kept_since_ms: int | None) -> Column:
 
 
 def _of_latest(identity: Identity) -> dict[str, Column]:
-    found = {"is_held": F.col("is_held"), "places_differ": F.col("places_differ")}
+    found = {"is_held": F.coalesce("is_held", F.lit(False)), "places_differ": F.col("places_differ")}
     for side in (EXPECTED, *PLACES):
         rows = F.filter(F.array(f"{side}_entry"), lambda one: F.coalesce(~one[IS_NULL], F.lit(False)))
         found |= _told(side, rows, identity)
@@ -62,6 +64,26 @@ def _of_rows(identity: Identity) -> dict[str, Column]:
     for side in (EXPECTED, *PLACES):
         found |= _told(side, F.col(side), identity)
     return found
+
+
+def _of_corrections(identity: Identity) -> dict[str, Column]:
+    return {name: column for place in PLACES for name, column in _corrections_at(place, identity).items()}
+
+
+def _corrections_at(place: str, identity: Identity) -> dict[str, Column]:
+    """Each row of a correction after its revision; of a sink whose rows all count a correction can have several."""
+
+    def told(one: Column) -> Column:
+        revision = one[REVISION].cast("string")
+        return F.transform(one[place], lambda entry: F.concat_ws(" ", revision, _text(entry, identity)))
+
+    rows = F.flatten(F.transform(CORRECTED, lambda one: one[place]))
+    most = F.array_max(F.transform(CORRECTED, lambda one: F.size(one[place])))
+    return {
+        f"{place}_latest": F.flatten(F.transform(CORRECTED, told)),
+        f"{place}_latest_doubles": _told(place, rows, identity)[f"{place}_doubles"],
+        f"{place}_corrections": most if identity.is_latest else F.least(most, F.lit(1)),
+    }
 
 
 def _told(side: str, entries: Column, identity: Identity) -> dict[str, Column]:

@@ -6,10 +6,13 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from recount.audit.causes import OUTPUT, unlisted_difference
-from recount.audit.copies import KAFKA
+from recount.audit.completeness import CORRECTION
+from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.judgement import MAX_WRONG
 from recount.audit.results import EXPECTED
+from recount.audit.topologies.claims import EVIDENCE
+from recount.audit.topologies.corrections import SAID
 from recount.audit.topologies.judge import SINK, TABLE
 from recount.core.nodes import WINDOW_START
 from recount.core.verdict import Difference
@@ -37,6 +40,27 @@ def output_differences(judged: DataFrame) -> list[Difference]:
     if len(rows) <= MAX_WRONG:
         return listed
     return [*listed, unlisted_difference(judged.where(wrong).count() - MAX_WRONG, ())]
+
+
+def correction_differences(judged: DataFrame) -> list[Difference]:
+    """Corrections that are not on Kafka exactly as in Delta, of ``judged`` rows."""
+    wrong = judged.where(F.col(CORRECTION).isNotNull()).orderBy(SINK, WINDOW_START, "key", "origin")
+    return [
+        Difference(
+            kind=CORRECTION,
+            place=row[SINK],
+            verdict=row[CORRECTION],
+            key=row.key,
+            window_start=row.window_start,
+            window_end=row.window_end,
+            expected=row[SAID][DELTA],
+            actual=row[SAID][KAFKA],
+            cause="a backfill's correction is not on Kafka exactly as in the corrections table",
+            evidence=tuple(row[SAID][EVIDENCE]),
+            origin=row.origin,
+        )
+        for row in wrong.limit(MAX_WRONG).collect()
+    ]
 
 
 def _difference(row: Row, place: str) -> Difference:

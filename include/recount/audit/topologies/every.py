@@ -26,7 +26,7 @@ def judged_rows(claims: DataFrame, identity: Identity) -> DataFrame:
     only_later = (F.size(LATER) > 0) & (F.size(EXPECTED) == 0) & (F.size("delta") == 0)
     mine = lined_up.where(~only_later)
     verdicts = {f"{place}_verdict": _verdict(F.col(place), identity) for place in PLACES}
-    unaffected = _same_bag(F.col(EXPECTED), F.col(COMPLETE), identity)
+    unaffected = same_bag(F.col(EXPECTED), F.col(COMPLETE), identity)
     verdicts[COMPLETENESS] = F.when(unaffected, KEPT).otherwise(MISSED)
     return mine.withColumns(verdicts).withColumns(
         {
@@ -40,7 +40,7 @@ def _verdict(found: Column, identity: Identity) -> Column:
     expected = F.col(EXPECTED)
     strange = F.exists(found, lambda one: ~_is_in(one, expected, identity))
     return (
-        F.when(_same_bag(expected, found, identity), MATCH)
+        F.when(same_bag(expected, found, identity), MATCH)
         .when(F.size(expected) == 0, EXTRA)
         .when(F.size(found) == 0, LOST)
         .when(strange, ALTERED)
@@ -49,8 +49,8 @@ def _verdict(found: Column, identity: Identity) -> Column:
     )
 
 
-def _same_bag(one: Column, other: Column, identity: Identity) -> Column:
-    """Both are sorted, doubles last: so equal bags lie side by side."""
+def same_bag(one: Column, other: Column, identity: Identity) -> Column:
+    """Whether two arrays of entries hold the same rows. Both are sorted, doubles last: equal bags lie side by side."""
     pairs = F.zip_with(one, other, lambda a, b: F.coalesce(same_entry(a, b, identity), F.lit(False)))
     return (F.size(one) == F.size(other)) & F.forall(pairs, lambda same: same)
 

@@ -11,6 +11,7 @@ from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Filter, Node, Sour
 from recount.core.schema import FieldType
 from recount.core.stateless import Peek, Repartition, Select, Through
 from recount.core.topology import Written
+from recount.core.windows import ClosingWindows, GlobalWindow, LastN
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.rules.table_versions import has_versions
 
@@ -68,6 +69,15 @@ def identity_of(written: Written) -> Identity:
         is_timed=not any(isinstance(node, TableTableJoin) for node in above),
         suppression=_suppression(written, path, made_by),
     )
+
+
+def closing_windows(identity: Identity) -> tuple[WindowedAggregate, ClosingWindows] | None:
+    """The aggregation whose rows, by key and window, replace each other until the window closes; None where none do."""
+    _, made_by = _path(identity.written)
+    if not (identity.is_latest and identity.has_bounds and isinstance(made_by, WindowedAggregate)):
+        return None
+    windows = made_by.windows
+    return None if isinstance(windows, GlobalWindow | LastN) else (made_by, windows)
 
 
 def above_of(node: Node) -> set[Node]:

@@ -10,16 +10,24 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.completeness import COMPLETENESS
+from recount.audit.completeness import COMPLETENESS, CORRECTION
 from recount.audit.copies import KAFKA
 from recount.audit.fidelity import EXPIRED, LOST, PLACES
 from recount.audit.ledger import Order
 from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.claims import AT_MS, IDENTITY, ROW, in_delta, in_delta_since, of_recompute, on_kafka
 from recount.audit.topologies.compared_rows import compared
+from recount.audit.topologies.corrections import (
+    COMPLETE_ROWS,
+    SAID,
+    Corrections,
+    kept_for_backfills,
+    uncorrected,
+)
 from recount.audit.topologies.every import judged_rows
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import judged_latest
+from recount.audit.topologies.seen import SEEN
 from recount.audit.topologies.standing import read_again, to_keep, with_carried
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
@@ -27,7 +35,7 @@ from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed
 from recount.recompute.log import Ranges
 
-SINK, TABLE = "sink", "table"
+SINK, TABLE, SEEN_TEXT = "sink", "table", "seen_text"
 _VERDICTS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
 _TEXTS = (EXPECTED, COMPLETE, *PLACES)
 
@@ -45,6 +53,7 @@ class Judge:
     """Judges what was written up to ``cut``; ``published`` are by topic the offsets of the sinks' topics.
 
     After an audit ``before`` these are what nobody has read yet, and of the tables the later batches are read.
+    ``corrections`` None: nobody has ever corrected anything, and every record is the stream's.
     """
 
     session: SparkSession
@@ -53,6 +62,7 @@ class Judge:
     cut: Order
     published: Mapping[str, Ranges]
     before: Before | None = None
+    corrections: Corrections | None = None
     _claims: dict[Identity, DataFrame] = field(default_factory=dict)
 
     def judged(self, identities: list[Identity], truth: Recomputed, complete: Recomputed) -> DataFrame:
@@ -73,8 +83,22 @@ class Judge:
             for identity, claims in self._claims.items()
         }
 
+    def corrections_to_keep(self, judged: DataFrame) -> dict[str, DataFrame]:
+        """The same of the claims about corrections; nothing of tables without any."""
+        if self.corrections is None:
+            return {}
+        found = {
+            identity.written.table: self.corrections.to_keep(
+                judged.where(F.col(SINK) == identity.written.topic.name), identity
+            )
+            for identity in self._claims
+        }
+        return {table: claims for table, claims in found.items() if claims is not None}
+
     def release(self) -> None:
         """Give the cached frames back."""
+        if self.corrections is not None:
+            self.corrections.release()
         for claims in self._claims.values():
             claims.unpersist()
 
@@ -85,7 +109,9 @@ class Judge:
             of_recompute(complete.again.get(written, complete.results[written]), identity, COMPLETE),
             self._in_delta(identity),
         ]
-        published = on_kafka(self.session, self.servers, identity, self.published[written.topic.name])
+        ranges = self.published[written.topic.name]
+        by_stream = None if self.corrections is None else False
+        published = on_kafka(self.session, self.servers, identity, ranges, corrections=by_stream)
         lined_up = reduce(DataFrame.unionByName, [*claims, *([] if published is None else [published])])
         carried = self._carried(identity)
         if carried is not None:
@@ -96,6 +122,11 @@ class Judge:
             judged = judged_latest(lined_up, identity, _held_after_ms(identity, truth), kept_since_ms)
         else:
             judged = judged_rows(lined_up, identity)
+        judged = judged.withColumn(COMPLETE_ROWS, _complete_rows(identity))
+        if self.corrections is None:
+            judged = uncorrected(judged)
+        else:
+            judged = self.corrections.judged(judged, lined_up, identity, ranges, kept_since_ms)
         is_gone = (F.col(f"{KAFKA}_verdict") == LOST) & _may_be_gone(identity)
         kafka = F.when(is_gone, EXPIRED).otherwise(F.col(f"{KAFKA}_verdict"))
         return judged.withColumn(f"{KAFKA}_verdict", kafka).select(
@@ -106,6 +137,10 @@ class Judge:
             F.col(f"{EXPECTED}_entry")[AT_MS].alias("expected_at_ms"),
             *(_text(side).alias(f"{side}_text") for side in _TEXTS),
             *(f"{place}_evidence" for place in PLACES),
+            CORRECTION,
+            SAID,
+            _seen_text().alias(SEEN_TEXT),
+            *kept_for_backfills(),
             compared(identity, None if kept_since_ms == NONE_DUE else kept_since_ms),
         )
 
@@ -138,8 +173,25 @@ def _kept_since_ms(identity: Identity) -> int:
     return NONE_DUE if retention_ms == UNLIMITED_RETENTION_MS else time.time_ns() // 1_000_000 - retention_ms
 
 
+def _complete_rows(identity: Identity) -> Column:
+    """The rows that unlimited grace gives."""
+    if not identity.is_latest:
+        return F.col(COMPLETE)
+    entry = F.col(f"{COMPLETE}_entry")
+    return F.filter(F.array(entry), lambda one: one.isNotNull())
+
+
+def _seen_text() -> Column:
+    """What readers see of the row: what the stream was to write, or else what a backfill has made of it."""
+    seen = _told(F.try_element_at(F.col(SEEN), F.lit(1)))
+    return F.when(F.col(SEEN).isNull(), _text(EXPECTED)).otherwise(seen)
+
+
 def _text(side: str) -> Column:
     """The row and its time; ``deleted`` where there is a deletion, null where there is nothing."""
-    entry = F.col(f"{side}_entry")
+    return _told(F.col(f"{side}_entry"))
+
+
+def _told(entry: Column) -> Column:
     told = F.to_json(F.struct(entry[ROW].alias(ROW), entry[AT_MS].alias("timestamp_ms")))
     return F.when(entry[ROW].isNotNull(), told).when(entry.isNotNull(), F.lit("deleted"))

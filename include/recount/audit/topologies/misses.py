@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MAX_LATE_NAMED, MISSED
-from recount.audit.results import COMPLETE, EXPECTED
+from recount.audit.results import COMPLETE
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.identity import above_of
-from recount.audit.topologies.judge import SINK
+from recount.audit.topologies.judge import SEEN_TEXT, SINK
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder
@@ -36,7 +36,7 @@ def grace_misses(judged: DataFrame, late_ledger: DataFrame, unread: DataFrame, t
 
     ``unread`` (``Recomputed.unread``) goes by what the stream's own ledger says that it had read.
     """
-    missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW, f"{EXPECTED}_text", f"{COMPLETE}_text")
+    missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW, SEEN_TEXT, f"{COMPLETE}_text")
     missed = missed.withColumn("row", F.struct(*_ROW))
     place = F.concat_ws(
         "", "topic", F.lit("-"), "partition", F.lit("@"), "offset", F.lit(" +"), "margin_ms", F.lit(" ms")
@@ -63,7 +63,7 @@ def grace_misses(judged: DataFrame, late_ledger: DataFrame, unread: DataFrame, t
             key=one.key,
             window_start=one.window_start,
             window_end=one.window_end,
-            published=one[f"{EXPECTED}_text"],
+            published=one[SEEN_TEXT],
             complete=one[f"{COMPLETE}_text"],
             late_records=told.get(tuple(one.row), (0, ()))[0],
             late=told.get(tuple(one.row), (0, ()))[1],

@@ -27,11 +27,25 @@ def is_encoded(value: bytes, fields: Mapping[str, FieldType]) -> bool:
     They are missing from what was written before they were declared.
     """
     try:
-        said = json.loads(value, parse_float=_Number, parse_int=_Number)
-        row = {name: _typed(one, fields[name]) for name, one in said.items() if name != KEY}
+        row = {name: one for name, one in typed_row(_read(value), fields).items() if name != KEY}
     except (ValueError, KeyError, AttributeError, RecursionError, InvalidOperation, OverflowError):
         return False
     return encode_value({name: row[name] for name in fields if name in row}) == value
+
+
+def kept_rows(text: str, fields: Mapping[str, FieldType]) -> list[tuple[dict[str, Any] | None, int]]:
+    """The rows, each with its time, of which an audit has kept ``text``, see ``kept_for_backfills``."""
+    said = _read(text)
+    return [(one["row"] and typed_row(one["row"], fields), int(one["at_ms"])) for one in said]
+
+
+def typed_row(said: Any, fields: Mapping[str, FieldType]) -> dict[str, Any]:
+    """The members of a JSON object as ``fields`` hold them; ``ValueError`` or ``KeyError`` for what they do not."""
+    return {name: _typed(one, fields[name]) for name, one in said.items()}
+
+
+def _read(text: str | bytes) -> Any:
+    return json.loads(text, parse_float=_Number, parse_int=_Number)
 
 
 class _Number(str):

@@ -2,7 +2,8 @@
 
 Kept are the claims about every row that can still change: of a table each key, of windows and records those no older
 than the look back. Where such a row is in order and has revisions, the last one is kept: they go on from there. Where a
-row is wrong everything is kept, whatever its age, and its Delta rows are read again until it is in order. What was on
+row is wrong everything is kept, whatever its age, and its Delta rows are read again until it is in order. A row that
+is missed, or that a backfill has corrected, is kept too: corrections are judged whenever they come. What was on
 Kafka before its batch was judged is kept for the audit that judges it.
 """
 
@@ -14,7 +15,7 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from recount.audit.completeness import COMPLETENESS, MISSED
+from recount.audit.completeness import COMPLETENESS, CORRECTION, KEPT
 from recount.audit.copies import DELTA, KAFKA, LATER
 from recount.audit.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.results import COMPLETE, EXPECTED
@@ -22,7 +23,14 @@ from recount.audit.topologies.claims import AT_MS, ENTRY, IDENTITY, IS_NULL, REV
 from recount.audit.topologies.identity import Identity
 from recount.core.nodes import WINDOW_END
 
-_WRONG, _MISSED, _PENDING, _RECENT, _HELD, _RANK = "__wrong", "__missed", "__pending", "__recent", "__held", "__rank"
+_WRONG, _FOLLOWED, _PENDING, _RECENT, _HELD, _RANK = (
+    "__wrong",
+    "__followed",
+    "__pending",
+    "__recent",
+    "__held",
+    "__rank",
+)
 
 
 def with_carried(
@@ -62,13 +70,13 @@ def to_keep(claims: DataFrame, judged: DataFrame, identity: Identity, since_ms: 
     told = judged.select(
         *(F.col(name).alias(f"__{name}") for name in IDENTITY),
         (~_in_order()).alias(_WRONG),
-        (F.col(COMPLETENESS) == MISSED).alias(_MISSED),
+        ((F.col(COMPLETENESS) != KEPT) | F.col(CORRECTION).isNotNull()).alias(_FOLLOWED),
     )
     same = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY]
     known = claims.join(told, same, "left").withColumns(
         {
             _WRONG: F.coalesce(F.col(_WRONG), F.lit(False)),
-            _MISSED: F.coalesce(F.col(_MISSED), F.lit(False)),
+            _FOLLOWED: F.coalesce(F.col(_FOLLOWED), F.lit(False)),
             _PENDING: _is_pending(identity),
             _RECENT: _is_recent(identity, since_ms),
             _HELD: _is_held(),
@@ -78,7 +86,7 @@ def to_keep(claims: DataFrame, judged: DataFrame, identity: Identity, since_ms: 
     kept = (
         (F.col(_WRONG) & ~F.col(SIDE).isin(DELTA, LATER))
         | (F.col(_PENDING) & (F.col(SIDE) == KAFKA))
-        | (in_order & (F.col(_RECENT) | F.col(_HELD) | F.col(_MISSED)) & (F.col(SIDE) != LATER))
+        | (in_order & (F.col(_RECENT) | F.col(_HELD) | F.col(_FOLLOWED)) & (F.col(SIDE) != LATER))
     )
     columns = [*claims.columns]
     if identity.is_latest:

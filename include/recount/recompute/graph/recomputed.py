@@ -92,6 +92,10 @@ class Recomputed:
         """No result that ends before this is said again by the next stretch; ``ALL_DUE`` where none ever is."""
         return self._operators.reaches_back_to_ms()
 
+    def frontier_ms(self, node: Node) -> int:
+        """How far the frontier of ``node`` had come after the last batch, less what the operators above delay."""
+        return self._operators.clocks.frontier_now_ms(node)
+
     def release(self) -> None:
         """Give the cached frames back."""
         self._operators.release()

@@ -1,0 +1,254 @@
+"""Corrections of any sink: each on Kafka exactly as in Delta, and readers see what the whole log gives.
+
+An audit that goes on from another one judges the corrections of all rows that it knows of, those that were corrected
+before among them, of rows that have been corrected since, and of rows whose corrections were not in order. It reads the
+sinks' topics from where no audit has read yet: so what was read of corrections is kept for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from recount.audit.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED, REPAIRED
+from recount.audit.copies import DELTA, KAFKA, is_after
+from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
+from recount.audit.ledger import Order
+from recount.audit.results import EXPECTED
+from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, ROW, SIDE, on_kafka
+from recount.audit.topologies.every import same_bag
+from recount.audit.topologies.identity import Identity
+from recount.audit.topologies.latest import MAX_EVIDENCE
+from recount.audit.topologies.seen import (
+    CORRECTED_AT,
+    GOES_ON,
+    SEEN,
+    WRITTEN_AT,
+    of_backfills,
+    of_stream,
+    seen_rows,
+    sees,
+)
+from recount.core.own_columns import BACKFILL
+from recount.core.tables import Tables
+from recount.recompute.log import Ranges
+
+COMPLETE_ROWS = "complete_rows"
+"""The rows of an identity that unlimited grace gives: entries, sorted."""
+COMPLETE_TEXT, GONE_MS = "complete_rows_text", "gone_ms"
+SAID = "correction_said"
+CORRECTED = "corrected"
+"""What there is of corrections of an identity, in the order of revisions; null where nobody corrected anything."""
+LATER_BATCH = "later_batch"
+"""Of a claim about a correction: it was made of batches after the cut."""
+_AGAIN = "__again"
+_CLAIMED = (*IDENTITY, ENTRY, REVISION, EVIDENCE, SIDE, LATER_BATCH)
+_ID, _OF, _NEWEST, _ALL = "__id", "__of", "__newest", "__corrections"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownCorrections:
+    """Of a table, how many ``backfills`` the audit before had judged, and the ``claims`` that it kept (``to_keep``)."""
+
+    backfills: int
+    claims: DataFrame | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrections:
+    """The corrections of ``backfills`` that were made of batches up to ``cut``; by table those ``known`` before.
+
+    Those of an audit that judged more are left out, on Kafka too. What other backfills have written is not published
+    yet: nobody reads it on Kafka, and the next audit judges it.
+    """
+
+    session: SparkSession
+    servers: str
+    tables: Tables
+    cut: Order
+    backfills: Sequence[str]
+    known: Mapping[str, KnownCorrections]
+    _claims: dict[Identity, DataFrame] = field(default_factory=dict)
+
+    def judged(
+        self, judged: DataFrame, claims: DataFrame, identity: Identity, published: Ranges, kept_since_ms: int
+    ) -> DataFrame:
+        """``judged`` rows of a sink with their corrections counted in, and those of which there are corrections only.
+
+        ``claims`` are those of which the rows were made, ``published`` the offsets to read. Takes ``COMPLETE_ROWS``,
+        adds ``CORRECTION`` (null: all is well) with ``SAID`` (texts and evidence), ``SEEN`` and ``CORRECTED``.
+        """
+        rows = self._corrections(identity)
+        lined_up = self._lined_up(identity, published, rows, claims)
+        if lined_up is None:
+            return uncorrected(judged)
+        return with_corrections(judged, lined_up, self._written(identity, rows), identity, kept_since_ms)
+
+    def to_keep(self, judged: DataFrame, identity: Identity) -> DataFrame | None:
+        """What the next audit needs, whose rows ``judged`` are: all that Kafka has, and what it must judge again."""
+        if identity not in self._claims:
+            return None
+        claims = self._claims[identity].drop(_AGAIN).withColumn(_ID, _id())
+        wrong = judged.where(F.col(CORRECTION).isNotNull() | (F.col(COMPLETENESS) == MISSED)).select(_id().alias(_ID))
+        again = claims.where(LATER_BATCH).select(_ID).unionByName(wrong).distinct().withColumn(_AGAIN, F.lit(True))
+        told = claims.join(again, _ID, "left").withColumn(_AGAIN, F.coalesce(_AGAIN, F.lit(False)))
+        return told.where((F.col(SIDE) == KAFKA) | F.col(_AGAIN)).select(*_CLAIMED, _AGAIN)
+
+    def release(self) -> None:
+        """Give the cached frames back."""
+        for claims in self._claims.values():
+            claims.unpersist()
+
+    def _lined_up(
+        self, identity: Identity, published: Ranges, rows: DataFrame | None, claims: DataFrame
+    ) -> DataFrame | None:
+        """All that anybody says of the corrections that are to be judged; None where nobody says anything."""
+        known = self.known.get(identity.written.table, KnownCorrections(backfills=0, claims=None))
+        new = on_kafka(self.session, self.servers, identity, published, corrections=True)
+        found = [] if new is None else [new.withColumns({LATER_BATCH: F.lit(False), _AGAIN: F.lit(True)})]
+        if known.claims is not None:
+            found.append(known.claims.where(F.col(SIDE) == KAFKA))
+        if rows is not None:
+            is_new = F.coalesce(F.col(WRITTEN_AT)["number"] >= known.backfills, F.lit(True))
+            for later, of in ((False, ~is_after(self.cut)), (True, is_after(self.cut))):
+                found.append(
+                    of_backfills(rows.where(of), identity).withColumns({LATER_BATCH: F.lit(later), _AGAIN: is_new})
+                )
+        if not found:
+            return None
+        told = [one.select(*_CLAIMED, _AGAIN) for one in found]
+        lined_up = self._claims[identity] = reduce(DataFrame.unionByName, told).persist()
+        again = [claims, lined_up.where(_AGAIN), *([] if known.claims is None else [known.claims.where(_AGAIN)])]
+        ids = reduce(DataFrame.union, [one.select(_id().alias(_ID)) for one in again]).distinct()
+        return lined_up.withColumn(_ID, _id()).join(ids, _ID, "left_semi").drop(_ID)
+
+    def _corrections(self, identity: Identity) -> DataFrame | None:
+        path = self.tables.corrections(identity.written.table)
+        if not DeltaTable.isDeltaTable(self.session, path):
+            return None
+        rows = self.session.read.format("delta").load(path)
+        return rows.where(F.col(BACKFILL).isin(list(self.backfills)))
+
+    def _written(self, identity: Identity, corrections: DataFrame | None) -> DataFrame:
+        """All that was written up to the cut, by the stream and by backfills."""
+        outputs = self.session.read.format("delta").load(self.tables.output(identity.written.table))
+        written = of_stream(outputs.where(~is_after(self.cut)), identity)
+        if corrections is None:
+            return written
+        return written.unionByName(of_backfills(corrections.where(~is_after(self.cut)), identity))
+
+
+def with_corrections(
+    judged: DataFrame, claims: DataFrame, written: DataFrame, identity: Identity, kept_since_ms: int
+) -> DataFrame:
+    """``judged`` with the ``claims`` about corrections counted in, see ``Corrections.judged``.
+
+    ``written`` are claims about what Delta has of these and other rows, with ``WRITTEN_AT``. The topic keeps its
+    records since ``kept_since_ms``.
+    """
+    per_revision = claims.groupBy(*IDENTITY, REVISION).agg(
+        F.bool_or(LATER_BATCH).alias(LATER_BATCH),
+        *(F.array_sort(F.collect_list(F.when(F.col(SIDE) == place, F.col(ENTRY)))).alias(place) for place in PLACES),
+        F.slice(F.array_sort(F.collect_set(EVIDENCE)), 1, MAX_EVIDENCE).alias(EVIDENCE),
+    )
+    all_there = F.collect_list(F.struct(REVISION, *PLACES, EVIDENCE))
+    mine = per_revision.where(~F.col(LATER_BATCH)).groupBy(*IDENTITY)
+    found = mine.agg(F.max(REVISION).alias(_NEWEST), all_there.alias(_ALL))
+    found = found.select(F.struct(*IDENTITY).alias(_OF), _id().alias(_ID), _NEWEST, _ALL)
+    seen = seen_rows(written.withColumn(_ID, _id()).join(found, _ID, "left_semi"), identity)
+    found = found.join(seen.select(_id().alias(_ID), SEEN, CORRECTED_AT, GOES_ON), _ID, "left")
+    joined = judged.withColumn(_ID, _id()).join(found, _ID, "full_outer").drop(_ID)
+    joined = joined.withColumns({name: F.coalesce(F.col(name), F.col(_OF)[name]) for name in IDENTITY})
+    return _with_verdicts(joined, identity, kept_since_ms)
+
+
+def uncorrected(judged: DataFrame) -> DataFrame:
+    """``judged`` where nobody corrected anything."""
+    nothing, entries = F.lit(None).cast("string"), judged.schema[COMPLETE_ROWS].dataType
+    said = F.struct(*(nothing.alias(place) for place in PLACES), F.lit(None).cast("array<string>").alias(EVIDENCE))
+    one = T.StructType([T.StructField(REVISION, T.IntegerType()), *(T.StructField(name, entries) for name in PLACES)])
+    told = {SEEN: F.lit(None).cast(entries), CORRECTED: F.lit(None).cast(T.ArrayType(one))}
+    return judged.withColumns({CORRECTION: nothing, SAID: said, **told})
+
+
+def kept_for_backfills() -> list[Column]:
+    """``COMPLETE_TEXT``: of what is missed, the complete rows in JSON, with times; a row is null where its value is.
+
+    ``GONE_MS``: the time of a deletion of them, that of what is deleted.
+    """
+    seen, complete = (F.try_element_at(F.col(name), F.lit(1))[AT_MS] for name in (SEEN, COMPLETE_ROWS))
+    at_ms = F.coalesce(F.col(f"{EXPECTED}_entry")[AT_MS], seen, complete)
+    kept = F.transform(COMPLETE_ROWS, lambda entry: F.struct(entry[ROW].alias(ROW), entry[AT_MS].alias(AT_MS)))
+    text = F.when(F.col(COMPLETENESS) == MISSED, F.to_json(kept, {"ignoreNullFields": "false"}))
+    return [text.alias(COMPLETE_TEXT), at_ms.alias(GONE_MS)]
+
+
+def _with_verdicts(joined: DataFrame, identity: Identity, kept_since_ms: int) -> DataFrame:
+    goes_on = F.coalesce(GOES_ON, F.lit(False))
+
+    def may_be_gone(one: Column) -> Column:
+        return _may_be_gone(one, goes_on | (one[REVISION] < F.col(_NEWEST)), identity, kept_since_ms)
+
+    def fault(one: Column) -> Column:
+        return _fault(one, may_be_gone(one), identity)
+
+    there = F.filter(_ALL, lambda one: (F.size(one[KAFKA]) > 0) | ~may_be_gone(one))
+    wrong = F.try_element_at(F.filter(_ALL, lambda one: fault(one).isNotNull()), F.lit(1))
+    complete = F.coalesce(COMPLETE_ROWS, F.array())
+    compacted = F.lit("compact" in identity.written.topic.cleanup_policy)
+    verdicts = {f"{place}_verdict": F.coalesce(f"{place}_verdict", F.lit(MATCH)) for place in PLACES}
+    is_gone = compacted & (verdicts[f"{KAFKA}_verdict"] == LOST) & F.col(_OF).isNotNull()
+    verdicts[f"{KAFKA}_verdict"] = F.when(is_gone, EXPIRED).otherwise(verdicts[f"{KAFKA}_verdict"])
+    corrected = F.when(sees(F.col(SEEN), complete, identity), REPAIRED).otherwise(MISSED)
+    told = {
+        CORRECTION: fault(wrong),
+        SAID: _said(wrong),
+        CORRECTED: F.transform(F.array_sort(there), _there),
+        COMPLETENESS: F.when(F.col(CORRECTED_AT).isNotNull(), corrected).otherwise(
+            F.coalesce(COMPLETENESS, F.lit(KEPT))
+        ),
+    }
+    rows = {} if identity.is_latest else {side: F.coalesce(side, F.array()) for side in (EXPECTED, *PLACES)}
+    return joined.withColumns({COMPLETE_ROWS: complete, **rows, **verdicts, **told})
+
+
+def _may_be_gone(one: Column, superseded: Column, identity: Identity, kept_since_ms: int) -> Column:
+    """Whether retention or compaction can have taken the correction ``one`` from the topic."""
+    delta, compacted = one[DELTA], F.lit("compact" in identity.written.topic.cleanup_policy)
+    is_old = F.coalesce(F.try_element_at(delta, F.lit(1))[AT_MS] < F.lit(kept_since_ms), F.lit(False))
+    return is_old | (compacted & (superseded | F.forall(delta, lambda entry: entry[IS_NULL])))
+
+
+def _fault(one: Column, may_be_gone: Column, identity: Identity) -> Column:
+    """What is wrong with the correction ``one``: null for nothing, and where it has left the topic as it may."""
+    kafka, delta = one[KAFKA], one[DELTA]
+    twice = F.lit(identity.is_latest) & (F.greatest(F.size(kafka), F.size(delta)) > 1)
+    fault = (
+        F.when(F.size(delta) == 0, EXTRA)
+        .when((F.size(kafka) == 0) & may_be_gone, None)
+        .when(F.size(kafka) == 0, LOST)
+        .when(twice, DUPLICATED)
+        .when(same_bag(kafka, delta, identity), None)
+        .when(F.size(kafka) > F.size(delta), DUPLICATED)
+        .otherwise(ALTERED)
+    )
+    return F.when(one.isNotNull(), fault)
+
+
+def _there(one: Column) -> Column:
+    return F.struct(*(one[name].alias(name) for name in (REVISION, *PLACES)))
+
+
+def _said(one: Column) -> Column:
+    return F.struct(*(F.to_json(one[place]).alias(place) for place in PLACES), one[EVIDENCE].alias(EVIDENCE))
+
+
+def _id() -> Column:
+    """An identity as text, so that nulls are equal."""
+    return F.to_json(F.struct(*IDENTITY))
