@@ -29,7 +29,7 @@ ROOMS = {
     "spark": FOUNDATION | {"proofs", "released", "declarations"},
     "recompute": FOUNDATION,
     "audit": FOUNDATION | {"recompute", "proofs", "released", "declarations"},
-    "backfill": FOUNDATION | {"recompute", "audit", "declarations"},
+    "backfill": FOUNDATION | {"recompute", "audit", "declarations", "versions"},
     "versions": FOUNDATION | {"proofs", "declarations", "audit"},
     "serve": FOUNDATION | {"audit"},
     "airflow": FOUNDATION | {"audit", "serve", "process_identity", "declarations", "maintenance"},

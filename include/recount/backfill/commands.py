@@ -7,17 +7,23 @@ import os
 from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
 from recount.audit.open_misses import write_summary
+from recount.audit.shape import flow_of
 from recount.backfill.plan import Plan, keep, plan
-from recount.backfill.repair import pending, repair
+from recount.backfill.repair import Repaired, pending, repair
+from recount.backfill.topologies.carrying_out import CarryingOut
+from recount.backfill.topologies.corrections_due import corrections_due
+from recount.backfill.topologies.showing import keep_due, left_out, table_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import NOW, REVISION
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.core.topology import Topology
 from recount.recompute.columns import named
 from recount.sessions import spark_session
 
@@ -36,20 +42,47 @@ def backfill(
     session = spark_session(settings, f"recount backfill {stream}")
     try:
         tables = Tables(settings.data)
+        if flow_of(topology) is None:
+            backfill_rows(session, settings, topology, audit, dry_run=dry_run)
+            return
         planned = plan(session, tables, topology, audit)
         Console().print(_table(planned))
         if dry_run:
             keep(session, tables, planned)
-            changes, unpublished = planned.changes.count(), pending(session, settings, planned)
-            write_summary(settings, stream, planned.audit, changes, unpublished)
-            rest = f"; {unpublished} earlier backfills are to be published" if unpublished else ""
-            print(f"dry run: {changes} open misses as of audit {planned.audit}{rest}; nothing was changed")
+            _tell(settings, stream, planned.audit, planned.changes.count(), pending(session, settings, planned))
             return
-        done = repair(session, settings, planned)
-        name = done.backfill or "nothing to correct"
-        print(f"backfill {name}: {done.corrections} corrections, published {len(done.published)} backfills")
+        _tell_done(repair(session, settings, planned))
     finally:
         session.stop()
+
+
+def backfill_rows(
+    session: SparkSession, settings: Settings, topology: Topology, audit: str | None, *, dry_run: bool
+) -> None:
+    """The same of a topology that is no single aggregation: row by row of all of its sinks."""
+    tables = Tables(settings.data)
+    due = corrections_due(session, tables, topology, audit)
+    carrying_out = CarryingOut(session=session, settings=settings, due=due)
+    now = carrying_out.ready()
+    Console().print(table_of(due, now))
+    if dry_run:
+        keep_due(session, tables, due)
+        _tell(settings, topology.name, due.run.audit, len(now), carrying_out.waiting())
+    else:
+        _tell_done(carrying_out.run())
+    for line in left_out(due, now):
+        print(line)
+
+
+def _tell(settings: Settings, stream: str, audit: str, changes: int, unpublished: int) -> None:
+    write_summary(settings, stream, audit, changes, unpublished)
+    rest = f"; {unpublished} earlier backfills are to be published" if unpublished else ""
+    print(f"dry run: {changes} open misses as of audit {audit}{rest}; nothing was changed")
+
+
+def _tell_done(done: Repaired) -> None:
+    name = done.backfill or "nothing to correct"
+    print(f"backfill {name}: {done.corrections} corrections, published {len(done.published)} backfills")
 
 
 def backfill_job() -> None:

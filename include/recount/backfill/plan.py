@@ -1,4 +1,6 @@
-"""What a backfill would change: all results that audits found missed, and what they would be with unlimited grace.
+"""What a backfill of a single aggregation would change: all results that audits found missed.
+
+They are corrected to what they would be with unlimited grace.
 
 A miss is open when the newest audit that judged its key and window called it missed, and readers do not yet see the
 complete result. So a backfill takes the misses of every night, each once, whichever audit announced them, and a second
@@ -46,23 +48,16 @@ class Plan:
 
 
 def plan(session: SparkSession, tables: Tables, topology: Topology, audit: str | None = None) -> Plan:
-    """All open misses of ``topology``, or (``audit``) those of them that this audit found.
+    """All open misses of ``topology``, a single aggregation, or (``audit``) those of them that this audit found.
 
     Each is corrected to what the newest audit makes of it. Reads the audits' tables, never the log.
 
-    Raises ``Terminal`` when there is no such complete audit, or the topology is no single aggregation: others are
-    audited, not repaired.
+    Raises ``Terminal`` when there is no such complete audit.
     """
     flow = flow_of(topology)
-    if flow is None:
-        raise Terminal(
-            f"{topology.name} cannot be backfilled",
-            given="operators or sinks beyond one aggregation",
-            expected="one source, stateless steps, count, sum, min or max over time windows, one sink",
-            remedy="raise the grace and replay the stream, or aggregate in a topology of its own",
-        )
+    assert flow is not None, "the corrections of other topologies are those of corrections_due"
     store = AuditStore(session, tables, topology.name)
-    run = _newest(store, topology, audit)
+    run = newest_audit(store, topology, audit)
     wanted = _missed(store, run).select(F.col("key").alias(WANTED_KEY), WINDOW_START, WINDOW_END)
     if audit is not None:
         found = store.read(VERDICTS, [audit]).where(F.col(COMPLETENESS) == MISSED)
@@ -117,7 +112,7 @@ def keep(session: SparkSession, tables: Tables, planned: Plan) -> None:
     AuditStore(session, tables, planned.topology.name).put(PLANS, planned.audit, planned.changes)
 
 
-def _newest(store: AuditStore, topology: Topology, audit: str | None) -> Run:
+def newest_audit(store: AuditStore, topology: Topology, audit: str | None) -> Run:
     """The audit that has judged furthest, and last: what is missed is missed by its lineage."""
     runs = store.runs()
     if not any(audit in (None, run.audit) for run in runs):

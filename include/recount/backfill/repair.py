@@ -1,4 +1,4 @@
-"""Corrections, written to Delta and published on Kafka, each exactly once however often a repair is run.
+"""Corrections of a single aggregation, in Delta and on Kafka, each exactly once however often a repair is run.
 
 1. The corrections are appended to ``corrections/<table>`` as the next backfill of the stream, whose number is Delta's
    transaction version: of two that run at once, one is refused. From then on the rows in the table are what is to be

@@ -19,7 +19,7 @@ from tests.spark.audit.conftest import MINUTE_MS, START_MS
 from recount.audit.findings import Source
 from recount.audit.nightly import CertifiedAudit, audited
 from recount.core.archive import Archive
-from recount.core.output import output_record
+from recount.core.output import Origin, output_record
 from recount.core.own_columns import BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
 from recount.core.plain_values import PlainValue
 from recount.core.schema import RecordSchema
@@ -107,15 +107,15 @@ class Stage:
         path = self.tables.output(sink.table)
         return self.spark.read.format("delta").load(path).orderBy(GENERATION, BATCH, RESULT_TIME).collect()
 
-    def publish(self, sink: Written, row: Mapping[str, Any]) -> None:
-        """Write ``row`` of the sink's table to its topic as the stream does."""
+    def publish(self, sink: Written, row: Mapping[str, Any], origin: Origin = "stream") -> None:
+        """Write ``row`` of the sink's table to its topic as the stream, or a backfill, does."""
         record = output_record(
             row,
             key=sink.key,
             fields=list(sink.fields),
             timestamp_ms=row[RESULT_TIME],
             revision=row[REVISION],
-            origin="stream",
+            origin=origin,
             source=row[ORIGIN],
             plain=sink.topic.plain_field,
         )

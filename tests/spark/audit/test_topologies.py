@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +17,9 @@ from recount.audit.again import NotTheSame, again
 from recount.audit.certificate import load, verify_file
 from recount.audit.expectations import EXIT_FAILED, FAILED, Outcome, validate
 from recount.audit.nightly import CertifiedAudit
-from recount.backfill.plan import plan
-from recount.core.errors import Terminal
+from recount.audit.open_misses import summary_file
+from recount.audit.store import PLANS
+from recount.backfill.commands import backfill_rows
 from recount.core.own_columns import ORIGIN
 from recount.core.topology import Written
 from recount.local.kafka import EmbeddedKafka
@@ -139,10 +142,17 @@ def test_the_audit_of_any_topology_is_repeated_from_its_certificate_and_says_wha
     assert "log" not in sections
 
 
-def test_a_topology_that_is_no_single_aggregation_is_not_backfilled(nights: Nights) -> None:
-    with pytest.raises(Terminal) as refused:
-        plan(nights.shop.spark, nights.shop.tables, nights.shop.topology)
-    assert "cannot be backfilled" in str(refused.value)
+def test_a_dry_run_says_how_many_rows_would_be_corrected_and_corrects_none(nights: Nights) -> None:
+    shop = nights.shop
+    backfill_rows(shop.spark, shop.settings, shop.topology, nights.honest.findings.audit, dry_run=True)
+    said = json.loads(summary_file(shop.settings, shop.topology.name).read_text(encoding="utf-8"))
+    assert said == {"audit": nights.tampered.findings.audit, "changes": 3, "unpublished": 0}
+    planned = shop.spark.read.format("delta").load(shop.tables.audit(shop.topology.name, PLANS)).collect()
+    assert {(row.key, row.now == "nothing", row.corrected == "nothing", row.revision) for row in planned} == {
+        ("eve", True, False, 0),
+        ("eve", False, True, 1),
+    }
+    assert not any(Path(shop.tables.corrections(table)).exists() for table in ("paid", "visits"))
 
 
 def _at(minute: float) -> int:

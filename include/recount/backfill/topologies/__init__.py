@@ -1,0 +1,1 @@
+"""Backfills of topologies that the general audit audits."""
