@@ -62,7 +62,7 @@ class Stream:
         places = Tables(str(folder))
         self._state = AppendOnlyTable(path=places.state(_STREAM), schema=_SCHEMA, carries_proofs=True)
         ledger = LedgerTable(places.ledger(_STREAM), self._state)
-        self._upkeep = Compaction([], self._state, ledger)
+        self._upkeep = Compaction([], self._state, ledger, trim=lambda: None)
         self._state.create()
         ledger.table.create()
         self._batches = 0

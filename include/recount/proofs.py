@@ -110,8 +110,10 @@ class Proofs:
     moved_to: str | None = None
     first_page: int = 200
 
-    def newest_first(self) -> Iterator[Entry]:
+    def newest_first(self, down_to: tuple[int, int] | None = None) -> Iterator[Entry]:
         """Every batch once, read as far as it is asked for; the stream may go on, and move proofs, meanwhile.
+
+        ``down_to`` is the first batch that is wanted, by (generation, batch): older rows of the table are not read.
 
         The log is read before the table. A proof leaves the log only after it has come into the table, so one that
         has gone from the log before it was read is found in the table, which is opened later. The other way round,
@@ -120,28 +122,50 @@ class Proofs:
         if not DeltaTable.is_deltatable(self.state):
             return
         log = CommitLog(self.state)
-        # no more than a hint of how far the log has to be read: the table is opened again below
-        moved = moved_up_to(self._table(), log.table_id)
         oldest: tuple[int, int] | None = None
-        for version in range(log.version, moved, -1):
+        for entry in self._in_log(log):
+            oldest = entry.proof.order
+            if down_to is not None and oldest < down_to:
+                return
+            yield entry
+        yield from self._moved(log.table_id, oldest, down_to)
+
+    def last_recorded_by(self, at_ms: int) -> Entry | None:
+        """The newest batch that was recorded at ``at_ms`` or before."""
+        if not DeltaTable.is_deltatable(self.state):
+            return None
+        log = CommitLog(self.state)
+        for entry in self._in_log(log):
+            if entry.proof.batch_timestamp_ms <= at_ms:
+                return entry
+        table = self._table()
+        if table is None:
+            return None
+        rows = pl.scan_delta(table).filter((pl.col("state_id") == log.table_id) & (pl.col("recorded_ms") <= at_ms))
+        newest = rows.sort(GENERATION, BATCH, descending=True).head(1).collect()
+        return next(map(Entry.of_row, newest.iter_rows(named=True)), None)
+
+    def _in_log(self, log: CommitLog) -> Iterator[Entry]:
+        """The batches that were not moved when the table was looked at, newest first: no more than a hint."""
+        for version in range(log.version, moved_up_to(self._table(), log.table_id), -1):
             info = log.info(version)
             if info is None:
-                break
+                return
             entry = Entry.of_commit(info)
             if entry:
-                oldest = entry.proof.order
                 yield entry
-        yield from self._moved(log.table_id, oldest)
 
     def _table(self) -> DeltaTable | None:
         return DeltaTable(self.moved_to) if self.moved_to and DeltaTable.is_deltatable(self.moved_to) else None
 
-    def _moved(self, state_id: str, before: tuple[int, int] | None) -> Iterator[Entry]:
+    def _moved(self, state_id: str, before: tuple[int, int] | None, down_to: tuple[int, int] | None) -> Iterator[Entry]:
         """The rows of the table before the batch ``before`` (None: all), newest first: a page, then the rest."""
         table = self._table()
         if table is None:
             return
         rows = pl.scan_delta(table).filter(pl.col("state_id") == state_id)
+        if down_to is not None:
+            rows = rows.filter(~earlier(down_to))
         for limit in (self.first_page, None):
             older = rows if before is None else rows.filter(earlier(before))
             newest = older.sort(GENERATION, BATCH, descending=True)

@@ -15,7 +15,7 @@ from recount.spark.compaction import Compaction
 
 def main(folder: str) -> None:
     scene = LedgerScene(Path(folder), most_at_once=2)
-    upkeep = Compaction([], scene.state, scene.ledger)
+    upkeep = Compaction([], scene.state, scene.ledger, trim=lambda: None)
     last = next(scene.proofs.newest_first(), None)
     batch = 0 if last is None else last.proof.batch + 1
     while True:

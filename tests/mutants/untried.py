@@ -28,6 +28,8 @@ def untried() -> Iterator[Untried]:
     yield _one(topology, "Topology.__post_init__", "self.idle_after_ms >= 0", _REFUSES)
     yield _one(topology, "Topology.__post_init__", "self.max_future_ms >= 0", _REFUSES)
     yield _one(topology, "Topology.__post_init__", "int(limit) >= self.max_future_ms", _REFUSES)
+    yield _one(topology, "Topology", '= "400 d"', "how long rows are kept: removed ones are judged as removed")
+    yield _one(topology, "Topology.__post_init__", "self.retention_ms > 0", _REFUSES)
     yield _one(topology, "Topology._require_outputs_of_its_own", "given.count(name) > 1", _REFUSES)
     yield _one(topology, "Topology.forks", "len(readers) > 1", "of one reader it numbers more than it must")
     yield _one(schema, "decimal", "0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0", _REFUSES)

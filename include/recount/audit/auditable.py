@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from recount.audit.findings import Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.kept import require_kept, sources_of
-from recount.audit.settled import published_offsets, settled_ledger
+from recount.audit.ledger import Ledger, Order
+from recount.audit.settled import published_offsets, settled_ledger, settled_since
 from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in
 from recount.audit.store import AuditStore
@@ -77,13 +78,23 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
         for node in topology.written:
             identity_of(node)
     reached = published_offsets(connection, topology)
-    ledger = settled_ledger(tables, topology, reached)
-    cut = ledger.up_to(reached).cut_before(request.interval.end_ms)
-    if request.from_the_beginning:
-        after = in_force.after if is_single else None
-    else:
-        fingerprint = in_force.declared.fingerprint
-        after = store.seed_for(ledger, cut.order, lambda run: is_single or run.fingerprint == fingerprint).order
+    fingerprint, end_ms = in_force.declared.fingerprint, request.interval.end_ms
+
+    def seed_for(ledger: Ledger, cut: Order) -> Order | None:
+        return store.seed_for(ledger, cut, lambda run: is_single or run.fingerprint == fingerprint).order
+
+    after = None
+    since = None if request.from_the_beginning else settled_since(store.runs(), tables, topology, reached, end_ms)
+    if since:
+        ledger, cut = since
+        after = seed_for(ledger, cut.order)
+    if after is None:
+        ledger = settled_ledger(tables, topology, reached)
+        cut = ledger.up_to(reached).cut_before(end_ms)
+        if not request.from_the_beginning:
+            after = seed_for(ledger, cut.order)
+        elif is_single:
+            after = in_force.after
     stretch = ledger.between(after, cut.order)
     in_force.require_made_by(stretch)
     sources = sources_of(connection, tables, topology, request.source)

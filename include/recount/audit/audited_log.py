@@ -119,8 +119,8 @@ class AuditedLog:
 
     @cached_property
     def _proofs(self) -> tuple[BatchProof, ...]:
-        ledger, since = Ledger.read(Tables(self.settings.data), self.topology.name), self._since
-        return tuple(p for p in ledger.proofs if p.order <= self.run.order and (since is None or p.order >= since))
+        ledger = Ledger.read(Tables(self.settings.data), self.topology.name, self._since)
+        return tuple(proof for proof in ledger.proofs if proof.order <= self.run.order)
 
     @cached_property
     def _since(self) -> Order | None:

@@ -18,14 +18,17 @@ from recount.audit.compared import SIDES
 from recount.audit.copies import DELTA, is_after
 from recount.audit.fidelity import PLACES
 from recount.audit.in_force import InForce
+from recount.audit.shape import flow_of
 from recount.audit.store import RECONCILIATION, AuditStore, Run
 from recount.audit.topologies.identity import identity_of
 from recount.core.finding import Finding
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import JUDGED_KEY, ORIGIN
+from recount.core.retention import AGE_COLUMN, ageing
 from recount.core.tables import Tables
 from recount.core.topology import Topology, Written
 from recount.recompute.columns import named
+from recount.released import released
 
 _ACCEPTED_SCHEMA = ", ".join(
     f"accepted_{name} {kind}" for name, kind in zip(ROW, ("string", "string", "long", "long", "string"), strict=True)
@@ -59,10 +62,16 @@ class AuditedRows:
         return self._marked(rows, "correction_is_accepted", accepted_corrections(self.accepted), row)
 
     def output(self, written: Written) -> DataFrame:
-        """The sink's table up to the cut, whole, with own columns ``recount_*`` that those of all sinks have alike."""
+        """The sink's table up to the cut, whole, with own columns ``recount_*`` that those of all sinks have alike.
+
+        Of what the stream may have removed, that of a single aggregation is left out: no audit judges it.
+        """
         identity = identity_of(written)
         rows = self.session.read.format("delta").load(self.tables.output(written.table))
         rows = rows.where(~F.coalesce(is_after(self.run.order), F.lit(False)))
+        is_kept = self._is_kept(written)
+        if flow_of(self.topology) is not None:
+            rows = rows.where(is_kept)
         bounds = (WINDOW_START, WINDOW_END)
         none = F.lit(None).cast("long")
         rows = rows.withColumns(
@@ -70,7 +79,7 @@ class AuditedRows:
                 **{bound: none for bound in bounds if bound not in rows.columns},
                 JUDGED_KEY: named(written.key).cast("string"),
                 "recount_is_latest": F.lit(identity.is_latest),
-                "recount_is_dense": F.lit(identity.is_dense),
+                "recount_is_dense": F.lit(identity.is_dense) & is_kept,
                 "recount_was_added": F.lit(written.topic.name in InForce.of(self.topology, self.tables.root).added),
             }
         )
@@ -83,6 +92,15 @@ class AuditedRows:
         }
         marks = accepted_rows(self.topology, self.accepted, DELTA)
         return self._marked(rows, "recount_is_accepted", marks, row)
+
+    def _is_kept(self, written: Written) -> Column:
+        """Whether the row is one of a key and window of which the stream has removed no revision."""
+        found, by = released(self.tables.root, self.topology.name), ageing(written)
+        if found is None or by is None:
+            return F.lit(True)
+        if by == "table":
+            return F.lit(False)
+        return F.coalesce(F.col(AGE_COLUMN[by]) >= F.lit(found.before_ms), F.lit(True))
 
     def _marked(
         self, rows: DataFrame, name: str, accepted: Sequence[AcceptedRow], row: Mapping[str, Column]

@@ -22,12 +22,13 @@ from recount.audit.kept import kept, kept_if_any, log_of, require_grown, require
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.listing import Listing
+from recount.audit.removed import released_by, released_so_far
 from recount.audit.repetition import Repetition
 from recount.audit.series import charted
-from recount.audit.settled import published_backfills, published_offsets, settled_ledger
+from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
 from recount.audit.store import NOTHING, AuditStore, Seed
 from recount.audit.strangers import strange_rows
-from recount.audit.table_checksums import TableChecksums
+from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
@@ -113,7 +114,7 @@ class Auditor:
         log = DigestedLog(log_of(self._settings, sources))
         recomputed = self._recomputed(scope, log)
         try:
-            return self._findings(scope, interval, log, recomputed)
+            return self._findings(scope, interval, log, recomputed, known or {})
         finally:
             recomputed.release()
 
@@ -132,12 +133,16 @@ class Auditor:
         backfills = published_backfills(self._connection, self._topology)
         published = self._in_force.own(sink, kept(self._connection, sink))
         letters = self._in_force.own_ranges(dead_letters, kept_if_any(self._connection, dead_letters))
-        ledger = settled_ledger(self._tables, self._topology, reached)
-        if repetition is None:
-            cut = ledger.up_to(reached).cut_before(interval.end_ms)
-            seed = self._first_seed(ledger) if from_the_beginning else self.store.seed_for(ledger, cut.order)
+        covered = None if repetition or from_the_beginning else self._since_the_last(reached, interval)
+        if covered:
+            ledger, cut, seed = covered
         else:
-            cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
+            ledger = settled_ledger(self._tables, self._topology, reached)
+            if repetition is None:
+                cut = ledger.up_to(reached).cut_before(interval.end_ms)
+                seed = self._first_seed(ledger) if from_the_beginning else self.store.seed_for(ledger, cut.order)
+            else:
+                cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
         if seed.run:
             require_grown(sink, seed.run.published_ends, published)
         if repetition is not None:
@@ -153,6 +158,7 @@ class Auditor:
                 frontier_ms=frontier_ms,
                 again=again,
                 is_whole=self._was_written_to(seed, backfills),
+                released=released_so_far(self.store, repetition.audit if repetition else None),
             ),
             source=source,
             settled=ledger,
@@ -164,6 +170,20 @@ class Auditor:
             letters=letters,
             backfills=repetition.backfills if repetition else None,
         )
+
+    def _since_the_last(
+        self, reached: Mapping[tuple[str, int], int], interval: Interval
+    ) -> tuple[Ledger, BatchProof, Seed] | None:
+        """The ledger since the last cut that there was, with the new cut and its seed.
+
+        None where that does not do: no batch came since, the interval ends before, or the cut is of another ledger.
+        """
+        found = settled_since(self.store.runs(), self._tables, self._topology, reached, interval.end_ms)
+        if found is None:
+            return None
+        ledger, cut = found
+        seed = self.store.seed_for(ledger, cut.order)
+        return (ledger, cut, seed) if seed.run else None
 
     def _first_seed(self, ledger: Ledger) -> Seed:
         """From where this declaration can be judged: the beginning of the log, or the batch of its upgrade."""
@@ -187,7 +207,9 @@ class Auditor:
             stream_times=scope.stretch.seed.stream_times,
         )
 
-    def _findings(self, scope: _Scope, interval: Interval, log: DigestedLog, recomputed: Recomputation) -> Findings:
+    def _findings(
+        self, scope: _Scope, interval: Interval, log: DigestedLog, recomputed: Recomputation, known: Register
+    ) -> Findings:
         stretch = scope.stretch
         with ThreadPoolExecutor(1) as beside:
             listed = beside.submit(self._listing(scope).differences, recomputed)
@@ -195,6 +217,9 @@ class Auditor:
             found = accounts(self._session, self._connection, log.of, self._source.name, recomputed.totals)
             differences = self._differences(scope, recomputed, judgement, found, listed.result())
         self.store.put_findings(stretch.audit, found, differences, judgement.misses)
+        is_clean = not differences and all(one.state != "open" for one in known.values())
+        cut = scope.ledger.proofs[-1]
+        released = released_by(self._tables, self._topology, cut, stretch.released, is_clean=is_clean)
         return Findings(
             audit=stretch.audit,
             topology=self._topology,
@@ -213,7 +238,14 @@ class Auditor:
             evidence=self._evidence(scope, log, found),
             charted=charted(self._flow),
             series=tuple(judgement.series),
-            checksums=TableChecksums.of(self._tables, self._flow.sink.table, stretch.cut, scope.published_backfills),
+            checksums=TableChecksums.of(
+                self._tables,
+                self._flow.sink.table,
+                stretch.cut,
+                scope.published_backfills,
+                KeptRows.of("window", released),
+            ),
+            released=released,
         )
 
     def _evidence(self, scope: _Scope, log: DigestedLog, found: Sequence[PartitionAccount]) -> Evidence:
@@ -240,6 +272,7 @@ class Auditor:
             tables=self._tables,
             ledger=scope.ledger,
             letters=scope.letters,
+            released=scope.stretch.released,
         )
 
     def _differences(
@@ -253,7 +286,7 @@ class Auditor:
         is_first = scope.stretch.seed.run is None
         return [
             *ledger_faults(scope.before, scope.ledger.proofs, self._topology),
-            *strange_rows(self._tables, self._topology, scope.settled, self._settled),
+            *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,
@@ -262,8 +295,9 @@ class Auditor:
             *judgement.corrections,
         ]
 
-    def _settled(self) -> Ledger:
-        return settled_ledger(self._tables, self._topology, published_offsets(self._connection, self._topology))
+    def _settled(self, scope: _Scope) -> Ledger:
+        reached = published_offsets(self._connection, self._topology)
+        return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
 
     def _unread(self, scope: _Scope) -> list[Difference]:
         begins = self._in_force.begins(self._source.name)

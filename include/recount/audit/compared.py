@@ -8,6 +8,7 @@ A row of the table ``reconciliation`` is a row of a sink (``verdicts`` has its v
 | ``<side>`` of ``expected``, ``kafka``, ``delta`` | the last revision, or each row of the origin: JSON, no doubles |
 | ``<side>_doubles`` | the doubles of these, one row after the other, in the order of the declaration |
 | ``expected_at_ms``, ``kafka_kept_since_ms`` | event time; since when the topic keeps records (null: ever) |
+| ``delta_kept_since_ms`` | since when the table keeps rows, by ``window_end``, else event time (null: ever) |
 | ``compaction_takes`` | whether compaction may have taken the row from the topic |
 | ``is_held`` | whether a suppression still held the row back: it may have any value or none |
 | ``<place>_lowest``, ``_highest``, ``_revisions``, ``_copies`` | of the revisions there, and the most copies of one |
@@ -52,7 +53,7 @@ SCHEMA: dict[str, pl.DataType] = {
     "origin": pl.String(),
     **dict.fromkeys(SIDES, _TEXTS),
     **{f"{side}_doubles": _DOUBLES for side in SIDES},
-    **dict.fromkeys(("expected_at_ms", "kafka_kept_since_ms"), pl.Int64()),
+    **dict.fromkeys(("expected_at_ms", "kafka_kept_since_ms", "delta_kept_since_ms"), pl.Int64()),
     **dict.fromkeys(("compaction_takes", "is_held", "places_differ"), pl.Boolean()),
     **{f"{place}_{name}": kind for place in PLACES for name, kind in _OF_PLACE.items()},
 }

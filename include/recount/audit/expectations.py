@@ -33,6 +33,7 @@ from recount.audit.expectation_suites import (
     expectations_of,
 )
 from recount.audit.register import read_register
+from recount.audit.store import RECONCILIATION as COMPARED
 from recount.audit.store import AuditStore, Run
 from recount.core.errors import RecountError, Terminal
 from recount.core.registry import declared
@@ -92,10 +93,12 @@ def validate(
 ) -> Outcome:
     """Put each suite to what ``audit`` looked at, compare with what it found, and update the Data Docs.
 
-    The outcome is written to ``outcome_of`` too. Raises ``Terminal`` when there is no complete audit of that name.
+    The outcome is written to ``outcome_of`` too. Raises ``Terminal`` when there is no complete audit of that name, or
+    what it compared is kept no longer.
     """
     store = AuditStore(session, Tables(settings.data), topology.name)
     run = _complete(store, topology, audit)
+    _require_compared(store, run)
     register = read_register(settings, topology.name)
     accepted = tuple(one for one in register.values() if one.state == "accepted")
     rows = AuditedRows(session=session, tables=Tables(settings.data), topology=topology, run=run, accepted=accepted)
@@ -167,6 +170,16 @@ def _complete(store: AuditStore, topology: Topology, audit: str) -> Run:
         if run.audit == audit:
             return run
     raise Terminal("no such audit", given=audit, expected=f"a complete audit of {topology.name}", remedy="audit first")
+
+
+def _require_compared(store: AuditStore, run: Run) -> None:
+    if any(run.counts.values()) and not store.has(COMPARED, run.audit):
+        raise Terminal(
+            "what the audit compared is kept no longer",
+            given=run.audit,
+            expected="an audit that is no older than verdicts in RECOUNT_KEEPING",
+            remedy="validate a later audit, or audit again",
+        )
 
 
 def _keep(outcome: Outcome, path: Path) -> None:

@@ -18,6 +18,7 @@ from recount.audit.table_checksums import TableChecksums
 from recount.core.errors import Terminal
 from recount.core.finding_register import Standing
 from recount.core.ledger import BatchProof
+from recount.core.retention import Released
 from recount.core.topology import Topology
 from recount.core.verdict import Difference, GraceMiss, Outcome, PartitionAccount
 
@@ -79,6 +80,7 @@ class Findings:
     snapshot_sha256: str | None = None
     beyond: tuple[str, ...] = ()
     beyond_found: int = 0
+    released: Released | None = None
 
     @property
     def cut(self) -> BatchProof:

@@ -21,11 +21,13 @@ from recount.audit.copies import STREAM, as_copies, copies_in_corrections, copie
 from recount.audit.counts import verdict_counts
 from recount.audit.fidelity import JUDGED_GROUP, PLACES, is_wrong, line_up, with_verdicts
 from recount.audit.ledger import Order
+from recount.audit.removed import kept_windows
 from recount.audit.results import KEY_TEXT, in_order, merged
 from recount.audit.series import WindowTotal, series_of, totals_by_window
 from recount.audit.store import PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import AUDIT, EVIDENCE, IS_LATE, JUDGED_KEY, ORIGIN, PLACE
+from recount.core.retention import Released
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
 from recount.core.verdict import Difference, GraceMiss
@@ -46,6 +48,7 @@ class Stretch:
 
     ``is_whole``: of those before ``seed`` too, for somebody wrote to the tables that an earlier audit has judged.
     ``frontier_ms`` is that of the cut. What was recomputed and what was read from Kafka is in the audit's tables.
+    What is ``released`` is judged no more: the stream may have removed it.
     ``again`` are older rows, (key as text, window start, window end), whose findings are not closed: judged again too.
     """
 
@@ -55,6 +58,7 @@ class Stretch:
     frontier_ms: int | None
     again: tuple[Row, ...] = ()
     is_whole: bool = False
+    released: Released | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +147,8 @@ class Judge:
             copies_in_output(self._tables, self._flow, stretch.cut),
             copies_in_corrections(self._tables, self._flow, self._backfills),
         ]
-        copies = pl.concat(written)
+        kept = kept_windows(stretch.released)
+        partials, copies = partials.filter(kept), pl.concat(written).filter(kept)
         touched = None
         if stretch.seed.run and not stretch.is_whole:  # an audit from the beginning touches everything
             touched = self._touched(stretch, stretch.seed.run)
@@ -179,7 +184,7 @@ class Judge:
             self._all(PUBLISHED, stretch).filter(fresh),
             written,
         ]
-        return pl.concat([one.select(self._group) for one in rows]).unique()
+        return pl.concat([one.select(self._group) for one in rows]).filter(kept_windows(stretch.released)).unique()
 
     def _again(self, stretch: Stretch, *claims: pl.LazyFrame) -> pl.LazyFrame:
         """The keys and windows of ``stretch.again`` that ``claims`` know of."""

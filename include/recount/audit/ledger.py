@@ -19,18 +19,23 @@ Order = tuple[int, int]
 
 @dataclass(frozen=True)
 class Ledger:
-    """The proofs of a stream's batches in the order in which they were committed."""
+    """The proofs of batches of a stream in the order in which they were committed, up to some batch."""
 
     proofs: tuple[BatchProof, ...]
 
     @classmethod
-    def read(cls, tables: Tables, stream: str) -> Ledger:
-        """The proofs of ``stream``; raises ``Terminal`` when it has no state table."""
-        path = tables.state(stream)
-        if not DeltaTable.is_deltatable(path):
-            raise Terminal("no batch ledger", given=path, expected="a state table", remedy="run the stream first")
-        newest_first = [entry.proof for entry in Proofs(state=path, moved_to=tables.ledger(stream)).newest_first()]
+    def read(cls, tables: Tables, stream: str, down_to: Order | None = None) -> Ledger:
+        """The proofs of ``stream`` from the batch ``down_to`` on (None: all); ``Terminal`` when it has no state table.
+
+        A hundred thousand batches take six seconds and half a gigabyte, so ask for no more than is judged.
+        """
+        newest_first = [entry.proof for entry in _proofs(tables, stream).newest_first(down_to)]
         return cls(tuple(reversed(newest_first)))
+
+    @classmethod
+    def newest(cls, tables: Tables, stream: str) -> BatchProof | None:
+        """The last proof of ``stream``, None before the first; ``Terminal`` when it has no state table."""
+        return next((entry.proof for entry in _proofs(tables, stream).newest_first()), None)
 
     def cut_before(self, end_ms: int | None) -> BatchProof:
         """The last batch whose recorded time is before ``end_ms`` (None: the last batch)."""
@@ -82,3 +87,10 @@ class Ledger:
     def frontier_ms(self) -> int | None:
         """How far the frontier had come after these batches; it never falls back."""
         return max((p.frontier_ms for p in self.proofs if p.frontier_ms is not None), default=None)
+
+
+def _proofs(tables: Tables, stream: str) -> Proofs:
+    path = tables.state(stream)
+    if not DeltaTable.is_deltatable(path):
+        raise Terminal("no batch ledger", given=path, expected="a state table", remedy="run the stream first")
+    return Proofs(state=path, moved_to=tables.ledger(stream))

@@ -13,8 +13,18 @@ from recount.audit.copies import is_after, written_after
 from recount.audit.keeping import RECORDS_AT_HAND, at_hand
 from recount.audit.kept import written_so_far
 from recount.audit.ledger import Ledger
+from recount.audit.removed import (
+    kept_late,
+    kept_late_by_spark,
+    kept_rejected,
+    kept_rejected_by_spark,
+    letters_due,
+    letters_due_by_spark,
+    letters_gone,
+)
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records, side_ledger_differences
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
+from recount.core.retention import Released
 from recount.core.tables import Tables
 from recount.core.verdict import Difference
 from recount.kafka.connection import Connection
@@ -24,13 +34,17 @@ from recount.recompute.recomputation import Recomputation
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """What the stream has listed: its tables, of the batches in ``ledger``, and ``letters``, dead-letter offsets."""
+    """What the stream has listed: its tables, of the batches in ``ledger``, and ``letters``, dead-letter offsets.
+
+    What is ``released`` may be gone from the tables.
+    """
 
     session: SparkSession
     connection: Connection
     tables: Tables
     ledger: Ledger
     letters: Ranges
+    released: Released | None = None
 
     def differences(self, recomputed: Recomputation) -> list[Difference]:
         """Where it is another list than ``recomputed`` makes."""
@@ -43,12 +57,13 @@ class Listing:
             return self._by_spark(recomputed)
         posted = letters.dead_letters(self.connection, place, self.letters)
         mine = letters.within(posted, self.connection.group(name), source.name, ranges, self._log(source.name))
-        bad = at_hand(recomputed.rejected)
+        bad, gone = at_hand(recomputed.rejected), letters_gone(self.connection, self.ledger, source.name, place)
+        late_kept, rejected_kept = kept_late(self.released), kept_rejected(self.released)
         return side_ledger_differences(
             [
-                late_records(at_hand(recomputed.late), late.collect()),
-                rejected_records(bad, rejected.collect()),
-                posted_letters(bad, mine, place),
+                late_records(at_hand(recomputed.late).filter(late_kept), late.filter(late_kept).collect()),
+                rejected_records(bad.filter(rejected_kept), rejected.filter(rejected_kept).collect()),
+                posted_letters(letters_due(bad, mine, gone), mine, place),
             ]
         )
 
@@ -63,11 +78,14 @@ class Listing:
             self.ledger.ranges[source.name],
             self._log(source.name),
         )
+        late, rejected = (self._spark_rows(path) for path in (self.tables.late(name), self.tables.rejected(name)))
+        late_kept, rejected_kept = kept_late_by_spark(self.released), kept_rejected_by_spark(self.released)
+        gone = letters_gone(self.connection, self.ledger, source.name, place)
         return side_ledger_differences_by_spark(
             [
-                late_records(recomputed.late, self._spark_rows(self.tables.late(name))),
-                rejected_records(recomputed.rejected, self._spark_rows(self.tables.rejected(name))),
-                posted_letters(recomputed.rejected, mine, place),
+                late_records(recomputed.late.where(late_kept), late.where(late_kept)),
+                rejected_records(recomputed.rejected.where(rejected_kept), rejected.where(rejected_kept)),
+                posted_letters(letters_due_by_spark(recomputed.rejected, mine, gone), mine, place),
             ]
         )
 

@@ -15,11 +15,13 @@ from recount.audit.auditor import Auditor
 from recount.audit.certificate import load
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.issuing import issue
+from recount.audit.old_audits import trim_audits
 from recount.audit.register import read_register, standing_after
 from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in, trusted_in
 from recount.audit.store import Run
 from recount.audit.topologies.auditor import TopologyAuditor
+from recount.core.keeping import Keeping
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -113,6 +115,8 @@ def audited(
             read_to=findings.read_to,
             tables=findings.tables,
             fingerprint=findings.fingerprint,
+            released=findings.released,
         )
     )
+    trim_audits(tables, topology.name, Keeping.of(settings.keeping))
     return CertifiedAudit(findings=findings, certificate=certificate)

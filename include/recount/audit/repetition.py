@@ -17,12 +17,13 @@ from recount.recompute.log import Ranges
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """The batch ``cut`` up to which was judged, after the audit ``seed`` (None: from the beginning).
+    """Of ``audit``: the batch ``cut`` up to which was judged, after the audit ``seed`` (None: from the beginning).
 
     ``published`` are by topic the offsets that were read, ``backfills`` the corrections that there were, ``rows``
     those of findings, which were judged again.
     """
 
+    audit: str
     cut: Order
     seed: str | None
     published: Mapping[str, Ranges]
@@ -41,6 +42,7 @@ class Repetition:
         rows = {(one["key"], one["window_start"], one["window_end"]) for one in of_rows}
         cut = certificate["cut"]
         return cls(
+            audit=certificate["audit"],
             cut=(cut["generation"], cut["batch"]),
             seed=certificate["seed"],
             published=published,

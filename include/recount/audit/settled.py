@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from recount.audit.ledger import Ledger
+from recount.audit.ledger import Ledger, Order
+from recount.audit.store import Run
 from recount.core.errors import Transient
 from recount.core.ledger import BatchProof
 from recount.core.tables import Tables
@@ -37,9 +38,12 @@ def settled_ledger(
     topology: Topology,
     published: Mapping[tuple[str, int], int],
     *,
+    down_to: Order | None = None,
     patience_s: float = 60.0,
 ) -> Ledger:
     """The ledger once it holds every batch up to the offsets ``published``, which Kafka has committed.
+
+    Of it the batches from ``down_to`` on (None: all).
 
     A batch is committed to Kafka first and to Delta then, its proof last of all: what is in the ledger is in every
     table. A driver killed in between leaves the second half to its successor. Raises ``Transient`` when that has not
@@ -47,11 +51,11 @@ def settled_ledger(
     """
     deadline = time.monotonic() + patience_s
     while True:
-        ledger = Ledger.read(tables, topology.name)
-        if ledger.proofs and _holds(ledger.proofs[-1], published):
-            return ledger
-        if not ledger.proofs and not published:
-            return ledger
+        newest = Ledger.newest(tables, topology.name)
+        if newest is not None and _holds(newest, published):
+            return Ledger.read(tables, topology.name, down_to)
+        if newest is None and not published:
+            return Ledger(())
         if time.monotonic() > deadline:
             raise Transient(
                 f"stream {topology.name} is in the middle of a batch",
@@ -60,6 +64,27 @@ def settled_ledger(
                 remedy="relaunch the stream so that it completes the batch, then audit again",
             )
         time.sleep(_PAUSE_S)
+
+
+def settled_since(
+    runs: Sequence[Run],
+    tables: Tables,
+    topology: Topology,
+    published: Mapping[tuple[str, int], int],
+    end_ms: int | None,
+) -> tuple[Ledger, BatchProof] | None:
+    """``settled_ledger`` since the last cut of all ``runs``, and of the batches after it the last before ``end_ms``.
+
+    None where there is none: no audit was complete, no batch came since, or the interval ends before.
+    """
+    last = max((run.order for run in runs), default=None)
+    if last is None:
+        return None
+    ledger = settled_ledger(tables, topology, published, down_to=last)
+    for proof in reversed(ledger.up_to(published).proofs):
+        if proof.order > last and (end_ms is None or proof.batch_timestamp_ms < end_ms):
+            return ledger, proof
+    return None
 
 
 def _holds(proof: BatchProof, published: Mapping[tuple[str, int], int]) -> bool:

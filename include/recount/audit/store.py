@@ -24,12 +24,14 @@ from recount.core.errors import Terminal
 from recount.core.finding import difference_from
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import AUDIT
+from recount.core.retention import Released
 from recount.core.tables import Tables
 from recount.core.verdict import Difference, GraceMiss, PartitionAccount
+from recount.released import RUNS
 
 PARTIALS, PUBLISHED, VERDICTS, PLANS = "partials", "published", "verdicts", "plans"
 RECONCILIATION, CORRECTIONS = "reconciliation", "corrections"
-RUNS, PARTITIONS, DIFFERENCES, MISSES = "runs", "partitions", "differences", "misses"
+PARTITIONS, DIFFERENCES, MISSES = "partitions", "differences", "misses"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _TYPES = {"str": pl.String(), "int": pl.Int64(), "bool": pl.Boolean(), "tuple[str, ...]": pl.List(pl.String())}
 
@@ -42,7 +44,8 @@ class Run:
     An audit of any topology has instead ``read_to``, by topic of a sink, and ``tables``, the checksums by table; its
     snapshot is of use to the declaration ``fingerprint`` (None: it has left none).
     ``checkpoint_id`` is that of the cut's batch: another version of the stream can have a batch of the same number.
-    ``checksums`` are those of the sink's tables at the cut, None where every audit judges all.
+    ``checksums`` are those of the sink's tables at the cut, None where every audit judges all. ``released`` is what the
+    stream may remove from its tables, once a later audit is complete.
     Runs are ordered by ``finished_ms``, which is after that of every earlier one whatever the clock says.
     """
 
@@ -67,6 +70,7 @@ class Run:
     read_to: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     tables: Mapping[str, TableChecksums] = field(default_factory=dict)
     fingerprint: str | None = None
+    released: Released | None = None
 
     @property
     def order(self) -> Order:
@@ -192,6 +196,11 @@ class AuditStore:
         """The same, to be read without Spark."""
         return pl.scan_delta(self._tables.audit(self._stream, name)).filter(pl.col(AUDIT).is_in(list(audits)))
 
+    def has(self, name: str, audit: str) -> bool:
+        """Whether the table ``name`` has rows of ``audit``."""
+        path = self._tables.audit(self._stream, name)
+        return DeltaTable.is_deltatable(path) and any(one[AUDIT] == audit for one in DeltaTable(path).partitions())
+
     def put(self, name: str, audit: str, rows: DataFrame) -> None:
         """Make ``rows`` those of ``audit``: an audit that is tried again replaces what its first try left."""
         path = self._tables.audit(self._stream, name)
@@ -270,6 +279,7 @@ def _run(row: Mapping[str, Any]) -> Run:
     document["repaired"] = tuple(document.get("repaired", ()))
     document["published_ends"] = {int(p): offset for p, offset in document["published_ends"].items()}
     checksums = document.get("checksums")
+    document["released"] = Released.from_document(document.get("released"))
     document["checksums"] = TableChecksums.from_document(checksums) if checksums else None
     read_to = document.get("read_to", {})
     document["read_to"] = {topic: {int(p): end for p, end in ends.items()} for topic, ends in read_to.items()}

@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 
 from recount.audit.copies import written_after
 from recount.audit.ledger import Order
-from recount.core.own_columns import BACKFILL_NUMBER
+from recount.core.own_columns import BACKFILL_NUMBER, RESULT_TIME, REVISION
+from recount.core.retention import AGE_COLUMN, Ageing, Released
 from recount.core.tables import Tables
 
 
@@ -45,37 +46,67 @@ class Checksum:
 
 
 @dataclass(frozen=True, kw_only=True)
+class KeptRows:
+    """The rows of an output table that the stream may not remove, ``since_ms``: those that are not older.
+
+    Where they get old ``by`` another of the same ``key`` that replaces them, also the last one of each.
+    """
+
+    by: Ageing
+    since_ms: int
+    key: str = ""
+
+    @classmethod
+    def of(cls, by: Ageing | None, released: Released | None, key: str = "") -> Self | None:
+        """Those that are not ``released``; None: all."""
+        if by is None or released is None:
+            return None
+        return cls(by=by, since_ms=released.before_ms, key=key)
+
+    def among(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Those of ``rows``."""
+        if self.by != "table":
+            return rows.filter((pl.col(AGE_COLUMN[self.by]) >= self.since_ms).fill_null(value=True))
+        is_last = pl.col(REVISION) == pl.col(REVISION).max().over(pl.col(self.key))
+        return rows.filter(((pl.col(RESULT_TIME) >= self.since_ms) | is_last).fill_null(value=True))
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableChecksums:
     """Of ``outputs`` up to a cut, and of ``corrections`` (None: no such table) by the first ``backfills``.
 
-    ``waiting`` counts rows of later ones: a backfill waits to be published from its append to its Kafka transaction.
+    Only rows that are ``kept`` count (None: all). ``waiting`` counts rows of later backfills: one waits to be published
+    from its append to its Kafka transaction.
     """
 
     outputs: Checksum
     backfills: int
     corrections: Checksum | None
     waiting: int
+    kept: KeptRows | None = None
 
     @classmethod
-    def of(cls, tables: Tables, table: str, cut: Order, backfills: int) -> Self:
+    def of(cls, tables: Tables, table: str, cut: Order, backfills: int, kept: KeptRows | None = None) -> Self:
         """Those of the rows now; ``backfills`` is how many were published before."""
         published, waiting = _corrections(tables, table, backfills)
         return cls(
-            outputs=Checksum.of(_outputs(tables, table, cut)),
+            outputs=Checksum.of(_outputs(tables, table, cut, kept)),
             backfills=backfills,
             corrections=None if published is None else Checksum.of(published),
             waiting=waiting,
+            kept=kept,
         )
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Self:
         """Those that ``dataclasses.asdict`` made a document of."""
-        corrections = document["corrections"]
+        corrections, kept = document["corrections"], document.get("kept")
         return cls(
             **{
                 **document,
                 "outputs": Checksum(**document["outputs"]),
                 "corrections": None if corrections is None else Checksum(**corrections),
+                "kept": None if kept is None else KeptRows(**kept),
             }
         )
 
@@ -93,11 +124,12 @@ class TableChecksums:
             is_same = published is None or published.select(pl.len()).collect().item() == 0
         else:
             is_same = published is not None and self.corrections.holds(published)
-        return is_same and self.outputs.holds(_outputs(tables, table, cut))
+        return is_same and self.outputs.holds(_outputs(tables, table, cut, self.kept))
 
 
-def _outputs(tables: Tables, table: str, cut: Order) -> pl.LazyFrame:
-    return pl.scan_delta(tables.output(table)).filter(~written_after(cut))
+def _outputs(tables: Tables, table: str, cut: Order, kept: KeptRows | None) -> pl.LazyFrame:
+    rows = pl.scan_delta(tables.output(table)).filter(~written_after(cut))
+    return rows if kept is None else kept.among(rows)
 
 
 def _corrections(tables: Tables, table: str, backfills: int) -> tuple[pl.LazyFrame | None, int]:

@@ -1,4 +1,4 @@
-"""How long the files are kept that an installation writes beside its tables and topics."""
+"""How long the files are kept that an installation writes beside its streams' tables and topics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ FOR_EVER = "for ever"
 class Keeping:
     """How long after it was last written; None: for ever.
 
-    ``validations``: the runs of Great Expectations with their pages. ``logs``: of tasks, drivers and daemons.
-    Certificates are kept for ever: each proves that those before it are whole.
+    ``verdicts``: what audits keep of each row that they judged, unless a later one builds on it. ``validations``: the
+    runs of Great Expectations with their pages. ``logs``: of tasks, drivers and daemons. Certificates are kept for
+    ever: each proves that those before it are whole.
     """
 
+    verdicts: Duration | None = "90 d"
     validations: Duration | None = "30 d"
     logs: Duration | None = "30 d"
 

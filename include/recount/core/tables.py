@@ -1,4 +1,4 @@
-"""Where each Delta table lies below the data root, and who writes it: one writer per table.
+"""Where each Delta table lies below the data root, and who writes it, and removes from it: one writer per table.
 
 | folder | writer | rows |
 | --- | --- | --- |

@@ -53,15 +53,17 @@ class Topology:
     """A named graph of operators that runs as one stream, with one lease, one ledger and one audit.
 
     ``idle_after``: a partition read to its end for so long no longer holds the frontier back. ``max_future``: a
-    timestamp further than this ahead of the batch's recorded time is dead-lettered. ``actions`` are flows that end in
-    a ``foreach``. ``on_bad_record``: a record that cannot be processed goes to the dead-letter topic, or fails the
-    stream.
+    timestamp further than this ahead of the batch's recorded time is dead-lettered. ``retention``: how long rows of its
+    tables are kept after the stream has passed their time, None: for ever (``core.retention``). ``actions`` are flows
+    that end in a ``foreach``. ``on_bad_record``: a record that cannot be processed goes to the dead-letter topic, or
+    fails the stream.
     """
 
     name: str
     sinks: Sequence[Sink] = ()
     actions: Sequence[Foreach] = ()
     health: Health = field(default_factory=Health)
+    retention: Duration | None = "400 d"
     idle_after: Duration = "5 min"
     max_future: Duration = "1 h"
     on_bad_record: Literal["dead-letter", "fail"] = "dead-letter"
@@ -92,6 +94,13 @@ class Topology:
             require_distinct(str(node), node.fields)
         assert self.idle_after_ms >= 0
         assert self.max_future_ms >= 0
+        require(
+            self.retention_ms is None or self.retention_ms > 0,
+            f"retention of {self.name}",
+            given=self.retention,
+            expected="more than nothing, or None: for ever",
+            remedy='leave it out for 400 days, or write retention="30 d"',
+        )
         for node in self.written:
             limit = node.topic.configs.get(FARTHEST_AHEAD, str(self.max_future_ms))
             require(
@@ -130,6 +139,11 @@ class Topology:
     def max_future_ms(self) -> int:
         """``max_future`` in milliseconds."""
         return milliseconds(self.max_future, "max_future")
+
+    @property
+    def retention_ms(self) -> int | None:
+        """``retention`` in milliseconds; None: for ever."""
+        return None if self.retention is None else milliseconds(self.retention, "retention")
 
     def nodes(self) -> Iterator[Node]:
         """Every operator once, inputs before what reads them."""

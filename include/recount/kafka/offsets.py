@@ -265,10 +265,19 @@ def _list_offsets(
 
 def is_compacted(connection: Connection, topic: str) -> bool:
     """Whether the brokers remove records of ``topic`` that a later one of the same key replaces."""
+    return "compact" in _setting(connection, topic, "cleanup.policy")
+
+
+def retention_ms_of(connection: Connection, topic: str) -> int:
+    """For how long the brokers keep the records of ``topic``; -1: for ever."""
+    return int(_setting(connection, topic, "retention.ms"))
+
+
+def _setting(connection: Connection, topic: str, name: str) -> str:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = connection.admin()
     try:
         settings = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S)[resource].result()
     except KafkaException as error:
         raise failure(f"describing topic {topic}", error) from error
-    return "compact" in settings["cleanup.policy"].value
+    return str(settings[name].value)

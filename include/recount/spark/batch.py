@@ -23,6 +23,7 @@ from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
+from recount.core.retention import ageing
 from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
@@ -36,6 +37,7 @@ from recount.spark.output_records import output_records
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of
 from recount.spark.stream_tables import BatchRows, StreamTables
+from recount.spark.trimming import AgeingRows
 from recount.spark.work import Attempt, BatchResult, Step
 
 _LOG = logging.getLogger(__name__)
@@ -55,13 +57,15 @@ class TopologyWork:
 
     def __init__(self, topology: Topology, root: str, *, delta_log_kept_ms: int = DELTA_LOG_KEPT_MS) -> None:
         self._topology = topology
-        computation = computation_of(topology)
+        plan, computation = plan_of(topology), computation_of(topology)
         outputs = {sink.table: computation.output_schema(sink) for sink in computation.sinks}
         self.tables = StreamTables(
             topology.name,
             root,
             state=computation.state_schema,
             outputs=outputs,
+            ageing={node.table: AgeingRows(by=ageing(node), key=node.key) for node in topology.written},
+            closed_after_ms=0 if plan is None else plan.windows.grace_ms,
             delta_log_kept_ms=delta_log_kept_ms,
         )
         self.name = topology.name

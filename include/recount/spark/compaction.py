@@ -16,16 +16,20 @@ BATCHES_BETWEEN = 100
 
 
 class Compaction:
-    """Every ``BATCHES_BETWEEN`` batches: joins small files, moves proofs to the ledger, forgets old commits.
+    """Every ``BATCHES_BETWEEN`` batches: removes old rows, joins small files, moves proofs to the ledger, forgets old
+    commits.
 
     The stream does it because a table has one writing process; it runs beside the next batches, whose appends Delta
     does not set against it. A failure is logged and the next round tries again: nothing depends on it but speed.
     """
 
-    def __init__(self, tables: Sequence[AppendOnlyTable], state: AppendOnlyTable, ledger: LedgerTable) -> None:
+    def __init__(
+        self, tables: Sequence[AppendOnlyTable], state: AppendOnlyTable, ledger: LedgerTable, trim: Callable[[], None]
+    ) -> None:
         self._tables = [*tables, ledger.table]
         self._state = state
         self._ledger = ledger
+        self._trim = trim
         self._thread: threading.Thread | None = None
 
     def batch_appended(self, batch: int) -> None:
@@ -42,6 +46,7 @@ class Compaction:
 
     def round(self) -> None:
         """One round."""
+        _tried(self._trim, f"removing old rows beside {self._state.path}")
         for table in [*self._tables, self._state]:
             _tried(table.compact, f"compaction of {table.path}")
         for table in self._tables:

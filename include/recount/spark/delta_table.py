@@ -119,6 +119,23 @@ class AppendOnlyTable:
         """All rows."""
         return pl.scan_delta(self.path)
 
+    def delete(self, predicate: str) -> None:
+        """Remove the rows for which ``predicate``, SQL, holds; appends wait meanwhile. ``compact`` removes files."""
+        with self.busy:
+            # a file that holds none of them is not written anew, and without any there is no commit
+            DeltaTable(self.path).delete(predicate, post_commithook_properties=_AFTER_COMMIT)
+
+    def replace(self, predicate: str, rows: pl.DataFrame) -> None:
+        """Put ``rows`` in the place of those for which ``predicate``, SQL, holds; appends wait meanwhile."""
+        with self.busy:
+            write_deltalake(
+                self.path,
+                rows.select(list(self.schema)),
+                mode="overwrite",
+                predicate=predicate,
+                post_commithook_properties=_AFTER_COMMIT,
+            )
+
     def compact(self) -> None:
         """Join small files, and remove those that no version needs any more; appends may go on meanwhile."""
         table = DeltaTable(self.path)

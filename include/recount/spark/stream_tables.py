@@ -18,6 +18,7 @@ from recount.spark.history import History
 from recount.spark.intake import REJECTED_SCHEMA
 from recount.spark.ledger_table import LedgerTable
 from recount.spark.stage import LATE_SCHEMA
+from recount.spark.trimming import AgeingRows, Trimming
 
 Schema = Mapping[str, pl.DataType]
 Order = tuple[int, int]
@@ -47,7 +48,7 @@ class BatchRows:
 class StreamTables:
     """The tables that the stream ``name`` writes below ``root``, and nobody else; ``outputs`` by table.
 
-    Earlier versions can be read for ``delta_log_kept_ms``.
+    Earlier versions can be read for ``delta_log_kept_ms``; for ``ageing`` and ``closed_after_ms`` see ``Trimming``.
     """
 
     def __init__(
@@ -57,6 +58,8 @@ class StreamTables:
         *,
         state: Schema,
         outputs: Mapping[str, Schema],
+        ageing: Mapping[str, AgeingRows] | None = None,
+        closed_after_ms: int = 0,
         delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
     ) -> None:
         places = Tables(root)
@@ -75,7 +78,17 @@ class StreamTables:
         self._named = {"late": self.late, "rejected": self.rejected}
         self._named |= {f"outputs/{output}": table for output, table in self.outputs.items()}
         others = list(self._named.values())
-        self.compaction = Compaction(others, self.state, self.ledger)
+        self.trimming = Trimming(
+            name,
+            root,
+            state=self.state,
+            late=self.late,
+            rejected=self.rejected,
+            outputs=self.outputs,
+            ageing=ageing or {},
+            closed_after_ms=closed_after_ms,
+        )
+        self.compaction = Compaction(others, self.state, self.ledger, self.trimming.trim)
         self._all = [*others, self.state, self.ledger.table]
 
     def create(self) -> None:

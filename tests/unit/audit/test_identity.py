@@ -8,9 +8,11 @@ from recount.audit.topologies.identity import identity_of
 from recount.core.aggregates import count
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, WindowedTable
+from recount.core.registry import declared
+from recount.core.retention import ageing
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
-from recount.core.topology import stream, table
+from recount.core.topology import Written, stream, table
 from recount.core.windows import session
 from recount.recompute.flow import NotRecomputable
 
@@ -93,3 +95,15 @@ def test_updates_of_which_nobody_can_say_whether_they_have_left_are_refused(flow
     with pytest.raises(NotRecomputable) as refused:
         identity_of(flow.to(OUT))
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize("written", [node for topology in declared().topologies.values() for node in topology.written])
+def test_rows_get_old_by_what_an_audit_tells_them_apart_by(written: Written) -> None:
+    identity = identity_of(written)
+    agrees = {
+        "window": identity.has_bounds,
+        "table": identity.is_latest and not identity.has_bounds,
+        "record": identity.has_origin,
+        None: True,
+    }
+    assert agrees[ageing(written)]

@@ -9,9 +9,21 @@ from tests.batch_proofs import a_proof
 from tests.unit.spark.ledger_scene import STREAM, LedgerScene, proof_of
 
 from recount.audit.ledger import Ledger
+from recount.audit.settled import settled_since
+from recount.audit.store import Run
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof, PartitionProof
+from recount.core.schema import STRING, RecordSchema
 from recount.core.tables import Tables
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+
+COPIES = Topology(
+    name=STREAM,
+    sinks=[
+        stream(Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))).to(Topic(name="out", key="user"))
+    ],
+)
 
 
 def batch(number: int, *ends: int) -> BatchProof:
@@ -56,3 +68,65 @@ def test_a_stream_that_never_ran_has_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(Terminal) as refused:
         Ledger.read(Tables(str(tmp_path)), STREAM)
     assert refused.value.given == str(tmp_path / "streams" / STREAM / "state")
+
+
+@pytest.mark.parametrize(("moved", "later"), [(False, 0), (True, 0), (True, 2)])
+def test_a_part_of_the_ledger_is_read_wherever_its_proofs_lie(tmp_path: Path, moved: bool, later: int) -> None:
+    scene = LedgerScene(tmp_path)
+    scene.commit(0, 1, 2, 3)
+    if moved:
+        scene.ledger.move()
+        scene.commit(*range(4, 4 + later))
+    tables, last = Tables(str(tmp_path)), 3 + later
+    for first in (0, 2, 3, last):
+        found = Ledger.read(tables, STREAM, (0, first))
+        assert found.proofs == tuple(proof_of(batch) for batch in range(first, last + 1))
+    assert Ledger.read(tables, STREAM, (1, 0)).proofs == ()
+    assert Ledger.newest(tables, STREAM) == proof_of(last)
+
+
+@pytest.mark.parametrize("moved", [0, 2, 4])
+def test_the_last_batch_that_was_recorded_by_some_time_is_found_wherever_it_lies(tmp_path: Path, moved: int) -> None:
+    scene = LedgerScene(tmp_path)
+    scene.commit(*range(moved))
+    scene.ledger.move()
+    scene.pass_hours()
+    scene.commit(*range(moved, 4))
+    found = [scene.proofs.last_recorded_by(at_ms) for at_ms in (-1, 0, 999, 1_000, 3_000, 9_000)]
+    assert [entry and entry.proof.batch for entry in found] == [None, 0, 0, 1, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("last", "end_ms", "found"),
+    [(None, None, None), (3, None, None), (1, None, 3), (1, 3_000, 2), (1, 2_000, None), (2, 3_001, 3)],
+)
+def test_a_night_reads_the_ledger_from_the_last_cut_on(
+    tmp_path: Path, last: int | None, end_ms: int | None, found: int | None
+) -> None:
+    LedgerScene(tmp_path).commit(0, 1, 2, 3)
+    runs = [] if last is None else [run_of(0), run_of(last)]
+    told = settled_since(runs, Tables(str(tmp_path)), COPIES, {("clicks", 0): 40}, end_ms)
+    assert (told is None) == (found is None)
+    if told is not None:
+        ledger, cut = told
+        assert ledger.proofs == tuple(proof_of(batch) for batch in range(last or 0, 4)), "with the proof before"
+        assert cut == proof_of(found or 0)
+
+
+def run_of(batch: int) -> Run:
+    return Run(
+        audit=f"night-{batch}",
+        finished_ms=batch,
+        interval_start_ms=None,
+        interval_end_ms=None,
+        source="auto",
+        seed=None,
+        lineage=(),
+        generation=0,
+        batch=batch,
+        frontier_ms=None,
+        published_ends={},
+        outcome="match",
+        certificate="",
+        counts={},
+    )

@@ -11,8 +11,10 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from recount.audit.table_checksums import TableChecksums
-from recount.core.own_columns import BACKFILL_NUMBER, BATCH, GENERATION
+from recount.audit.table_checksums import KeptRows, TableChecksums
+from recount.core.nodes import WINDOW_END
+from recount.core.own_columns import BACKFILL_NUMBER, BATCH, GENERATION, RESULT_TIME, REVISION
+from recount.core.retention import Ageing, Released
 from recount.core.tables import Tables
 
 CUT = (1, 4)
@@ -53,6 +55,53 @@ def test_later_batches_and_backfills_change_nothing(sink: Sink) -> None:
     sink.output([(1, 5), (2, 0)])
     sink.corrections([2])
     assert sink.holds(seen, backfills=3)
+
+
+def test_what_was_released_may_go_and_nothing_else(sink: Sink) -> None:
+    path = sink.tables.output("revenue")
+    ends = pl.DataFrame({GENERATION: 1, BATCH: 4, WINDOW_END: [99, 100, None]}, schema_overrides={WINDOW_END: pl.Int64})
+    write_deltalake(path, ends, mode="append", schema_mode="merge")
+    seen = TableChecksums.of(sink.tables, "revenue", CUT, 2, KeptRows(by="window", since_ms=100))
+    assert TableChecksums.from_document(json.loads(json.dumps(asdict(seen)))) == seen
+    assert sink.holds(seen)
+    DeltaTable(path).delete(f"{WINDOW_END} < 100")
+    assert sink.holds(seen)
+    DeltaTable(path).delete(f"{WINDOW_END} = 100")
+    assert not sink.holds(seen)
+
+
+REPLACED = [("a", 0, 97), ("a", 1, 98), ("b", 0, 99), ("b", 1, 100), (None, 0, 2), (None, 1, 3), ("c", 0, 1)]
+"""Key, revision, time of the rows of a table."""
+
+
+@pytest.mark.parametrize(
+    ("by", "counted"),
+    [("record", [("b", 1)]), ("table", [("a", 1), ("b", 1), (None, 1), ("c", 0)])],
+)
+def test_rows_of_records_may_go_by_their_time_and_of_a_table_those_that_another_replaced(
+    sink: Sink, by: Ageing, counted: list[tuple[str | None, int]]
+) -> None:
+    path = sink.tables.output("totals")
+    rows = pl.DataFrame(REPLACED, ["key", REVISION, RESULT_TIME], orient="row")
+    write_deltalake(path, rows.with_columns(pl.lit(1).alias(GENERATION), pl.lit(4).alias(BATCH)))
+    released = Released(before_ms=100, cut=CUT, offsets={})
+    seen = TableChecksums.of(sink.tables, "totals", CUT, 0, KeptRows.of(by, released, "key"))
+    assert TableChecksums.from_document(json.loads(json.dumps(asdict(seen)))) == seen
+    for key, revision, _ in REPLACED:
+        if (key, revision) not in counted:
+            DeltaTable(path).delete(f"{_is(key)} AND {REVISION} = {revision}")
+            assert seen.hold(sink.tables, "totals", CUT, 0), (key, revision)
+    for key, revision in counted:
+        before = DeltaTable(path).version()
+        DeltaTable(path).delete(f"{_is(key)} AND {REVISION} = {revision}")
+        assert not seen.hold(sink.tables, "totals", CUT, 0), (key, revision)
+        DeltaTable(path).restore(before)
+    assert KeptRows.of(None, released) is None, "what gets old by nothing counts whole"
+    assert KeptRows.of(by, None) is None
+
+
+def _is(key: str | None) -> str:
+    return "key IS NULL" if key is None else f"key = '{key}'"
 
 
 def test_a_row_of_an_old_batch_that_is_added_or_gone_shows(sink: Sink) -> None:

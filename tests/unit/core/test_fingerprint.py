@@ -203,7 +203,7 @@ def test_what_changes_no_result_changes_no_fingerprint() -> None:
     same = [
         regions(source=kept),
         regions(out=replace(OUT, cleanup_policy="compact", partitions=1)),
-        regions(settings={"health": Health(lag=1), "on_bad_record": "fail"}),
+        regions(settings={"health": Health(lag=1), "on_bad_record": "fail", "retention": None}),
         regions(revenue=total("amount"), orders=count()),
         replace(regions(), name="another-name"),
         Topology(
@@ -244,7 +244,7 @@ def test_the_order_of_sinks_and_the_reuse_of_a_source_change_nothing() -> None:
 
 
 def test_every_field_of_a_topology_either_means_something_or_is_known_to_mean_nothing() -> None:
-    meaningless = {"name", "sinks", "actions", "health", "on_bad_record"}
+    meaningless = {"name", "sinks", "actions", "health", "on_bad_record", "retention"}
     assert {one.name for one in fields(Topology)} - meaningless == set(TOPOLOGY_MEANS)
 
 

@@ -28,7 +28,13 @@ def proof_of(batch: int, generation: int = 0) -> BatchProof:
     checkpoint = f"checkpoint {generation}"
     at_ms = 1_000 * batch
     return a_proof(
-        batch, part, stream=STREAM, generation=generation, checkpoint_id=checkpoint, batch_timestamp_ms=at_ms
+        batch,
+        part,
+        stream=STREAM,
+        generation=generation,
+        checkpoint_id=checkpoint,
+        batch_timestamp_ms=at_ms,
+        frontier_ms=at_ms,
     )
 
 

@@ -21,7 +21,7 @@ def scene(tmp_path: Path) -> LedgerScene:
 
 
 def upkeep_of(scene: LedgerScene) -> Compaction:
-    return Compaction([], scene.state, scene.ledger)
+    return Compaction([], scene.state, scene.ledger, trim=lambda: None)
 
 
 def test_what_was_moved_is_read_where_it_is_now_and_the_rest_where_it_was(scene: LedgerScene) -> None:

@@ -31,14 +31,22 @@ from recount.audit.kept import (
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import LEDGER, ledger_faults
 from recount.audit.register import certified
+from recount.audit.removed import (
+    kept_late_by_spark,
+    kept_rejected_by_spark,
+    letters_due_by_spark,
+    letters_gone,
+    released_by,
+    released_so_far,
+)
 from recount.audit.repetition import Repetition
-from recount.audit.settled import published_backfills, published_offsets, settled_ledger
+from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
 from recount.audit.store import CORRECTIONS, NOTHING, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
 from recount.audit.strangers import strange_rows
-from recount.audit.table_checksums import TableChecksums
+from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.audit.topologies.backfills import Listed, listed_backfills, published_names, strange_backfills
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.compared_rows import COMPARED
@@ -54,9 +62,10 @@ from recount.core.errors import Terminal
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WindowedAggregate
+from recount.core.retention import Released, ageing
 from recount.core.settings import Settings
 from recount.core.tables import Tables
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.core.verdict import Difference, PartitionAccount
 from recount.core.windows import ClosingWindows, SessionWindows
 from recount.kafka.connection import Connection
@@ -67,6 +76,7 @@ from recount.recompute.graph.frontiers import NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed, recomputed
 from recount.recompute.log import Log, Ranges
 from recount.recompute.rules.closing import overdue_ms
+from recount.released import released as removed_by_now
 
 _LOG = logging.getLogger(__name__)
 _TRUTH, _COMPLETE, _CLAIMS, _CORRECTED, _UNREAD = "truth", "complete", "claims", "corrected", "unread"
@@ -76,15 +86,17 @@ _TRUTH, _COMPLETE, _CLAIMS, _CORRECTED, _UNREAD = "truth", "complete", "claims",
 class _Scope:
     """What one audit covers: of the batches ``settled``, ``ledger`` are those after ``seed``, which are judged.
 
-    ``altered`` are tables in which somebody has changed what was judged before. ``published`` and ``posted`` are the
-    offsets that the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit
-    before has read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections,
-    ``backfills`` the names of those whose corrections count.
+    Batches before ``seed`` may lack in ``settled``. ``altered`` are tables in which somebody has changed what was
+    judged before; what is ``released`` the stream may have removed. ``published`` and ``posted`` are the offsets that
+    the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit before has
+    read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections, ``backfills``
+    the names of those whose corrections count.
     """
 
     audit: str
     seed: Seed
     altered: tuple[str, ...]
+    released: Released | None
     snapshot: Snapshot | None
     settled: Ledger
     ledger: Ledger
@@ -174,7 +186,7 @@ class TopologyAuditor:
         *,
         source: Source = "auto",
         from_the_beginning: bool = False,
-        known: Register | None = None,  # noqa: ARG002 - the snapshot has the rows of findings
+        known: Register | None = None,
         repetition: Repetition | None = None,
     ) -> Findings:
         """Judge everything up to the last batch before the interval's end, or what the audit to be repeated did.
@@ -199,10 +211,13 @@ class TopologyAuditor:
             published=scope.unseen,
             before=scope.before_judged,
             corrections=self._corrections(scope) if scope.done else None,
+            released=scope.released,
         )
         judged = judge.judged(list(scope.identities), truth, complete).persist()
         try:
-            findings = self._findings(scope, interval, source, log, truth, judged, _places(complete.beyond))
+            findings = self._findings(
+                scope, interval, source, log, truth, judged, _places(complete.beyond), known or {}
+            )
             if repetition is not None or not self._is_incremental:
                 return findings
             kept = self._keep(scope, judge, judged, truth, complete, has_misses=bool(findings.misses))
@@ -229,15 +244,20 @@ class TopologyAuditor:
         posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self._topology.sources}
         listed = listed_backfills(self._tables, self._topology)
         backfills = repetition.backfills if repetition else published_names(listed, done)
-        settled = settled_ledger(self._tables, self._topology, reached)
         if repetition is None:
-            cut = settled.up_to(reached).cut_before(interval.end_ms)
-            seed = NOTHING if from_the_beginning else self._seed_for(settled, cut.order, published)
+            known = None if from_the_beginning else self._since_the_last(reached, interval, published)
+            settled, cut, seed = known or self._since_an_earlier(
+                reached, interval, published, from_the_beginning=from_the_beginning
+            )
             altered = self._written_to(seed)
-            if altered and self._is_kept(settled.between(None, cut.order), sources):
+            whole = settled_ledger(self._tables, self._topology, reached) if altered else settled
+            if altered and self._is_kept(whole.between(None, cut.order), sources):
                 _LOG.warning("rows of %s that were judged are others now: all is judged again", ", ".join(altered))
-                seed, altered = NOTHING, ()
+                settled, seed, altered = whole, NOTHING, ()
+            elif altered and self._was_trimmed(seed):
+                altered = ()
         else:
+            settled = settled_ledger(self._tables, self._topology, reached)
             cut, seed, altered = repetition.cut_in(settled), self.store.seed_of(repetition.seed), ()
             self._require_snapshot(seed)
             published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
@@ -250,6 +270,7 @@ class TopologyAuditor:
             audit=audit,
             seed=seed,
             altered=altered,
+            released=released_so_far(self.store, repetition.audit if repetition else None),
             snapshot=self._snapshots.of(seed.run.audit) if seed.run else None,
             settled=settled,
             ledger=ledger,
@@ -261,6 +282,32 @@ class TopologyAuditor:
             listed=listed,
             backfills=backfills,
         )
+
+    def _since_the_last(
+        self, reached: Mapping[tuple[str, int], int], interval: Interval, published: Mapping[str, Ranges]
+    ) -> tuple[Ledger, BatchProof, Seed] | None:
+        """The ledger since the last cut that there was, with the new cut and its seed; None where that does not do."""
+        if not self._is_incremental:
+            return None
+        found = settled_since(self.store.runs(), self._tables, self._topology, reached, interval.end_ms)
+        if found is None:
+            return None
+        ledger, cut = found
+        seed = self._seed_for(ledger, cut.order, published)
+        return (ledger, cut, seed) if seed.run else None
+
+    def _since_an_earlier(
+        self,
+        reached: Mapping[tuple[str, int], int],
+        interval: Interval,
+        published: Mapping[str, Ranges],
+        *,
+        from_the_beginning: bool,
+    ) -> tuple[Ledger, BatchProof, Seed]:
+        """All of the ledger, with the cut, and any seed before it."""
+        ledger = settled_ledger(self._tables, self._topology, reached)
+        cut = ledger.up_to(reached).cut_before(interval.end_ms)
+        return ledger, cut, NOTHING if from_the_beginning else self._seed_for(ledger, cut.order, published)
 
     def _seed_for(self, ledger: Ledger, cut: Order, published: Mapping[str, Ranges]) -> Seed:
         """The newest audit of this declaration whose snapshot is what its certificate says, or ``NOTHING``."""
@@ -298,6 +345,11 @@ class TopologyAuditor:
         tables, order = seed.run.tables, seed.run.order
         return tuple(name for name, sums in tables.items() if not sums.are_those_of(self._tables, name, order))
 
+    def _was_trimmed(self, seed: Seed) -> bool:
+        """Whether the stream may have removed rows that ``seed``, older than the last two audits, still counts."""
+        found, counted = removed_by_now(self._tables.root, self._topology.name), seed.run and seed.run.released
+        return found is not None and (not counted or counted.before_ms < found.before_ms)
+
     def _is_kept(self, ledger: Ledger, sources: Mapping[str, Source]) -> bool:
         """Whether all that the batches of ``ledger`` have read is there still."""
         try:
@@ -316,9 +368,11 @@ class TopologyAuditor:
         truth: Recomputed,
         judged: DataFrame,
         beyond: tuple[int, tuple[str, ...]],
+        known: Register,
     ) -> Findings:
         counts = verdict_counts_by_spark(judged)
         late = self._up_to(self._tables.late(self._topology.name), scope.cut)
+        late = late.where(kept_late_by_spark(scope.released))
         missed = counts.get(f"{COMPLETENESS} missed")
         misses = grace_misses(judged, late, scope.unread(truth), self._topology) if missed else []
         totals = totals_by_topic(truth, scope.ledger, self._stream_times(scope.seed))
@@ -327,7 +381,7 @@ class TopologyAuditor:
         }
         differences = [
             *ledger_faults(scope.before, scope.ledger.proofs, self._topology),
-            *strange_rows(self._tables, self._topology, scope.settled, self._settled),
+            *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *(self._all_unread(scope) if scope.seed.run is None else []),
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
             *self._side_ledgers(truth, scope, late),
@@ -344,6 +398,9 @@ class TopologyAuditor:
         self.store.put(RECONCILIATION, scope.audit, judged.select(SINK, TABLE, *IDENTITY, f"{COMPARED}.*"))
         all_accounts = [account for parts in found.values() for account in parts]
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
+        is_clean = not differences and all(one.state != "open" for one in known.values())
+        cut = scope.ledger.proofs[-1]
+        released = released_by(self._tables, self._topology, cut, scope.released, is_clean=is_clean)
         return Findings(
             audit=scope.audit,
             topology=self._topology,
@@ -361,14 +418,16 @@ class TopologyAuditor:
             in_force=self._in_force,
             evidence=self._evidence(scope, log, all_accounts),
             read_to={topic: {p: end for p, (_, end) in spans.items()} for topic, spans in scope.published.items()},
-            tables={
-                one.written.table: TableChecksums.of(self._tables, one.written.table, scope.cut, scope.done)
-                for one in scope.identities
-            },
+            tables={one.written.table: self._checksums(one.written, scope, released) for one in scope.identities},
+            released=released,
             beyond_found=beyond[0],
             beyond=beyond[1],
             fingerprint=self._in_force.declared.fingerprint,
         )
+
+    def _checksums(self, written: Written, scope: _Scope, released: Released | None) -> TableChecksums:
+        kept = KeptRows.of(ageing(written), released, written.key)
+        return TableChecksums.of(self._tables, written.table, scope.cut, scope.done, kept)
 
     def _stream_times(self, seed: Seed) -> dict[tuple[str, int], int | None]:
         parts = self.store.partitions(seed.run.audit) if seed.run else []
@@ -436,8 +495,11 @@ class TopologyAuditor:
                 return done, found
 
     def _strange_backfills(self, scope: _Scope) -> list[Difference]:
-        audits = {run.audit for run in self.store.runs()} if scope.listed else set()
-        batches = {proof.order for proof in scope.settled.proofs}
+        if not scope.listed:
+            return []
+        audits = {run.audit for run in self.store.runs()}
+        reached = published_offsets(self._connection, self._topology)
+        batches = {proof.order for proof in settled_ledger(self._tables, self._topology, reached).proofs}
         return strange_backfills(scope.listed, scope.done, audits, batches)
 
     def _corrections(self, scope: _Scope) -> Corrections:
@@ -453,8 +515,9 @@ class TopologyAuditor:
     def _own(self, topic: str) -> Ranges:
         return self._in_force.own_ranges(topic, kept_if_any(self._connection, topic))
 
-    def _settled(self) -> Ledger:
-        return settled_ledger(self._tables, self._topology, published_offsets(self._connection, self._topology))
+    def _settled(self, scope: _Scope) -> Ledger:
+        reached = published_offsets(self._connection, self._topology)
+        return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
 
     def _all_unread(self, scope: _Scope) -> list[Difference]:
         return [
@@ -468,9 +531,10 @@ class TopologyAuditor:
 
     def _side_ledgers(self, truth: Recomputed, scope: _Scope, late: DataFrame) -> list[Difference]:
         rejected = self._up_to(self._tables.rejected(self._topology.name), scope.cut)
+        kept = kept_rejected_by_spark(scope.released)
         comparisons = [
-            late_records(truth.late, scope.of_the_stretch(late)),
-            rejected_records(truth.rejected, scope.of_the_stretch(rejected)),
+            late_records(truth.late.where(kept_late_by_spark(scope.released)), scope.of_the_stretch(late)),
+            rejected_records(truth.rejected.where(kept), scope.of_the_stretch(rejected).where(kept)),
         ]
         log = written_so_far(self._connection, sorted({one.topic.name for one in self._topology.sources}))
         for source in self._topology.sources:
@@ -480,7 +544,8 @@ class TopologyAuditor:
             group = self._connection.group(self._topology.name)
             mine = letters.within_by_spark(found, group, topic, scope.ledger.ranges[topic], log)
             bad = truth.rejected.where(truth.rejected.topic == topic)
-            comparisons.append(posted_letters(bad, mine, name))
+            gone = letters_gone(self._connection, scope.ledger, topic, name)
+            comparisons.append(posted_letters(letters_due_by_spark(bad, mine, gone), mine, name))
         return side_ledger_differences_by_spark(comparisons)
 
 

@@ -27,15 +27,16 @@ _TYPES: dict[pl.DataType, str] = {
 _OF_PLACE = ("lowest", "highest", "stood", "revisions", "copies", "lacks")
 
 
-def compared(identity: Identity, kept_since_ms: int | None) -> Column:
+def compared(identity: Identity, kept_since_ms: int | None, in_delta_since_ms: int | None) -> Column:
     """A struct of all columns of ``compared.SCHEMA`` but place and identity, of a judged frame of the sink.
 
-    The topic keeps its records since ``kept_since_ms``, None: for ever.
+    The topic keeps its records since ``kept_since_ms``, the table its rows since ``in_delta_since_ms``; None: for ever.
     """
     compacted = "compact" in identity.written.topic.cleanup_policy
     found = {
         "expected_at_ms": F.col(f"{EXPECTED}_entry")[AT_MS],
         "kafka_kept_since_ms": F.lit(kept_since_ms),
+        "delta_kept_since_ms": F.lit(in_delta_since_ms),
         "compaction_takes": F.lit(compacted) & (F.lit(not identity.is_latest) | F.col(CORRECTED).isNotNull()),
         "is_held": F.lit(False),
         **(_of_latest(identity) if identity.is_latest else _of_rows(identity)),

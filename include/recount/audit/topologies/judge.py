@@ -10,8 +10,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.completeness import COMPLETENESS, CORRECTION
-from recount.audit.copies import KAFKA
+from recount.audit.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED
+from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import EXPIRED, LOST, PLACES
 from recount.audit.ledger import Order
 from recount.audit.results import COMPLETE, EXPECTED
@@ -29,8 +29,11 @@ from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import judged_latest
 from recount.audit.topologies.seen import SEEN
 from recount.audit.topologies.standing import read_again, to_keep, with_carried
+from recount.core.nodes import WINDOW_END
+from recount.core.retention import Released, ageing
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
+from recount.core.topology import Written
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed
 from recount.recompute.log import Ranges
@@ -54,6 +57,7 @@ class Judge:
 
     After an audit ``before`` these are what nobody has read yet, and of the tables the later batches are read.
     ``corrections`` None: nobody has ever corrected anything, and every record is the stream's.
+    A row that is ``released`` may be gone from its table, and is not asked what unlimited grace would make of it.
     """
 
     session: SparkSession
@@ -63,6 +67,7 @@ class Judge:
     published: Mapping[str, Ranges]
     before: Before | None = None
     corrections: Corrections | None = None
+    released: Released | None = None
     _claims: dict[Identity, DataFrame] = field(default_factory=dict)
 
     def judged(self, identities: list[Identity], truth: Recomputed, complete: Recomputed) -> DataFrame:
@@ -117,9 +122,19 @@ class Judge:
         if carried is not None:
             lined_up = with_carried(lined_up, carried, identity, complete.again_since_ms.get(written))
         lined_up = self._claims[identity] = lined_up.persist()
-        kept_since_ms = _kept_since_ms(identity)
+        kept_since_ms, in_delta_since_ms = _kept_since_ms(identity), self._in_delta_since_ms(written)
+        is_aged = ageing(written) != "table"
         if identity.is_latest:
-            judged = judged_latest(lined_up, identity, _held_after_ms(identity, truth), kept_since_ms)
+            held_after_ms = _held_after_ms(identity, truth)
+            replaced_since_ms = NONE_DUE if is_aged else in_delta_since_ms
+            judged = judged_latest(
+                lined_up,
+                identity,
+                held_after_ms,
+                kept_since_ms,
+                replaced_since_ms,
+                is_whole_since=self._is_whole_since(),
+            )
         else:
             judged = judged_rows(lined_up, identity)
         judged = judged.withColumn(COMPLETE_ROWS, _complete_rows(identity))
@@ -129,7 +144,18 @@ class Judge:
             judged = self.corrections.judged(judged, lined_up, identity, ranges, kept_since_ms)
         is_gone = (F.col(f"{KAFKA}_verdict") == LOST) & _may_be_gone(identity)
         kafka = F.when(is_gone, EXPIRED).otherwise(F.col(f"{KAFKA}_verdict"))
-        return judged.withColumn(f"{KAFKA}_verdict", kafka).select(
+        is_released = _at(written) < F.lit(in_delta_since_ms) if is_aged else F.lit(False)
+        is_released = F.coalesce(is_released, F.lit(False))
+        delta = F.when((F.col(f"{DELTA}_verdict") == LOST) & is_released, EXPIRED)
+        completeness = F.when((F.col(COMPLETENESS) == MISSED) & is_released, KEPT)
+        judged = judged.withColumns(
+            {
+                f"{KAFKA}_verdict": kafka,
+                f"{DELTA}_verdict": delta.otherwise(F.col(f"{DELTA}_verdict")),
+                COMPLETENESS: completeness.otherwise(F.col(COMPLETENESS)),
+            }
+        )
+        return judged.select(
             F.lit(written.topic.name).alias(SINK),
             F.lit(written.table).alias(TABLE),
             *IDENTITY,
@@ -141,8 +167,16 @@ class Judge:
             SAID,
             _seen_text().alias(SEEN_TEXT),
             *kept_for_backfills(),
-            compared(identity, None if kept_since_ms == NONE_DUE else kept_since_ms),
+            compared(identity, _or_none(kept_since_ms), _or_none(in_delta_since_ms) if is_aged else None),
         )
+
+    def _in_delta_since_ms(self, written: Written) -> int:
+        """The time from which on the sink's table keeps its rows: older ones the stream may have removed."""
+        return NONE_DUE if self.released is None or ageing(written) is None else self.released.before_ms
+
+    def _is_whole_since(self) -> bool:
+        """Whether no row of a batch after the audit before may have been removed."""
+        return self.before is not None and self.released is not None and self.released.cut <= self.before.seed
 
     def _carried(self, identity: Identity) -> DataFrame | None:
         return None if self.before is None else self.before.carried.get(identity.written.table)
@@ -165,6 +199,17 @@ def _may_be_gone(identity: Identity) -> Column:
     if "compact" in topic.cleanup_policy and not identity.is_latest:
         return F.lit(True)
     return F.coalesce(F.col(f"{EXPECTED}_entry")[AT_MS] < F.lit(_kept_since_ms(identity)), F.lit(False))
+
+
+def _at(written: Written) -> Column:
+    """By what a row gets old that no other replaces."""
+    if ageing(written) == "window":
+        return F.col(WINDOW_END)
+    return F.coalesce(*(F.col(f"{side}_entry")[AT_MS] for side in (EXPECTED, COMPLETE)))
+
+
+def _or_none(since_ms: int) -> int | None:
+    return None if since_ms == NONE_DUE else since_ms
 
 
 def _kept_since_ms(identity: Identity) -> int:

@@ -19,33 +19,44 @@ _DIFFER = "places_differ"
 IS_HELD = "is_held"
 
 
-def judged_latest(claims: DataFrame, identity: Identity, held_after_ms: int, kept_since_ms: int) -> DataFrame:
+def judged_latest(
+    claims: DataFrame,
+    identity: Identity,
+    held_after_ms: int,
+    kept_since_ms: int,
+    in_delta_since_ms: int,
+    *,
+    is_whole_since: bool,
+) -> DataFrame:
     """One row for each key and window of ``claims``: verdicts, and entries ``<side>_entry`` with ``<side>_evidence``.
 
     A deletion that is expected is no row. A row that was still held back by a suppression, its last change after
     ``held_after_ms``, may have any value or none: of it only copies and gaps are judged. A record from before
-    ``kept_since_ms`` may have left the topic by retention.
+    ``kept_since_ms`` may have left the topic by retention, a replaced one from before ``in_delta_since_ms`` the table:
+    but not after the revision that stood before, where it ``is_whole_since``.
     """
-    lined_up = _lined_up(claims, identity, kept_since_ms)
+    lined_up = _lined_up(claims, identity, kept_since_ms, in_delta_since_ms)
     held = F.coalesce(F.col(f"{EXPECTED}_raw")[AT_MS] > F.lit(held_after_ms), F.lit(False))
     for side in (EXPECTED, COMPLETE):
         raw = F.col(f"{side}_raw")
         lined_up = lined_up.withColumn(f"{side}_entry", F.when(~raw[IS_NULL], raw))
     compacted = "compact" in identity.written.topic.cleanup_policy
-    whole = {DELTA: True, KAFKA: not compacted and kept_since_ms == NONE_DUE}
-    verdicts = {
-        f"{place}_verdict": _verdict(place, identity, held, is_dense=identity.is_dense and whole[place])
-        for place in PLACES
+    whole_since = F.lit(is_whole_since) & F.col(f"{DELTA}_stood").isNotNull()
+    whole = {
+        DELTA: whole_since if in_delta_since_ms != NONE_DUE else F.lit(True),
+        KAFKA: F.lit(not compacted and kept_since_ms == NONE_DUE),
     }
+    is_dense = {place: F.lit(identity.is_dense) & whole[place] for place in PLACES}
+    verdicts = {f"{place}_verdict": _verdict(place, identity, held, is_dense[place]) for place in PLACES}
     unaffected = same_entry_or_none(F.col(f"{EXPECTED}_entry"), F.col(f"{COMPLETE}_entry"), identity)
     verdicts[COMPLETENESS] = F.when(unaffected, KEPT).otherwise(MISSED)
     known = F.col(f"{EXPECTED}_entry").isNotNull() | F.col(f"{COMPLETE}_entry").isNotNull()
     written = (F.col(f"{KAFKA}_revisions") > 0) | (F.col(f"{DELTA}_revisions") > 0)
-    facts = {IS_HELD: held, **{f"{place}_is_dense": F.lit(identity.is_dense and whole[place]) for place in PLACES}}
+    facts = {IS_HELD: held, **{f"{place}_is_dense": is_dense[place] for place in PLACES}}
     return _with_other_place(lined_up.where(known | written).withColumns(verdicts | facts), held, compacted)
 
 
-def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int) -> DataFrame:
+def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int, in_delta_since_ms: int) -> DataFrame:
     """First per revision: one that only batches after the cut have written is none of ours; then per identity."""
     per_revision = claims.groupBy(*IDENTITY, REVISION).agg(
         *(F.max(F.when(F.col(SIDE) == side, F.col(ENTRY))).alias(side) for side in (EXPECTED, COMPLETE)),
@@ -54,11 +65,12 @@ def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int) -> Data
     mine = per_revision.where(~((F.col(f"{LATER}_copies") > 0) & (F.col(f"{DELTA}_copies") == 0)))
     on_kafka, in_delta = (F.col(f"{place}_copies") > 0 for place in (KAFKA, DELTA))
     may_be_gone = F.col(f"{DELTA}_entry")[AT_MS] < F.lit(kept_since_ms)
+    was_removed = F.col(f"{KAFKA}_entry")[AT_MS] < F.lit(in_delta_since_ms)
     differ = ~same_entry(F.col(f"{KAFKA}_entry"), F.col(f"{DELTA}_entry"), identity)
     mine = mine.withColumns(
         {
             f"{KAFKA}_lacks": in_delta & ~on_kafka & ~may_be_gone,
-            f"{DELTA}_lacks": on_kafka & ~in_delta,
+            f"{DELTA}_lacks": on_kafka & ~in_delta & ~was_removed,
             _DIFFER: on_kafka & in_delta & differ,
         }
     )
@@ -98,7 +110,7 @@ def _summary_of(place: str) -> list[Column]:
     ]
 
 
-def _verdict(place: str, identity: Identity, held: Column, *, is_dense: bool) -> Column:
+def _verdict(place: str, identity: Identity, held: Column, is_dense: Column) -> Column:
     def at(name: str) -> Column:
         return F.col(f"{place}_{name}")
 
@@ -113,7 +125,7 @@ def _verdict(place: str, identity: Identity, held: Column, *, is_dense: bool) ->
     verdict = verdict.when((at("copies") > 1) | F.coalesce(at("lowest") < at("stood"), F.lit(False)), DUPLICATED)
     first = F.coalesce(at("stood"), at("lowest") if identity.was_added else F.lit(0))
     has_gap = at("revisions") != at("highest") + 1 - first
-    return (verdict.when(has_gap, LOST) if is_dense else verdict).otherwise(MATCH)
+    return verdict.when(is_dense & has_gap, LOST).otherwise(MATCH)
 
 
 def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataFrame:

@@ -32,7 +32,7 @@ class BatchEstimate:
 
     @property
     def appended_a_day(self) -> float:
-        """By how many rows the state table grows: what was appended is never deleted, only compacted."""
+        """How many rows are appended to the state table; for how long they stay says ``retained``."""
         return self.changed * self.per_s * SECONDS_A_DAY
 
     @property

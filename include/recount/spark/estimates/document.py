@@ -45,6 +45,7 @@ def document(report: Report) -> dict[str, Any]:
             "state_rows_changed": batch.changed,
             "state_rows_appended_a_day": batch.appended_a_day,
         },
+        "retained": [{**asdict(one), "rows": one.rows} for one in report.retained],
         "restart": {"rows": batch.restart_rows, "seconds": report.restart_s},
         "measured": None if found is None else asdict(found),
         "status": None if report.status is None else asdict(report.status),

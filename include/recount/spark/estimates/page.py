@@ -28,6 +28,7 @@ def page(report: Report) -> RenderableType:
         Text(_measured(report)),
         _table("operator", _operators(report)),
         _table("a batch", _batches(report)),
+        _table("kept in Delta", _retained(report)),
     )
 
 
@@ -115,6 +116,26 @@ def _batches(report: Report) -> Iterator[Line]:
     yield from _published(report)
 
 
+def _retained(report: Report) -> Iterator[Line]:
+    """Rows a day times days; bytes where a row was measured."""
+    found = report.measured
+    row_bytes = {} if found is None else {"state": found.table.row_bytes}
+    for one in report.retained:
+        of_row = row_bytes.get(one.table)
+        if found is not None and one.table.startswith("outputs/"):
+            of_row = found.outputs.row_bytes
+        if one.rows is None or one.days is None:
+            a_day = "" if of_row is None else f", {sized(one.rows_a_day * of_row)}"
+            yield one.table, f"{counted(one.rows_a_day)} rows a day{a_day}, for ever", ""
+        else:
+            size = f"bytes {NOT_MEASURED}" if of_row is None else sized(one.rows * of_row)
+            yield (
+                one.table,
+                f"{counted(one.rows_a_day)} a day x {one.days:g} days = {counted(one.rows)} rows, {size}",
+                "",
+            )
+
+
 def _append(report: Report) -> tuple[str, str]:
     found, expected = report.measured, f"{counted(report.batch.changed)} rows"
     if found is None or found.table.row_bytes is None:
@@ -136,7 +157,7 @@ def _commit(report: Report) -> tuple[str, str]:
 
 
 def _state_table(report: Report) -> tuple[str, str]:
-    expected, found = f"{counted(report.batch.appended_a_day)} appended, none deleted", report.measured
+    expected, found = f"{counted(report.batch.appended_a_day)} appended", report.measured
     if found is None:
         return expected, NOT_MEASURED
     return expected, f"now {found.table.rows:,} rows, {sized(found.table.bytes)} in {found.table.files:,} files"

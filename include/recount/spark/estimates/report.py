@@ -10,6 +10,7 @@ from recount.spark.estimates.batches import BatchEstimate, batch_estimate
 from recount.spark.estimates.benchmark import Benchmark
 from recount.spark.estimates.measured import Held, Measured
 from recount.spark.estimates.operators import OperatorEstimate, StateEstimate, operator_estimates
+from recount.spark.estimates.retained import Retained, retained
 from recount.spark.estimates.workload import Workload
 
 
@@ -24,6 +25,7 @@ class Report:
     given: Workload
     operators: tuple[OperatorEstimate, ...]
     batch: BatchEstimate
+    retained: tuple[Retained, ...]
     measured: Measured | None = None
     status: StreamStatus | None = None
     benchmark: Benchmark | None = None
@@ -40,11 +42,13 @@ class Report:
     ) -> Report:
         """The estimate of ``topology``, beside what was measured."""
         operators = operator_estimates(topology, given)
+        batch = batch_estimate(topology, given, operators)
         return cls(
             stream=topology.name,
             given=given,
             operators=tuple(operators),
-            batch=batch_estimate(topology, given, operators),
+            batch=batch,
+            retained=tuple(retained(topology, given, batch.appended_a_day)),
             measured=measured,
             status=status,
             benchmark=benchmark,

@@ -1,0 +1,125 @@
+"""What of a stream's tables and topics may be gone by its declared retention, and is no longer looked for.
+
+Rows go only when an audit has released them (``core.retention``). Until the stream has removed them they are there
+still: both is right, so a comparison leaves them out on either side.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import reduce
+from operator import and_
+
+import polars as pl
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from recount.audit.ledger import Ledger
+from recount.audit.store import AuditStore
+from recount.core.ledger import BatchProof
+from recount.core.nodes import WINDOW_END
+from recount.core.retention import Released
+from recount.core.tables import Tables
+from recount.core.topics import UNLIMITED_RETENTION_MS
+from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import log_ranges, partitions_of, retention_ms_of
+from recount.proofs import Proofs
+from recount.recompute.stream_time import STREAM_TIME
+
+_PLACE = ["topic", "partition", "offset"]
+
+
+def released_so_far(store: AuditStore, before: str | None = None) -> Released | None:
+    """What the audits of the stream have released until now, or until the audit ``before`` began."""
+    runs = store.runs()
+    until = next((number for number, run in enumerate(runs) if run.audit == before), len(runs))
+    found = [run.released for run in runs[:until] if run.released is not None]
+    return max(found, key=lambda released: released.before_ms, default=None)
+
+
+def released_by(
+    tables: Tables, topology: Topology, cut: BatchProof, before: Released | None, *, is_clean: bool
+) -> Released | None:
+    """What is released after an audit up to ``cut``: no more than ``before`` where it found anything."""
+    if topology.retention_ms is None or not is_clean:
+        return before
+    proofs = Proofs(state=tables.state(topology.name), moved_to=tables.ledger(topology.name))
+    old = proofs.last_recorded_by(cut.batch_timestamp_ms - topology.retention_ms)
+    found = Released.of(old.proof if old else None, cut)
+    return before if found is None or (before and found.before_ms <= before.before_ms) else found
+
+
+def kept_windows(released: Released | None) -> pl.Expr:
+    """Whether the result of a window is judged still; a row that names no window is."""
+    if released is None:
+        return pl.lit(value=True)
+    return (pl.col(WINDOW_END) >= released.before_ms).fill_null(value=True)
+
+
+def kept_late(released: Released | None) -> pl.Expr:
+    """Whether a line of the late ledger must be there."""
+    if released is None:
+        return pl.lit(value=True)
+    return (pl.col(STREAM_TIME) >= released.before_ms).fill_null(value=True)
+
+
+def kept_late_by_spark(released: Released | None) -> Column:
+    """The same for Spark."""
+    if released is None:
+        return F.lit(True)
+    return F.coalesce(F.col(STREAM_TIME) >= F.lit(released.before_ms), F.lit(True))
+
+
+def kept_rejected(released: Released | None) -> pl.Expr:
+    """Whether a rejected record must be in the table of them."""
+    gone = [
+        (pl.col("topic") == topic) & (pl.col("partition") == partition) & (pl.col("offset") < end)
+        for topic, parts in (released.offsets if released else {}).items()
+        for partition, end in parts.items()
+    ]
+    return reduce(and_, (~one for one in gone), pl.lit(value=True))
+
+
+def kept_rejected_by_spark(released: Released | None) -> Column:
+    """The same for Spark."""
+    gone = [
+        (F.col("topic") == topic) & (F.col("partition") == partition) & (F.col("offset") < end)
+        for topic, parts in (released.offsets if released else {}).items()
+        for partition, end in parts.items()
+    ]
+    return reduce(and_, (~one for one in gone), F.lit(True))
+
+
+def letters_gone(connection: Connection, ledger: Ledger, topic: str, dead_letters: str) -> Mapping[int, int]:
+    """Up to which offset of each partition of ``topic`` letters about records may have left ``dead_letters``.
+
+    A letter has the time at which its batch was published. Nothing has left while the topic begins at offset 0.
+    """
+    retention_ms = retention_ms_of(connection, dead_letters)
+    begins = log_ranges(connection, partitions_of(connection, dead_letters)).values()
+    if retention_ms == UNLIMITED_RETENTION_MS or all(span.start == 0 for span in begins):
+        return {}
+    until_ms = time.time_ns() // 1_000_000 - retention_ms
+    old = [proof for proof in ledger.proofs if proof.batch_timestamp_ms < until_ms]
+    return {part.partition: part.end for proof in old[-1:] for part in proof.partitions if part.topic == topic}
+
+
+def letters_due(bad: pl.DataFrame, letters: pl.DataFrame, gone: Mapping[int, int]) -> pl.DataFrame:
+    """The ``bad`` records whose letter must be there, or is."""
+    if not gone:
+        return bad
+    may_be_gone = bad.filter(pl.col("offset") < pl.col("partition").replace_strict(gone, default=0))
+    absent = may_be_gone.join(letters, on=_PLACE, how="anti")
+    return bad.join(absent, on=_PLACE, how="anti")
+
+
+def letters_due_by_spark(bad: DataFrame, letters: DataFrame, gone: Mapping[int, int]) -> DataFrame:
+    """The same for Spark."""
+    if not gone:
+        return bad
+    until = F.coalesce(*(F.when(F.col("partition") == p, F.lit(end)) for p, end in gone.items()), F.lit(0))
+    there = letters.select(*_PLACE, F.lit(True).alias("is_there")).distinct()
+    due = bad.join(there, _PLACE, "left").where((F.col("offset") >= until) | F.col("is_there").isNotNull())
+    return due.select(*bad.columns)

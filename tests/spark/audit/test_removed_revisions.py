@@ -1,0 +1,69 @@
+"""Of a table that lost replaced rows by retention only gaps after what the audit before saw are losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from recount.audit.copies import DELTA
+from recount.audit.results import COMPLETE, EXPECTED
+from recount.audit.topologies.identity import identity_of
+from recount.audit.topologies.latest import judged_latest
+from recount.core.aggregates import count
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import stream
+from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
+
+pytestmark = pytest.mark.usefixtures("tiny")
+CLICKS = Topic(name="clicks", key="user", value=RecordSchema.of(page=STRING))
+TOTALS = identity_of(
+    stream(CLICKS).aggregate(clicks=count()).to(Topic(name="totals", key="user", cleanup_policy="compact"))
+)
+_SCHEMA = (
+    "key string, window_start long, window_end long, origin string, entry struct<is_null: boolean, row: struct<`__key`:"
+    " string, clicks: long>, at_ms: long>, standing boolean, side string, revision int, evidence string"
+)
+
+
+def claims(spark: SparkSession, revisions: Sequence[int], stood: int | None) -> DataFrame:
+    """Ann has five clicks, of which the table has these revisions; the topic was compacted."""
+    told = [(EXPECTED, 4, None), (COMPLETE, 4, None), *((DELTA, revision, revision) for revision in revisions)]
+    rows = [
+        (
+            "ann",
+            None,
+            None,
+            None,
+            (False, ("ann", 1 + number), number),
+            side == DELTA and number == stood,
+            side,
+            of,
+            None,
+        )
+        for side, number, of in told
+    ]
+    return spark.createDataFrame(rows, _SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("revisions", "stood", "since_ms", "whole_since", "verdict"),
+    [
+        ((0, 1, 3, 4), None, NONE_DUE, False, "lost"),
+        ((3, 4), None, 3, False, "match"),
+        ((0, 1, 3, 4), 0, 3, False, "match"),
+        ((0, 1, 3, 4), 0, 3, True, "lost"),
+        ((1, 2, 3, 4), 1, 3, True, "match"),
+        ((2, 3), 2, 3, True, "altered"),
+    ],
+)
+def test_a_gap_counts_where_no_row_can_have_been_removed(
+    spark: SparkSession, revisions: Sequence[int], stood: int | None, since_ms: int, whole_since: bool, verdict: str
+) -> None:
+    judged = judged_latest(
+        claims(spark, revisions, stood), TOTALS, ALL_DUE, NONE_DUE, since_ms, is_whole_since=whole_since
+    )
+    [row] = judged.select("delta_verdict", "delta_is_dense").collect()
+    assert row.delta_verdict == verdict

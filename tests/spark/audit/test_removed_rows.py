@@ -1,0 +1,136 @@
+"""Rows that a stream removed by its retention are no violation, and a forged removal of others is found beside them."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, an_hour_of_orders, order
+from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
+
+from recount.audit.expectations import EXIT_FAILED, validate
+from recount.audit.findings import Findings
+from recount.core.aggregates import count
+from recount.core.expressions import col
+from recount.core.schema import STRING, RecordSchema
+from recount.core.topology import Topology, stream
+from recount.core.windows import session
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+from recount.spark.batch import TopologyWork
+
+pytestmark = pytest.mark.timeout(1_800)
+"""Streams and audits run for real: minutes where other work shares the machine."""
+
+
+def trim(topology: Topology, root: str) -> None:
+    """What the driver does every hundred batches."""
+    TopologyWork(topology, root).tables.trimming.trim()
+
+
+def rows(path: str) -> int:
+    return DeltaTable(path).to_pyarrow_table().num_rows
+
+
+def test_windows_that_were_removed_are_judged_no_more_and_a_lost_one_is_found(scene: Scene) -> None:
+    scene = replace(scene, topology=replace(scene.topology, retention="1 ms"))
+    an_hour_of_orders(scene)
+    scene.run(max_offsets=40)
+    first = scene.audit().findings
+    assert first.differences == ()
+    assert first.released is not None
+    scene.audit()
+    outputs, state = scene.tables.output("revenue"), scene.tables.state(scene.topology.name)
+    before = rows(outputs), rows(state)
+    trim(scene.topology, scene.settings.data)
+    assert rows(outputs) < before[0]
+    assert 0 < rows(state) < before[1]
+
+    scene.produce([(partition, minute * MINUTE_MS, order("EU", 2.0)) for minute in (70, 80) for partition in (0, 1)])
+    scene.run()
+    night = scene.audit().findings
+    assert night.differences == ()
+    assert night.seed.run is not None
+    assert expectations(scene, night) == (0, [])
+
+    DeltaTable(outputs).delete(f"window_start = {START_MS + 70 * MINUTE_MS} AND region = 'EU'")
+    [lost] = scene.audit(from_the_beginning=True).findings.differences
+    assert (lost.verdict, lost.key, lost.place) == ("lost", "EU", "table outputs/revenue")
+
+
+def expectations(desk: Stage | Scene, findings: Findings) -> tuple[int, list[str]]:
+    """With what they end, and in what they disagree with the judge."""
+    session = desk.session if isinstance(desk, Scene) else desk.spark
+    outcome = validate(session, desk.settings, desk.topology, findings.audit)
+    return outcome.exit_code, outcome.disagreements
+
+
+CLICKS = [("clicks", 0, "ann", 0, {"page": "a"}), ("clicks", 0, "bob", 1, {"page": "a"}), ("clicks", 0, "eve", 1, b"{")]
+LATE = [("clicks", 0, "ann", 30, {"page": "a"}), ("clicks", 0, "ann", 2, {"page": "a"})]
+SECOND = [("clicks", 0, "ann", 60, {"page": "a"}), ("clicks", 0, "bob", 61, {"page": "a"})]
+
+
+@pytest.fixture
+def desk(tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path) -> Stage:
+    name = uuid.uuid4().hex[:8]
+    clicks = stream(source_topic(f"clicks-{name}", RecordSchema.of(page=STRING)))
+    visits = clicks.windowed_by(session("5 min", grace="1 min")).aggregate(clicks=count()).emit_final()
+    topology = Topology(
+        name=f"desk-{name}",
+        retention="1 ms",
+        sinks=[
+            clicks.filter(col("page") == "a").to(output_topic(f"seen-{name}"), table="seen"),
+            visits.to(output_topic(f"visits-{name}"), table="visits"),
+            clicks.aggregate(clicks=count()).to(output_topic(f"totals-{name}"), table="totals"),
+        ],
+    )
+    desk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
+    desk.create_topics()
+    return desk
+
+
+def test_rows_of_any_topology_that_were_removed_have_expired_and_lost_ones_are_found(desk: Stage) -> None:
+    batches: list[list[Said]] = [[*CLICKS, *LATE], SECOND, [("clicks", 0, "ann", 90, {"page": "a"})]]
+    for batch in batches:
+        desk.produce(batch)
+        desk.run()
+    honest = desk.audit().findings
+    assert honest.differences == ()
+    assert honest.counts["completeness missed"] == 2
+    desk.audit()
+    trim(desk.topology, desk.settings.data)
+    named = {"late": desk.tables.late(desk.topology.name), "rejected": desk.tables.rejected(desk.topology.name)}
+    named |= {table: desk.tables.output(table) for table in ("seen", "visits", "totals")}
+    assert {name: rows(path) for name, path in named.items()} == {
+        "late": 0,
+        "rejected": 0,
+        "seen": 2,
+        "visits": 1,
+        "totals": 2,
+    }
+
+    desk.produce([("clicks", 0, "ann", 120, {"page": "a"})])
+    desk.run()
+    night = desk.audit().findings
+    assert night.differences == ()
+    assert night.seed.run is not None, "rows that were removed are none that somebody changed"
+    assert expectations(desk, night) == (0, [])
+    whole = desk.audit(from_the_beginning=True).findings
+    assert whole.differences == ()
+    assert whole.counts["delta expired"] == 9
+    assert "completeness missed" not in whole.counts
+    assert expectations(desk, whole) == (0, [])
+
+    DeltaTable(named["seen"]).delete(f"recount_timestamp_ms = {START_MS + 90 * MINUTE_MS}")
+    DeltaTable(named["visits"]).delete(f"window_start = {START_MS + 90 * MINUTE_MS}")
+    found = desk.audit().findings
+    assert {(one.place, one.verdict, one.key) for one in found.differences} == {
+        ("table outputs/seen", "lost", "ann"),
+        ("table outputs/visits", "lost", "ann"),
+    }
+    assert found.released == whole.released, "an audit that finds something releases nothing more"
+    assert expectations(desk, found) == (EXIT_FAILED, [])
