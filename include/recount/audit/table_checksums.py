@@ -16,7 +16,8 @@ from deltalake import DeltaTable
 
 from recount.audit.copies import written_after
 from recount.audit.ledger import Order
-from recount.core.own_columns import BACKFILL_NUMBER, RESULT_TIME, REVISION
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import BACKFILL_NUMBER, ORIGIN, RESULT_TIME, REVISION
 from recount.core.retention import AGE_COLUMN, Ageing, Released
 from recount.core.tables import Tables
 
@@ -72,11 +73,46 @@ class KeptRows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unsettled:
+    """The ``rows`` that an audit found wrong, by key as text, bounds and origin: the next one reads them again.
+
+    Whoever repairs one of them writes to what was judged, and may.
+    """
+
+    key: str
+    has_bounds: bool
+    has_origin: bool
+    is_latest: bool
+    rows: Sequence[Sequence[str | int | None]]
+
+    def without(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """``rows`` without these."""
+        nothing = pl.lit(None)
+        time = pl.lit("at ") + pl.col(RESULT_TIME).cast(pl.String)
+        by_time = nothing if self.is_latest or self.has_bounds else time
+        by_origin = pl.col(ORIGIN) if self.has_origin else nothing
+        told = {
+            "key": pl.col(self.key).cast(pl.String),
+            "start": pl.col(WINDOW_START) if self.has_bounds else nothing,
+            "end": pl.col(WINDOW_END) if self.has_bounds else nothing,
+            "origin": pl.coalesce(by_origin, by_time),
+        }
+        types = {"key": pl.String, "start": pl.Int64, "end": pl.Int64, "origin": pl.String}
+        mine = pl.LazyFrame(
+            [list(row) for row in self.rows], {f"__{name}": kind for name, kind in types.items()}, orient="row"
+        )
+        marked = rows.with_columns(column.cast(types[name]).alias(f"__{name}") for name, column in told.items())
+        return marked.join(mine, on=list(mine.collect_schema()), how="anti", nulls_equal=True).drop(
+            f"__{name}" for name in types
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableChecksums:
     """Of ``outputs`` up to a cut, and of ``corrections`` (None: no such table) by the first ``backfills``.
 
-    Only rows that are ``kept`` count (None: all). ``waiting`` counts rows of later backfills: one waits to be published
-    from its append to its Kafka transaction.
+    Only rows that are ``kept`` count (None: all), without those that are ``unsettled``. ``waiting`` counts rows of
+    later backfills: one waits to be published from its append to its Kafka transaction.
     """
 
     outputs: Checksum
@@ -84,29 +120,40 @@ class TableChecksums:
     corrections: Checksum | None
     waiting: int
     kept: KeptRows | None = None
+    unsettled: Unsettled | None = None
 
     @classmethod
-    def of(cls, tables: Tables, table: str, cut: Order, backfills: int, kept: KeptRows | None = None) -> Self:
+    def of(
+        cls,
+        tables: Tables,
+        table: str,
+        cut: Order,
+        backfills: int,
+        kept: KeptRows | None = None,
+        unsettled: Unsettled | None = None,
+    ) -> Self:
         """Those of the rows now; ``backfills`` is how many were published before."""
         published, waiting = _corrections(tables, table, backfills)
         return cls(
-            outputs=Checksum.of(_outputs(tables, table, cut, kept)),
+            outputs=Checksum.of(_outputs(tables, table, cut, kept, unsettled)),
             backfills=backfills,
             corrections=None if published is None else Checksum.of(published),
             waiting=waiting,
             kept=kept,
+            unsettled=unsettled,
         )
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Self:
         """Those that ``dataclasses.asdict`` made a document of."""
-        corrections, kept = document["corrections"], document.get("kept")
+        corrections, kept, unsettled = (document.get(name) for name in ("corrections", "kept", "unsettled"))
         return cls(
             **{
                 **document,
                 "outputs": Checksum(**document["outputs"]),
                 "corrections": None if corrections is None else Checksum(**corrections),
                 "kept": None if kept is None else KeptRows(**kept),
+                "unsettled": None if unsettled is None else Unsettled(**unsettled),
             }
         )
 
@@ -124,11 +171,14 @@ class TableChecksums:
             is_same = published is None or published.select(pl.len()).collect().item() == 0
         else:
             is_same = published is not None and self.corrections.holds(published)
-        return is_same and self.outputs.holds(_outputs(tables, table, cut, self.kept))
+        return is_same and self.outputs.holds(_outputs(tables, table, cut, self.kept, self.unsettled))
 
 
-def _outputs(tables: Tables, table: str, cut: Order, kept: KeptRows | None) -> pl.LazyFrame:
+def _outputs(
+    tables: Tables, table: str, cut: Order, kept: KeptRows | None, unsettled: Unsettled | None
+) -> pl.LazyFrame:
     rows = pl.scan_delta(tables.output(table)).filter(~written_after(cut))
+    rows = rows if unsettled is None else unsettled.without(rows)
     return rows if kept is None else kept.among(rows)
 
 

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from recount.audit.table_checksums import KeptRows, TableChecksums
-from recount.core.nodes import WINDOW_END
-from recount.core.own_columns import BACKFILL_NUMBER, BATCH, GENERATION, RESULT_TIME, REVISION
+from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.own_columns import BACKFILL_NUMBER, BATCH, GENERATION, ORIGIN, RESULT_TIME, REVISION
 from recount.core.retention import Ageing, Released
 from recount.core.tables import Tables
 
@@ -171,3 +171,48 @@ def test_checksums_are_kept_with_the_audit(sink: Sink) -> None:
     seen = sink.checksums()
     kept = json.loads(json.dumps(asdict(seen)))
     assert TableChecksums.from_document(kept) == seen
+
+
+WINDOWS = {"region": pl.String, WINDOW_START: pl.Int64, WINDOW_END: pl.Int64, "orders": pl.Int64}
+RECORDS = {"region": pl.String, ORIGIN: pl.String, RESULT_TIME: pl.Int64, "orders": pl.Int64}
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows", "unsettled"),
+    [
+        (WINDOWS, [("EU", 0, 9, 1), ("EU", 9, 18, 2)], ("EU", 0, 9, None)),
+        (WINDOWS, [(None, 0, 9, 1), ("EU", 0, 9, 2)], (None, 0, 9, None)),
+        (RECORDS, [("EU", "orders-0@1", 5, 1), ("EU", "orders-0@2", 5, 2)], ("EU", None, None, "orders-0@1")),
+        (RECORDS, [("EU", None, 5, 1), ("EU", None, 6, 2)], ("EU", None, None, "at 5")),
+    ],
+)
+def test_who_repairs_a_row_that_was_found_wrong_changes_nothing_else(
+    tmp_path: Path,
+    schema: dict[str, type[pl.DataType]],
+    rows: list[tuple[object, ...]],
+    unsettled: tuple[str | int | None, ...],
+) -> None:
+    wrong, right = rows
+    table = Tables(str(tmp_path)).output("revenue")
+
+    def written(*those: tuple[object, ...]) -> None:
+        told = pl.DataFrame(list(those), schema, orient="row")
+        written = told.with_columns(pl.lit(1).alias(GENERATION), pl.lit(4).alias(BATCH))
+        write_deltalake(table, written, mode="overwrite")
+
+    written(*rows)
+    left_out = Unsettled(
+        key="region",
+        has_bounds=schema is WINDOWS,
+        has_origin=schema is RECORDS,
+        is_latest=schema is WINDOWS,
+        rows=[unsettled],
+    )
+    seen = TableChecksums.of(Tables(str(tmp_path)), "revenue", CUT, 0, unsettled=left_out)
+    seen = TableChecksums.from_document(json.loads(json.dumps(asdict(seen))))
+    for repaired in ([right], [(*wrong[:-1], 7), right]):
+        written(*repaired)
+        assert seen.are_those_of(Tables(str(tmp_path)), "revenue", CUT)
+    for other in ([wrong], [wrong, (*right[:-1], 7)], [wrong, right, right]):
+        written(*other)
+        assert not seen.are_those_of(Tables(str(tmp_path)), "revenue", CUT)

@@ -46,7 +46,7 @@ from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
 from recount.audit.store import CORRECTIONS, NOTHING, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
 from recount.audit.strangers import strange_rows
-from recount.audit.table_checksums import KeptRows, TableChecksums
+from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
 from recount.audit.topologies.backfills import Listed, listed_backfills, published_names, strange_backfills
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.compared_rows import COMPARED
@@ -57,6 +57,7 @@ from recount.audit.topologies.judge import SINK, TABLE, Before, Judge
 from recount.audit.topologies.missed_rows import missed_rows
 from recount.audit.topologies.misses import grace_misses, still_unread, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
+from recount.audit.topologies.standing import unsettled_rows
 from recount.audit.topologies.totals import totals_by_topic
 from recount.core.errors import Terminal
 from recount.core.finding_register import Register
@@ -65,7 +66,7 @@ from recount.core.nodes import WindowedAggregate
 from recount.core.retention import Released, ageing
 from recount.core.settings import Settings
 from recount.core.tables import Tables
-from recount.core.topology import Topology, Written
+from recount.core.topology import Topology
 from recount.core.verdict import Difference, PartitionAccount
 from recount.core.windows import ClosingWindows, SessionWindows
 from recount.kafka.connection import Connection
@@ -400,6 +401,7 @@ class TopologyAuditor:
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
         cut = scope.ledger.proofs[-1]
+        unsettled = unsettled_rows(judged, scope.identities) if differences else {}
         released = released_by(self._tables, self._topology, cut, scope.released, is_clean=is_clean)
         return Findings(
             audit=scope.audit,
@@ -418,16 +420,21 @@ class TopologyAuditor:
             in_force=self._in_force,
             evidence=self._evidence(scope, log, all_accounts),
             read_to={topic: {p: end for p, (_, end) in spans.items()} for topic, spans in scope.published.items()},
-            tables={one.written.table: self._checksums(one.written, scope, released) for one in scope.identities},
+            tables={
+                one.written.table: self._checksums(one, scope, released, unsettled.get(one)) for one in scope.identities
+            },
             released=released,
             beyond_found=beyond[0],
             beyond=beyond[1],
             fingerprint=self._in_force.declared.fingerprint,
         )
 
-    def _checksums(self, written: Written, scope: _Scope, released: Released | None) -> TableChecksums:
+    def _checksums(
+        self, identity: Identity, scope: _Scope, released: Released | None, unsettled: Unsettled | None
+    ) -> TableChecksums:
+        written = identity.written
         kept = KeptRows.of(ageing(written), released, written.key)
-        return TableChecksums.of(self._tables, written.table, scope.cut, scope.done, kept)
+        return TableChecksums.of(self._tables, written.table, scope.cut, scope.done, kept, unsettled)
 
     def _stream_times(self, seed: Seed) -> dict[tuple[str, int], int | None]:
         parts = self.store.partitions(seed.run.audit) if seed.run else []

@@ -9,6 +9,8 @@ Kafka before its batch was judged is kept for the audit that judges it.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 
@@ -19,10 +21,14 @@ from recount.audit.completeness import COMPLETENESS, CORRECTION, KEPT
 from recount.audit.copies import DELTA, KAFKA, LATER
 from recount.audit.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.results import COMPLETE, EXPECTED
+from recount.audit.table_checksums import Unsettled
 from recount.audit.topologies.claims import AT_MS, ENTRY, IDENTITY, IS_NULL, REVISION, SIDE, STANDING
 from recount.audit.topologies.identity import Identity
 from recount.core.nodes import WINDOW_END
 
+MAX_UNSETTLED = 1_000
+_SAME_AS_TEXT = ("string", "long", "boolean")
+"""Keys of which Spark and Polars make the same text."""
 _WRONG, _FOLLOWED, _PENDING, _RECENT, _HELD, _RANK = (
     "__wrong",
     "__followed",
@@ -96,6 +102,25 @@ def to_keep(claims: DataFrame, judged: DataFrame, identity: Identity, since_ms: 
         stands = in_order & F.col(SIDE).isin(*PLACES)
         known = known.withColumn(STANDING, F.col(STANDING) | stands)
     return known.where(kept).select(*columns)
+
+
+def unsettled_rows(judged: DataFrame, identities: Sequence[Identity]) -> dict[Identity, Unsettled]:
+    """Of each sink the rows that are wrong: of many some, for nobody repairs so many one by one."""
+    wrong = judged.where(~_in_order()).select("sink", *IDENTITY)
+    found = defaultdict(list)
+    for row in wrong.limit(MAX_UNSETTLED).collect():
+        found[row.sink].append(tuple(row)[1:])
+    return {
+        one: Unsettled(
+            key=one.written.key,
+            has_bounds=one.has_bounds,
+            has_origin=one.has_origin,
+            is_latest=one.is_latest,
+            rows=found[one.written.topic.name],
+        )
+        for one in identities
+        if one.written.topic.name in found and one.written.fields[one.written.key].kind in _SAME_AS_TEXT
+    }
 
 
 def _in_order() -> Column:

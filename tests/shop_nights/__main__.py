@@ -1,0 +1,51 @@
+"""Night after night of the whole shop: ``python -m tests.shop_nights --nights 30 --folder F [--publish]``.
+
+A night brings records of every source topic, a day of event time after those of the night before. Every stream is
+started anew, runs to the end of its topics and stops; then all are audited. Kafka keeps the records of three days.
+Each night has a fault, every fifth a lie about an output row, every tenth a backfill of all misses. ``F`` keeps
+everything: the same command goes on after the last night that was complete. Ends with 1 where a night was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+from tests.shop_nights.deployment import deployment
+from tests.shop_nights.diary import Diary
+from tests.shop_nights.night import live
+from tests.shop_nights.page import PAGE, page
+
+from recount.core.registry import declared
+
+
+def main() -> None:
+    """Live through the nights that are left, and say what was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.shop_nights", description=__doc__)
+    parser.add_argument("--nights", type=int, default=30)
+    parser.add_argument("--folder", type=Path, required=True, help="what lives through the nights; made if it lacks")
+    parser.add_argument("--records", type=int, default=60, help="of each topic, a night")
+    parser.add_argument("--streams", nargs="*", help="only these")
+    parser.add_argument("--publish", action="store_true", help="write docs/operations/shop-nights.md")
+    given = parser.parse_args()
+    # a SIGTERM shall stop the broker as Ctrl-C does
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    found = declared()
+    names = given.streams or list(found.topologies)
+    diary = Diary.in_folder(given.folder, given.nights)
+    with deployment(given.folder, [found.topology(name) for name in names], list(found.archives.values())) as deployed:
+        for number in range(len(diary.nights), given.nights):
+            diary.write(live(deployed, diary, number, given.records))
+            print(diary.nights[-1].line(), flush=True)
+    if given.publish:
+        PAGE.write_text(page(diary))
+    wrong = diary.wrong()
+    print(*wrong, sep="\n")
+    print(f"{len(diary.nights)} nights, {diary.audits} audits, {len(wrong)} things wrong")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

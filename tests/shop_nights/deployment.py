@@ -1,0 +1,153 @@
+"""A broker, Spark and all folders, of which everything but the processes lives through the nights."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
+from pyspark.sql import SparkSession
+from tests.local_spark import TINY, local_session
+from tests.spark.audit.stage import Stage, settings_below
+from tests.unit.topologies.shop_log import START_MS, Arrival, topics_of
+
+from recount.audit.auditable import AuditRequest
+from recount.audit.findings import Interval
+from recount.audit.together import Outcome, audited_together
+from recount.core.archive import Archive
+from recount.core.settings import Settings
+from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import partitions_of
+from recount.local.home import Home
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+from recount.spark.archive import ArchiveWork
+from recount.spark.runner import RunOptions, StreamRunner
+
+DAY_MS = 86_400_000
+_COMPACTING = {"segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "60000"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """What lives through the nights."""
+
+    spark: SparkSession
+    settings: Settings
+    topologies: Sequence[Topology]
+    archives: Sequence[Archive]
+    begin_ms: int
+
+    @property
+    def stages(self) -> list[Stage]:
+        return [Stage(spark=self.spark, settings=self.settings, topology=one) for one in self.topologies]
+
+    @property
+    def topics(self) -> list[str]:
+        """The source topics, those of tables first."""
+        return list(dict.fromkeys(topic for one in self.topologies for topic in topics_of(one)))
+
+    def create_topics(self) -> None:
+        """All topics. The broker deletes nothing by itself, for the records are of many days ago: see ``expire``."""
+        for stage in self.stages:
+            stage.create_topics()
+        written = [node.topic.name for one in self.topologies for node in one.written]
+        compacted = {
+            source.topic.name
+            for one in self.topologies
+            for source in one.sources
+            if "compact" in source.topic.cleanup_policy
+        }
+        for topic in (*self.topics, *written):
+            self._configure(topic, _COMPACTING if topic in compacted else {"retention.ms": "-1"})
+
+    def produce(self, log: Sequence[Arrival], night: int) -> None:
+        """The records of a night, at the end of their topics."""
+        later_ms = self.begin_ms + night * DAY_MS - START_MS
+        producer = Connection.of(self.settings).producer()
+        for one in log:
+            producer.produce(
+                one.topic, key=one.key, value=one.value, partition=one.partition, timestamp=one.timestamp_ms + later_ms
+            )
+        assert producer.flush(60) == 0
+
+    def archive(self) -> None:
+        """Copy what is new of the archived topics."""
+        for one in self.archives:
+            if one.topic.name in self.topics:
+                work = ArchiveWork(self.spark, one, self.settings.data)
+                StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True)).run()
+
+    def audit(self, name: str) -> list[Outcome]:
+        """All streams in one application; each audit is called ``name``."""
+        request = AuditRequest(audit=name, interval=Interval(), source="auto")
+        return list(audited_together(self.settings, self.topologies, request, lambda _: self.spark))
+
+    def expire(self, before_ms: int) -> None:
+        """Delete the records before the day, as retention does; compacted topics are the broker's own to clean."""
+        admin = Connection.of(self.settings).admin()
+        delete = [
+            topic
+            for one in self.topologies
+            for topic in [*(s.topic for s in one.sources), *(node.topic for node in one.written)]
+            if topic.cleanup_policy == "delete"
+        ]
+        places = [place for topic in {one.name for one in delete} for place in partitions_of(self._connection, topic)]
+        asked = {TopicPartition(*place): OffsetSpec.for_timestamp(before_ms) for place in places}
+        ends = {place: answer.result(15).offset for place, answer in admin.list_offsets(asked).items()}
+        gone = [TopicPartition(one.topic, one.partition, end) for one, end in ends.items() if end > 0]
+        for answer in admin.delete_records(gone).values() if gone else ():
+            answer.result(15)
+
+    def lose_checkpoint(self, topology: Topology) -> None:
+        """As somebody who tidies up does."""
+        shutil.rmtree(Path(self.settings.checkpoints) / topology.name)
+
+    def bytes(self) -> dict[str, int]:
+        """What lies on disk, by folder."""
+        root = Path(self.settings.data)
+        return {
+            folder.name: sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+            for folder in (*sorted(root.iterdir()), Path(self.settings.reports), Path(self.settings.checkpoints))
+        }
+
+    @property
+    def _connection(self) -> Connection:
+        return Connection.of(self.settings)
+
+    def _configure(self, topic: str, entries: dict[str, str]) -> None:
+        said = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in entries.items()]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=said)
+        self._connection.admin().incremental_alter_configs([resource])[resource].result(15)
+
+
+@contextmanager
+def deployment(folder: Path, topologies: Sequence[Topology], archives: Sequence[Archive]) -> Iterator[Deployment]:
+    """Start broker and Spark over what is in ``folder``; ended in the end."""
+    project = Project.containing(Path(__file__).parent)
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = folder / "begun"
+    is_new = not begun.exists()
+    if is_new:
+        begun.write_text(str(time.time_ns() // 1_000_000 // DAY_MS * DAY_MS - 31 * DAY_MS))
+    with EmbeddedKafka(home=Home(path=folder / "kafka"), project=project) as kafka:
+        settings = settings_below(folder, kafka, project)
+        session = local_session(settings.jars, folder, **TINY)
+        try:
+            deployed = Deployment(
+                spark=session,
+                settings=settings,
+                topologies=topologies,
+                archives=archives,
+                begin_ms=int(begun.read_text()),
+            )
+            deployed.create_topics()
+            yield deployed
+        finally:
+            session.stop()

@@ -1,0 +1,183 @@
+"""One night: records come, every stream runs, something fails, somebody lies, all is audited, and repaired."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import psutil
+from pyspark.sql import Row
+from tests.lies.lies import identity_in, with_other_value
+from tests.shop_nights.deployment import DAY_MS, Deployment
+from tests.shop_nights.diary import Diary, Lie, Night
+from tests.spark.audit.stage import Stage
+from tests.unit.topologies.shop_log import CLOSING_MS, shop_log
+
+from recount.audit.nightly import audited, new_audit_id
+from recount.audit.shape import flow_of
+from recount.audit.snapshots import Snapshots
+from recount.audit.together import Outcome
+from recount.audit.topologies.identity import identity_of
+from recount.backfill.plan import plan
+from recount.backfill.repair import repair
+from recount.backfill.topologies.carrying_out import CarryingOut
+from recount.backfill.topologies.corrections_due import corrections_due
+from recount.core.own_columns import IS_NULL
+from recount.core.topology import Topology, Written
+from recount.kafka.transaction import OutputTransaction
+
+KEPT_DAYS = 3
+LIE_EVERY, BACKFILL_EVERY = 5, 10
+FAULTS = ("a checkpoint is lost", "a driver ends between Delta and Kafka", "an audit ends before it is complete")
+KINDS = ("lost from the table", "another value in the table")
+
+
+def live(deployed: Deployment, diary: Diary, number: int, records: int) -> Night:
+    """The night ``number``; what of it an earlier try has done is done again only where that changes nothing."""
+    deployed.produce([one for one in shop_log(deployed.topics, number + 1, records) if _is_of_a_day(one)], number)
+    deployed.archive()
+    victim, fault = deployed.stages[number % len(deployed.stages)], FAULTS[number % len(FAULTS)]
+    began = time.monotonic()
+    for stage in deployed.stages:
+        _run(deployed, stage, fault if stage.topology is victim.topology else "")
+    ran = time.monotonic()
+    if number % LIE_EVERY == LIE_EVERY - 2:
+        _lie(deployed, diary, number)
+    if fault == FAULTS[2]:
+        _audit_that_ends_early(deployed, victim.topology)
+    before_s, began_audits = _cpu_s(), time.monotonic()
+    outcomes = deployed.audit(new_audit_id())
+    audit_s, audit_cpu_s = time.monotonic() - began_audits, _cpu_s() - before_s
+    diary.lies = [_looked_for(lie, number, outcomes) for lie in diary.lies]
+    for lie in diary.lies:
+        if lie.last_night == number:
+            _undo(deployed, diary, lie)
+    corrections = _backfilled(deployed) if number % BACKFILL_EVERY == BACKFILL_EVERY - 1 else 0
+    deployed.expire(deployed.begin_ms + (number + 1 - KEPT_DAYS) * DAY_MS)
+    documents = {one.stream: one.document for one in outcomes}
+    return Night(
+        number=number,
+        outcomes={one.stream: _outcome(one) for one in outcomes},
+        misses={name: one["grace_misses_found"] for name, one in documents.items() if one},
+        fault=f"{fault}: {victim.topology.name}",
+        corrections=corrections,
+        run_s=round(ran - began, 1),
+        audit_s=round(audit_s, 1),
+        audit_cpu_s=round(audit_cpu_s, 1),
+        bytes=deployed.bytes(),
+    )
+
+
+def _is_of_a_day(one: Any) -> bool:
+    return bool(one.timestamp_ms < CLOSING_MS)
+
+
+def _outcome(one: Outcome) -> str:
+    return one.document["outcome"] if one.document else f"refused: {one.refusal}"
+
+
+def _run(deployed: Deployment, stage: Stage, fault: str) -> None:
+    if fault == FAULTS[0] and (Path(deployed.settings.checkpoints) / stage.topology.name).exists():
+        deployed.lose_checkpoint(stage.topology)
+    if fault == FAULTS[1]:
+        with _ending(OutputTransaction, "commit_once"), suppress(Exception):
+            stage.run()
+    stage.run()
+
+
+def _audit_that_ends_early(deployed: Deployment, topology: Topology) -> None:
+    with _ending(Snapshots, "keep_newest"), suppress(RuntimeError):
+        audited(deployed.spark, deployed.settings, topology)
+
+
+@contextmanager
+def _ending(kind: type, method: str) -> Iterator[None]:
+    """Whoever calls ``method`` ends there."""
+    with patch.object(kind, method, side_effect=RuntimeError("ended from outside")):
+        yield
+
+
+def _lie(deployed: Deployment, diary: Diary, number: int) -> None:
+    """About the last row that some stream has written: each time another stream, and the other kind."""
+    told = len(diary.lies)
+    stages = deployed.stages
+    for at in range(len(stages)):
+        stage = stages[(number * 7 + at) % len(stages)]
+        sink = stage.topology.written[0]
+        kind = KINDS[told % len(KINDS)]
+        for row in _last_rows(stage, sink):
+            other = None if kind == KINDS[0] else with_other_value(sink, row)
+            if kind == KINDS[0] or other is not None:
+                lie = Lie(night=number, stream=stage.topology.name, table=sink.table, key=str(row[sink.key]), kind=kind)
+                _place_of(diary, lie).write_bytes(pickle.dumps((row.asDict(), other)))
+                stage.change(sink, row, other)
+                diary.lies.append(lie)
+                return
+
+
+def _last_rows(stage: Stage, sink: Written) -> Iterator[Row]:
+    """The rows that are the last of their identity, the newest first."""
+    identity, seen = identity_of(sink), set()
+    for row in reversed(stage.rows(sink)):
+        name = identity_in(identity, sink, row)
+        if name not in seen and row[sink.key] is not None and not row[IS_NULL]:
+            yield row
+        seen.add(name)
+
+
+def _looked_for(lie: Lie, number: int, outcomes: list[Outcome]) -> Lie:
+    if not lie.night <= number <= lie.last_night:
+        return lie
+    [document] = [one.document for one in outcomes if one.stream == lie.stream]
+    still_open = document["findings"]["open"] if document else []
+    named = {(one["place"], one["key"]) for one in still_open}
+    return replace(lie, found=(*lie.found, (f"table outputs/{lie.table}", lie.key) in named))
+
+
+def _undo(deployed: Deployment, diary: Diary, lie: Lie) -> None:
+    [stage] = [one for one in deployed.stages if one.topology.name == lie.stream]
+    sink = stage.written(lie.table)
+    row, other = pickle.loads(_place_of(diary, lie).read_bytes())  # noqa: S301 - written by _lie
+    if other is None:
+        stage.append(sink, row)
+    else:
+        stage.change(sink, _as_row(other), row)
+
+
+def _as_row(values: Mapping[str, Any]) -> Row:
+    return Row(**values)
+
+
+def _place_of(diary: Diary, lie: Lie) -> Path:
+    return diary.path.with_name(f"lie-{lie.night}.pickle")
+
+
+def _backfilled(deployed: Deployment) -> int:
+    """Correct all open misses of all streams; how many rows."""
+    corrections = 0
+    for stage in deployed.stages:
+        if flow_of(stage.topology) is None:
+            due = corrections_due(stage.spark, stage.tables, stage.topology)
+            corrections += CarryingOut(session=stage.spark, settings=stage.settings, due=due).run().corrections
+        else:
+            corrections += repair(
+                stage.spark, stage.settings, plan(stage.spark, stage.tables, stage.topology)
+            ).corrections
+    return corrections
+
+
+def _cpu_s() -> float:
+    """Of this process and all that it started, the broker too."""
+    me = psutil.Process()
+    spent = 0.0
+    for one in (me, *me.children(recursive=True)):
+        with suppress(psutil.Error):
+            times = one.cpu_times()
+            spent += times.user + times.system
+    return spent
