@@ -19,6 +19,7 @@ UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
 EXAMPLES ?= 5000
 SEED ?= 2
 MINUTES ?= 30
+NIGHTS ?= 30
 LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py \
 	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py
 PARTS := unit spark integration airflow chaos faults browser
@@ -29,7 +30,7 @@ HALF_second := tests/chaos tests/integration tests/airflow tests/faults tests/br
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(HALVES:%=half-%) $(PARTS:%=test-%) laws mutants nights lies chaos faults shop lint format bench bench-scale bench-soak bench-long bench-join clean
+.PHONY: help setup lock jars browser demo up status down test $(HALVES:%=half-%) $(PARTS:%=test-%) laws mutants nights city-nights lies chaos faults shop lint format bench bench-scale bench-soak bench-long bench-join clean
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -113,7 +114,10 @@ laws: setup ## the laws on other random examples than the tests' (EXAMPLES=5000 
 mutants: setup ## every rule of the stream made wrong in turn: the audit must see each; writes docs/mutants.md
 	@python -m tests.mutants $(ARGS)
 
-nights: setup ## fifty nights of a healthy project: no audit may raise an alarm (ARGS: --nights 50 --publish)
+nights: setup ## nights of the whole shop, each with a fault, some with lies and backfills; goes on where it stopped (NIGHTS=30, ARGS=--publish)
+	@python -m tests.shop_nights --nights $(NIGHTS) --folder .cache/shop-nights $(ARGS)
+
+city-nights: setup ## fifty nights of three streams: no audit may raise an alarm (ARGS: --nights 50 --publish)
 	@python -m tests.nights $(ARGS)
 
 lies: setup ## every stream of the shop audited, then lied about: each lie must be found (ARGS: --streams NAME..., --publish)

@@ -47,14 +47,14 @@ def _doubled_on_topic(stage: Stage, sink: Written, row: Row) -> bool:
 
 
 def _altered_in_table(stage: Stage, sink: Written, row: Row) -> bool:
-    other = _with_other_value(sink, row)
+    other = with_other_value(sink, row)
     if other is not None:
         stage.change(sink, row, other)
     return other is not None
 
 
 def _altered_on_topic(stage: Stage, sink: Written, row: Row) -> bool:
-    other = _with_other_value(sink, row)
+    other = with_other_value(sink, row)
     if other is not None:
         stage.publish(sink, other)
     return other is not None
@@ -62,7 +62,7 @@ def _altered_on_topic(stage: Stage, sink: Written, row: Row) -> bool:
 
 def _revised(stage: Stage, sink: Written, row: Row) -> bool:
     """Both places agree, as after an update that the log does not make."""
-    other = _with_other_value(sink, row)
+    other = with_other_value(sink, row)
     if other is None or not identity_of(sink).is_latest:
         return False
     revised = {**other, REVISION: row[REVISION] + 1}
@@ -125,18 +125,18 @@ def tell_all(stage: Stage, sink: Written) -> Iterator[Told]:
 def _victims(stage: Stage, sink: Written) -> list[Row]:
     """The last row of each key: so the differences of two lies have different keys."""
     rows = [row for row in stage.rows(sink) if row[sink.key] is not None]
-    last = {_identity_in(identity_of(sink), sink, row): row for row in rows}
+    last = {identity_in(identity_of(sink), sink, row): row for row in rows}
     keys = Counter(row[sink.key] for row in last.values())
     by_key = {row[sink.key]: row for row in last.values() if not row[IS_NULL]}
     return [by_key[key] for key, _ in sorted(keys.items(), key=lambda one: (one[1], str(one[0]))) if key in by_key]
 
 
-def _identity_in(identity: Identity, sink: Written, row: Row) -> tuple[Any, ...]:
+def identity_in(identity: Identity, sink: Written, row: Row) -> tuple[Any, ...]:
     window = (row[WINDOW_START], row[WINDOW_END]) if identity.has_bounds else ()
     return (row[sink.key], *window, row[ORIGIN])
 
 
-def _with_other_value(sink: Written, row: Row) -> Mapping[str, Any] | None:
+def with_other_value(sink: Written, row: Row) -> Mapping[str, Any] | None:
     """``row`` with another value in the first field that is neither key nor bound of a window; None: there is none."""
     for name, kind in sink.fields.items():
         if name in (sink.key, WINDOW_START, WINDOW_END, "__key") or row[name] is None:

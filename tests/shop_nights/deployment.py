@@ -124,7 +124,8 @@ class Deployment:
     def _configure(self, topic: str, entries: dict[str, str]) -> None:
         said = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in entries.items()]
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=said)
-        self._connection.admin().incremental_alter_configs([resource])[resource].result(15)
+        admin = self._connection.admin()
+        admin.incremental_alter_configs([resource])[resource].result(15)
 
 
 @contextmanager
