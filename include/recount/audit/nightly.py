@@ -21,7 +21,7 @@ from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in, trusted_in
 from recount.audit.store import Run
 from recount.audit.topologies.auditor import TopologyAuditor
-from recount.core.keeping import Keeping
+from recount.core.kept_files import Keeping
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from deltalake import DeltaTable
 
 from recount.audit.store import CORRECTIONS, PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, Run, complete_runs
-from recount.core.keeping import Keeping
+from recount.core.kept_files import Keeping
 from recount.core.nodes import WINDOW_END
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Literal, cast
 
 from recount.core.errors import InvalidDeclaration, Terminal
-from recount.core.keeping import Keeping
+from recount.core.kept_files import Keeping
 
 Profile = Literal["embedded", "production"]
 PREFIX = "RECOUNT_"
@@ -38,7 +38,7 @@ class Settings:
     ``notifiers`` is the place of the Airflow notifiers that are told of what is wrong, ``module:name``.
     ``audit_pool`` is the Airflow pool in which audits run; whoever sets it makes the pool.
     ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
-    ``keeping`` says how long files are kept, see ``core.keeping``.
+    ``keeping`` says how long files are kept, see ``core.kept_files``.
     """
 
     profile: Profile

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from recount.core.keeping import Keeping
+from recount.core.kept_files import Keeping
 from recount.core.settings import Settings
 
 LOG_BYTES, LOG_BYTES_LEFT = 64 * 2**20, 8 * 2**20

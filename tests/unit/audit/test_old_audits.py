@@ -10,7 +10,7 @@ import pytest
 
 from recount.audit.old_audits import trim_audits
 from recount.audit.store import PARTIALS, RECONCILIATION, VERDICTS, AuditStore, Run
-from recount.core.keeping import Keeping
+from recount.core.kept_files import Keeping
 from recount.core.own_columns import AUDIT
 from recount.core.retention import Released
 from recount.core.tables import Tables

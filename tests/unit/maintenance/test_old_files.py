@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recount.core.errors import InvalidDeclaration
-from recount.core.keeping import Keeping
+from recount.core.kept_files import Keeping
 from recount.core.settings import InvalidSettings, Settings
 from recount.maintenance.old_files import LOG_BYTES, LOG_BYTES_LEFT, remove_old
 

@@ -47,13 +47,13 @@ from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
 from recount.audit.store import CORRECTIONS, NOTHING, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
 from recount.audit.strangers import strange_rows
 from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
-from recount.audit.topologies.backfills import Listed, listed_backfills, published_names, strange_backfills
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.compared_rows import COMPARED
 from recount.audit.topologies.corrections import Corrections, KnownCorrections
 from recount.audit.topologies.differences import correction_differences, output_differences
 from recount.audit.topologies.identity import Identity, identity_of
 from recount.audit.topologies.judge import SINK, TABLE, Before, Judge
+from recount.audit.topologies.listed_backfills import Listed, listed_backfills, published_names, strange_backfills
 from recount.audit.topologies.missed_rows import missed_rows
 from recount.audit.topologies.misses import grace_misses, still_unread, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pyspark.sql import Row
 
 from recount.audit.store import AuditStore
-from recount.audit.topologies.backfills import audit_of
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.corrections import COMPLETE_TEXT, GONE_MS
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.judge import SINK
+from recount.audit.topologies.listed_backfills import audit_of
 from recount.audit.topologies.missed_rows import IS_OPEN
 from recount.backfill.topologies.correction import Correction, said
 from recount.backfill.topologies.correction_tables import DELETE_THEM, CorrectionTables, Rows

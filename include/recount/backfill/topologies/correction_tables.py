@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from recount.audit.topologies.backfills import Listed, listed_backfills
 from recount.audit.topologies.claims import AT_MS, ENTRY, IDENTITY, ROW
 from recount.audit.topologies.identity import Identity, identity_of
+from recount.audit.topologies.listed_backfills import Listed, listed_backfills
 from recount.audit.topologies.seen import of_backfills
 from recount.backfill.topologies.correction import Order
 from recount.core.errors import Terminal

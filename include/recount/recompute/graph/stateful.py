@@ -35,7 +35,7 @@ from recount.recompute.graph.judging import STREAM_TIME, held_back, judged
 from recount.recompute.graph.ordering import leaves_at_once, leaves_when_read, lies_in_the_log, require_ordered, waits
 from recount.recompute.graph.rows import ORDER, PLACE, TIME, Rows, at_time, last_of, shaped
 from recount.recompute.graph.stateless import returned, stateless
-from recount.recompute.graph.windowing import Windowing
+from recount.recompute.graph.windowed_rows import Windowing
 from recount.recompute.rules.deduplicating import goes_by_offset
 from recount.recompute.rules.waiting import (
     waited_above_ms,
