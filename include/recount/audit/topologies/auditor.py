@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,9 +19,7 @@ from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.kept import (
-    kept_if_any,
     log_of,
-    require_grown,
     require_kept,
     sources_of,
     unread,
@@ -30,38 +27,43 @@ from recount.audit.kept import (
 )
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import LEDGER, ledger_faults
-from recount.audit.register import certified
 from recount.audit.removed import (
     kept_late_by_spark,
     kept_rejected_by_spark,
     letters_due_by_spark,
     letters_gone,
     released_by,
-    released_so_far,
 )
 from recount.audit.repetition import Repetition
-from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
+from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
-from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
-from recount.audit.store import CORRECTIONS, NOTHING, RECONCILIATION, VERDICTS, AuditStore, Run, Seed
+from recount.audit.snapshots import Snapshots
+from recount.audit.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore, Seed
 from recount.audit.strangers import strange_rows
 from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.compared_rows import COMPARED
-from recount.audit.topologies.corrections import Corrections, KnownCorrections
+from recount.audit.topologies.corrections import Corrections
 from recount.audit.topologies.differences import correction_differences, output_differences
 from recount.audit.topologies.identity import Identity, identity_of
-from recount.audit.topologies.judge import SINK, TABLE, Before, Judge
-from recount.audit.topologies.listed_backfills import Listed, listed_backfills, published_names, strange_backfills
+from recount.audit.topologies.judge import SINK, TABLE, Judge
+from recount.audit.topologies.listed_backfills import strange_backfills
 from recount.audit.topologies.missed_rows import missed_rows
 from recount.audit.topologies.misses import grace_misses, still_unread, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
+from recount.audit.topologies.scope import (
+    CLAIMS_PART,
+    COMPLETE_PART,
+    CORRECTED_PART,
+    TRUTH_PART,
+    UNREAD_PART,
+    Scope,
+    Scoping,
+)
 from recount.audit.topologies.standing import unsettled_rows
 from recount.audit.topologies.totals import totals_by_topic
-from recount.core.errors import Terminal
 from recount.core.finding_register import Register
-from recount.core.ledger import BatchProof
 from recount.core.nodes import WindowedAggregate
 from recount.core.retention import Released, ageing
 from recount.core.settings import Settings
@@ -70,93 +72,14 @@ from recount.core.topology import Topology
 from recount.core.verdict import Difference, PartitionAccount
 from recount.core.windows import ClosingWindows, SessionWindows
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import LogRange
 from recount.recompute.digests import DigestedLog
-from recount.recompute.graph.carrying import LOOK_BACK_MS, Carried, is_incremental
+from recount.recompute.graph.carrying import LOOK_BACK_MS, is_incremental
 from recount.recompute.graph.frontiers import NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed, recomputed
-from recount.recompute.log import Log, Ranges
+from recount.recompute.log import Log
 from recount.recompute.rules.closing import overdue_ms
-from recount.released import released as removed_by_now
 
 _LOG = logging.getLogger(__name__)
-_TRUTH, _COMPLETE, _CLAIMS, _CORRECTED, _UNREAD = "truth", "complete", "claims", "corrected", "unread"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Scope:
-    """What one audit covers: of the batches ``settled``, ``ledger`` are those after ``seed``, which are judged.
-
-    Batches before ``seed`` may lack in ``settled``. ``altered`` are tables in which somebody has changed what was
-    judged before; what is ``released`` the stream may have removed. ``published`` and ``posted`` are the offsets that
-    the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit before has
-    read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections, ``backfills``
-    the names of those whose corrections count.
-    """
-
-    audit: str
-    seed: Seed
-    altered: tuple[str, ...]
-    released: Released | None
-    snapshot: Snapshot | None
-    settled: Ledger
-    ledger: Ledger
-    published: Mapping[str, Ranges]
-    unseen: Mapping[str, Ranges]
-    posted: Mapping[str, Ranges]
-    identities: tuple[Identity, ...]
-    done: int
-    listed: Sequence[Listed]
-    backfills: Sequence[str]
-
-    @property
-    def cut(self) -> Order:
-        """The last batch that is judged."""
-        return self.ledger.proofs[-1].order
-
-    @property
-    def before(self) -> BatchProof | None:
-        """The batch that the judged ones follow."""
-        return next((proof for proof in self.settled.proofs if proof.order == self.seed.order), None)
-
-    @property
-    def before_judged(self) -> Before | None:
-        """What the audit before left for the judge."""
-        if self.snapshot is None or self.seed.order is None:
-            return None
-        return Before(seed=self.seed.order, carried=self.snapshot.part(_CLAIMS))
-
-    def unread(self, truth: Recomputed) -> DataFrame:
-        """The changes that records would have found, had they been read, and those that explained earlier misses."""
-        known = {} if self.snapshot is None else self.snapshot.part(_UNREAD)
-        return reduce(DataFrame.unionByName, known.values(), truth.unread)
-
-    @property
-    def known_corrections(self) -> dict[str, KnownCorrections]:
-        """By table, what it left about corrections."""
-        if self.snapshot is None or self.seed.run is None:
-            return {}
-        claims = self.snapshot.part(_CORRECTED)
-        return {
-            table: KnownCorrections(backfills=sums.backfills, claims=claims.get(table))
-            for table, sums in self.seed.run.tables.items()
-        }
-
-    def carried(self, part: str) -> Carried | None:
-        """What it left for the recompute."""
-        return None if self.snapshot is None else _Frames(self.snapshot.part(part))
-
-    def of_the_stretch(self, rows: DataFrame) -> DataFrame:
-        """Of ``rows``, which name the batch that wrote them, those of the judged batches."""
-        return rows if self.seed.order is None else rows.where(is_after(self.seed.order))
-
-
-@dataclass(frozen=True)
-class _Frames:
-    frames: Frames
-
-    def read(self, name: str) -> DataFrame | None:
-        return self.frames.get(name)
 
 
 class TopologyAuditor:
@@ -198,7 +121,17 @@ class TopologyAuditor:
         the log has expired.
         """
         sources = sources_of(self._connection, self._tables, self._topology, source)
-        scope = self._scope(audit, interval, sources, repetition, from_the_beginning=from_the_beginning)
+        scoping = Scoping(
+            settings=self._settings,
+            topology=self._topology,
+            connection=self._connection,
+            store=self.store,
+            snapshots=self._snapshots,
+            in_force=self._in_force,
+            identities=self._identities,
+            is_incremental=self._is_incremental,
+        )
+        scope = scoping.scope(audit, interval, sources, repetition, from_the_beginning=from_the_beginning)
         log = DigestedLog(log_of(self._settings, sources))
         for topic, ranges in scope.ledger.ranges.items():
             require_kept(self._connection, self._tables, topic, ranges, sources[topic])
@@ -231,138 +164,9 @@ class TopologyAuditor:
             if scope.snapshot is not None:
                 scope.snapshot.release()
 
-    def _scope(
-        self,
-        audit: str,
-        interval: Interval,
-        sources: Mapping[str, Source],
-        repetition: Repetition | None,
-        *,
-        from_the_beginning: bool,
-    ) -> _Scope:
-        reached = published_offsets(self._connection, self._topology)
-        done, published = self._published()
-        posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self._topology.sources}
-        listed = listed_backfills(self._tables, self._topology)
-        backfills = repetition.backfills if repetition else published_names(listed, done)
-        if repetition is None:
-            known = None if from_the_beginning else self._since_the_last(reached, interval, published)
-            settled, cut, seed = known or self._since_an_earlier(
-                reached, interval, published, from_the_beginning=from_the_beginning
-            )
-            altered = self._written_to(seed)
-            whole = settled_ledger(self._tables, self._topology, reached) if altered else settled
-            if altered and self._is_kept(whole.between(None, cut.order), sources):
-                _LOG.warning("rows of %s that were judged are others now: all is judged again", ", ".join(altered))
-                settled, seed, altered = whole, NOTHING, ()
-            elif altered and self._was_trimmed(seed):
-                altered = ()
-        else:
-            settled = settled_ledger(self._tables, self._topology, reached)
-            cut, seed, altered = repetition.cut_in(settled), self.store.seed_of(repetition.seed), ()
-            self._require_snapshot(seed)
-            published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
-        seen = seed.run.read_to if seed.run and repetition is None else {}
-        ledger = settled.between(seed.order, cut.order)
-        self._in_force.require_made_by(ledger)
-        identities = [one for one in self._identities if self._in_force.has_begun(one.written.topic.name, cut.order)]
-        topics = [one.written.topic.name for one in identities]
-        return _Scope(
-            audit=audit,
-            seed=seed,
-            altered=altered,
-            released=released_so_far(self.store, repetition.audit if repetition else None),
-            snapshot=self._snapshots.of(seed.run.audit) if seed.run else None,
-            settled=settled,
-            ledger=ledger,
-            published={topic: published[topic] for topic in topics},
-            unseen={topic: _after(seen.get(topic, {}), published[topic]) for topic in topics},
-            posted=posted,
-            identities=tuple(identities),
-            done=done,
-            listed=listed,
-            backfills=backfills,
-        )
-
-    def _since_the_last(
-        self, reached: Mapping[tuple[str, int], int], interval: Interval, published: Mapping[str, Ranges]
-    ) -> tuple[Ledger, BatchProof, Seed] | None:
-        """The ledger since the last cut that there was, with the new cut and its seed; None where that does not do."""
-        if not self._is_incremental:
-            return None
-        found = settled_since(self.store.runs(), self._tables, self._topology, reached, interval.end_ms)
-        if found is None:
-            return None
-        ledger, cut = found
-        seed = self._seed_for(ledger, cut.order, published)
-        return (ledger, cut, seed) if seed.run else None
-
-    def _since_an_earlier(
-        self,
-        reached: Mapping[tuple[str, int], int],
-        interval: Interval,
-        published: Mapping[str, Ranges],
-        *,
-        from_the_beginning: bool,
-    ) -> tuple[Ledger, BatchProof, Seed]:
-        """All of the ledger, with the cut, and any seed before it."""
-        ledger = settled_ledger(self._tables, self._topology, reached)
-        cut = ledger.up_to(reached).cut_before(interval.end_ms)
-        return ledger, cut, NOTHING if from_the_beginning else self._seed_for(ledger, cut.order, published)
-
-    def _seed_for(self, ledger: Ledger, cut: Order, published: Mapping[str, Ranges]) -> Seed:
-        """The newest audit of this declaration whose snapshot is what its certificate says, or ``NOTHING``."""
-        seed = self.store.seed_for(ledger, cut, self._has_snapshot) if self._is_incremental else NOTHING
-        if seed.run is None:
-            return NOTHING
-        for topic, seen in seed.run.read_to.items():
-            spans = {partition: LogRange(start=start, end=end) for partition, (start, end) in published[topic].items()}
-            require_grown(topic, seen, spans)
-        return seed
-
-    def _require_snapshot(self, seed: Seed) -> None:
-        if seed.run and not self._snapshots.has(seed.run.audit):
-            raise Terminal(
-                "the audit on which this one builds has no snapshot any more",
-                given=seed.run.audit,
-                expected=f"one of the newest {KEPT} audits of {self._topology.name}",
-                remedy="audit from the beginning: recount audit --from-the-beginning",
-            )
-
-    def _has_snapshot(self, run: Run) -> bool:
-        """Whether ``run`` left a snapshot of this declaration: the one in its certificate, which holds."""
-        if run.fingerprint != self._in_force.declared.fingerprint or not self._snapshots.has(run.audit):
-            return False
-        told = certified(self._settings, self._topology.name, run.certificate)
-        if told is not None and told.get("snapshot") == self._snapshots.sha256(run.audit):
-            return True
-        _LOG.warning("the snapshot of the audit %s is not what its certificate says: it is left out", run.audit)
-        return False
-
-    def _written_to(self, seed: Seed) -> tuple[str, ...]:
-        """The tables whose rows of batches up to ``seed`` are not those that its audit judged."""
-        if seed.run is None:
-            return ()
-        tables, order = seed.run.tables, seed.run.order
-        return tuple(name for name, sums in tables.items() if not sums.are_those_of(self._tables, name, order))
-
-    def _was_trimmed(self, seed: Seed) -> bool:
-        """Whether the stream may have removed rows that ``seed``, older than the last two audits, still counts."""
-        found, counted = removed_by_now(self._tables.root, self._topology.name), seed.run and seed.run.released
-        return found is not None and (not counted or counted.before_ms < found.before_ms)
-
-    def _is_kept(self, ledger: Ledger, sources: Mapping[str, Source]) -> bool:
-        """Whether all that the batches of ``ledger`` have read is there still."""
-        try:
-            for topic, ranges in ledger.ranges.items():
-                require_kept(self._connection, self._tables, topic, ranges, sources[topic])
-        except Terminal:
-            return False
-        return True
-
     def _findings(
         self,
-        scope: _Scope,
+        scope: Scope,
         interval: Interval,
         source: Source,
         log: DigestedLog,
@@ -430,7 +234,7 @@ class TopologyAuditor:
         )
 
     def _checksums(
-        self, identity: Identity, scope: _Scope, released: Released | None, unsettled: Unsettled | None
+        self, identity: Identity, scope: Scope, released: Released | None, unsettled: Unsettled | None
     ) -> TableChecksums:
         written = identity.written
         kept = KeptRows.of(ageing(written), released, written.key)
@@ -442,7 +246,7 @@ class TopologyAuditor:
 
     def _keep(
         self,
-        scope: _Scope,
+        scope: Scope,
         judge: Judge,
         judged: DataFrame,
         truth: Recomputed,
@@ -455,18 +259,18 @@ class TopologyAuditor:
         recent_ms = NONE_DUE if frontier_ms is None else frontier_ms - LOOK_BACK_MS
         since_ms = min(recent_ms, truth.reaches_back_to_ms(), complete.reaches_back_to_ms())
         parts = {
-            _TRUTH: truth.kept(),
-            _COMPLETE: complete.kept(),
-            _CLAIMS: judge.to_keep(judged, since_ms - _longest_open_ms(self._topology)),
-            _CORRECTED: judge.corrections_to_keep(judged),
+            TRUTH_PART: truth.kept(),
+            COMPLETE_PART: complete.kept(),
+            CLAIMS_PART: judge.to_keep(judged, since_ms - _longest_open_ms(self._topology)),
+            CORRECTED_PART: judge.corrections_to_keep(judged),
         }
         if has_misses:
-            parts[_UNREAD] = {_UNREAD: still_unread(judged, scope.unread(truth), self._topology)}
+            parts[UNREAD_PART] = {UNREAD_PART: still_unread(judged, scope.unread(truth), self._topology)}
         self._snapshots.put(scope.audit, parts)
         self._snapshots.keep_newest()
         return self._snapshots.sha256(scope.audit)
 
-    def _evidence(self, scope: _Scope, log: DigestedLog, accounts: Sequence[PartitionAccount]) -> Evidence:
+    def _evidence(self, scope: Scope, log: DigestedLog, accounts: Sequence[PartitionAccount]) -> Evidence:
         witness = Witness(
             session=self._session,
             connection=self._connection,
@@ -478,7 +282,7 @@ class TopologyAuditor:
         written = [one.written for one in scope.identities]
         return witness.evidence(accounts, written, scope.unseen, scope.backfills)
 
-    def _recomputed(self, scope: _Scope, log: Log, *, lateness: bool) -> Recomputed:
+    def _recomputed(self, scope: Scope, log: Log, *, lateness: bool) -> Recomputed:
         ledger, ranges = scope.ledger, scope.ledger.ranges
         return recomputed(
             self._session,
@@ -490,18 +294,10 @@ class TopologyAuditor:
             batches=batch_ends(ledger),
             done_before=self._in_force.done_before(ledger),
             read_since=self._in_force.read_since(ledger),
-            carried=scope.carried(_TRUTH if lateness else _COMPLETE),
+            carried=scope.carried(TRUTH_PART if lateness else COMPLETE_PART),
         )
 
-    def _published(self) -> tuple[int, dict[str, Ranges]]:
-        """How many backfills are on Kafka, and the offsets of the sinks' topics, which hold these and no others."""
-        while True:
-            done = published_backfills(self._connection, self._topology)
-            found = {one.written.topic.name: self._own(one.written.topic.name) for one in self._identities}
-            if published_backfills(self._connection, self._topology) == done:
-                return done, found
-
-    def _strange_backfills(self, scope: _Scope) -> list[Difference]:
+    def _strange_backfills(self, scope: Scope) -> list[Difference]:
         if not scope.listed:
             return []
         audits = {run.audit for run in self.store.runs()}
@@ -509,7 +305,7 @@ class TopologyAuditor:
         batches = {proof.order for proof in settled_ledger(self._tables, self._topology, reached).proofs}
         return strange_backfills(scope.listed, scope.done, audits, batches)
 
-    def _corrections(self, scope: _Scope) -> Corrections:
+    def _corrections(self, scope: Scope) -> Corrections:
         return Corrections(
             session=self._session,
             servers=self._settings.bootstrap_servers,
@@ -519,14 +315,11 @@ class TopologyAuditor:
             known=scope.known_corrections,
         )
 
-    def _own(self, topic: str) -> Ranges:
-        return self._in_force.own_ranges(topic, kept_if_any(self._connection, topic))
-
-    def _settled(self, scope: _Scope) -> Ledger:
+    def _settled(self, scope: Scope) -> Ledger:
         reached = published_offsets(self._connection, self._topology)
         return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
 
-    def _all_unread(self, scope: _Scope) -> list[Difference]:
+    def _all_unread(self, scope: Scope) -> list[Difference]:
         return [
             one
             for topic, ranges in scope.ledger.ranges.items()
@@ -536,7 +329,7 @@ class TopologyAuditor:
     def _up_to(self, path: str, cut: Order) -> DataFrame:
         return self._session.read.format("delta").load(path).where(~is_after(cut))
 
-    def _side_ledgers(self, truth: Recomputed, scope: _Scope, late: DataFrame) -> list[Difference]:
+    def _side_ledgers(self, truth: Recomputed, scope: Scope, late: DataFrame) -> list[Difference]:
         rejected = self._up_to(self._tables.rejected(self._topology.name), scope.cut)
         kept = kept_rejected_by_spark(scope.released)
         comparisons = [
@@ -554,11 +347,6 @@ class TopologyAuditor:
             gone = letters_gone(self._connection, scope.ledger, topic, name)
             comparisons.append(posted_letters(letters_due_by_spark(bad, mine, gone), mine, name))
         return side_ledger_differences_by_spark(comparisons)
-
-
-def _after(seen: Mapping[int, int], ranges: Ranges) -> Ranges:
-    """``ranges`` from the offsets ``seen`` on."""
-    return {p: (min(end, max(start, seen.get(p, start))), end) for p, (start, end) in ranges.items()}
 
 
 def _longest_open_ms(topology: Topology) -> int:

@@ -1,0 +1,292 @@
+"""What one audit of any topology covers: from which cut to which, and what the audit before has left for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+
+from recount.audit.copies import is_after
+from recount.audit.findings import Interval, Source
+from recount.audit.in_force import InForce
+from recount.audit.kept import kept_if_any, require_grown, require_kept
+from recount.audit.ledger import Ledger, Order
+from recount.audit.register import certified
+from recount.audit.removed import released_so_far
+from recount.audit.repetition import Repetition
+from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
+from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
+from recount.audit.store import NOTHING, AuditStore, Run, Seed
+from recount.audit.topologies.corrections import KnownCorrections
+from recount.audit.topologies.identity import Identity
+from recount.audit.topologies.judge import Before
+from recount.audit.topologies.listed_backfills import Listed, listed_backfills, published_names
+from recount.core.errors import Terminal
+from recount.core.ledger import BatchProof
+from recount.core.retention import Released
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import LogRange
+from recount.recompute.graph.carrying import Carried
+from recount.recompute.graph.recomputed import Recomputed
+from recount.recompute.log import Ranges
+from recount.released import released as removed_by_now
+
+_LOG = logging.getLogger(__name__)
+TRUTH_PART, COMPLETE_PART, CLAIMS_PART, CORRECTED_PART, UNREAD_PART = (
+    "truth",
+    "complete",
+    "claims",
+    "corrected",
+    "unread",
+)
+"""The parts of a snapshot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What one audit covers: of the batches ``settled``, ``ledger`` are those after ``seed``, which are judged.
+
+    Batches before ``seed`` may lack in ``settled``. ``altered`` are tables in which somebody has changed what was
+    judged before; what is ``released`` the stream may have removed. ``published`` and ``posted`` are the offsets that
+    the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit before has
+    read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections, ``backfills``
+    the names of those whose corrections count.
+    """
+
+    audit: str
+    seed: Seed
+    altered: tuple[str, ...]
+    released: Released | None
+    snapshot: Snapshot | None
+    settled: Ledger
+    ledger: Ledger
+    published: Mapping[str, Ranges]
+    unseen: Mapping[str, Ranges]
+    posted: Mapping[str, Ranges]
+    identities: tuple[Identity, ...]
+    done: int
+    listed: Sequence[Listed]
+    backfills: Sequence[str]
+
+    @property
+    def cut(self) -> Order:
+        """The last batch that is judged."""
+        return self.ledger.proofs[-1].order
+
+    @property
+    def before(self) -> BatchProof | None:
+        """The batch that the judged ones follow."""
+        return next((proof for proof in self.settled.proofs if proof.order == self.seed.order), None)
+
+    @property
+    def before_judged(self) -> Before | None:
+        """What the audit before left for the judge."""
+        if self.snapshot is None or self.seed.order is None:
+            return None
+        return Before(seed=self.seed.order, carried=self.snapshot.part(CLAIMS_PART))
+
+    def unread(self, truth: Recomputed) -> DataFrame:
+        """The changes that records would have found, had they been read, and those that explained earlier misses."""
+        known = {} if self.snapshot is None else self.snapshot.part(UNREAD_PART)
+        return reduce(DataFrame.unionByName, known.values(), truth.unread)
+
+    @property
+    def known_corrections(self) -> dict[str, KnownCorrections]:
+        """By table, what it left about corrections."""
+        if self.snapshot is None or self.seed.run is None:
+            return {}
+        claims = self.snapshot.part(CORRECTED_PART)
+        return {
+            table: KnownCorrections(backfills=sums.backfills, claims=claims.get(table))
+            for table, sums in self.seed.run.tables.items()
+        }
+
+    def carried(self, part: str) -> Carried | None:
+        """What it left for the recompute."""
+        return None if self.snapshot is None else _Frames(self.snapshot.part(part))
+
+    def of_the_stretch(self, rows: DataFrame) -> DataFrame:
+        """Of ``rows``, which name the batch that wrote them, those of the judged batches."""
+        return rows if self.seed.order is None else rows.where(is_after(self.seed.order))
+
+
+@dataclass(frozen=True)
+class _Frames:
+    frames: Frames
+
+    def read(self, name: str) -> DataFrame | None:
+        return self.frames.get(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoping:
+    """Finds the scope of audits of ``topology``, whose sinks have ``identities``."""
+
+    settings: Settings
+    topology: Topology
+    connection: Connection
+    store: AuditStore
+    snapshots: Snapshots
+    in_force: InForce
+    identities: Sequence[Identity]
+    is_incremental: bool
+
+    @property
+    def _tables(self) -> Tables:
+        return Tables(self.settings.data)
+
+    def scope(
+        self,
+        audit: str,
+        interval: Interval,
+        sources: Mapping[str, Source],
+        repetition: Repetition | None,
+        *,
+        from_the_beginning: bool,
+    ) -> Scope:
+        """What an audit that begins now covers, or what one covered that is to be repeated.
+
+        It begins ``from_the_beginning`` too where there is no snapshot of this declaration, and where rows that were
+        judged are others now, as long as the whole log is there.
+        """
+        reached = published_offsets(self.connection, self.topology)
+        done, published = self._published()
+        posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self.topology.sources}
+        listed = listed_backfills(self._tables, self.topology)
+        backfills = repetition.backfills if repetition else published_names(listed, done)
+        if repetition is None:
+            known = None if from_the_beginning else self._since_the_last(reached, interval, published)
+            settled, cut, seed = known or self._since_an_earlier(
+                reached, interval, published, from_the_beginning=from_the_beginning
+            )
+            altered = self._written_to(seed)
+            whole = settled_ledger(self._tables, self.topology, reached) if altered else settled
+            if altered and self._is_kept(whole.between(None, cut.order), sources):
+                _LOG.warning("rows of %s that were judged are others now: all is judged again", ", ".join(altered))
+                settled, seed, altered = whole, NOTHING, ()
+            elif altered and self._was_trimmed(seed):
+                altered = ()
+        else:
+            settled = settled_ledger(self._tables, self.topology, reached)
+            cut, seed, altered = repetition.cut_in(settled), self.store.seed_of(repetition.seed), ()
+            self._require_snapshot(seed)
+            published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
+        seen = seed.run.read_to if seed.run and repetition is None else {}
+        ledger = settled.between(seed.order, cut.order)
+        self.in_force.require_made_by(ledger)
+        identities = [one for one in self.identities if self.in_force.has_begun(one.written.topic.name, cut.order)]
+        topics = [one.written.topic.name for one in identities]
+        return Scope(
+            audit=audit,
+            seed=seed,
+            altered=altered,
+            released=released_so_far(self.store, repetition.audit if repetition else None),
+            snapshot=self.snapshots.of(seed.run.audit) if seed.run else None,
+            settled=settled,
+            ledger=ledger,
+            published={topic: published[topic] for topic in topics},
+            unseen={topic: _after(seen.get(topic, {}), published[topic]) for topic in topics},
+            posted=posted,
+            identities=tuple(identities),
+            done=done,
+            listed=listed,
+            backfills=backfills,
+        )
+
+    def _since_the_last(
+        self, reached: Mapping[tuple[str, int], int], interval: Interval, published: Mapping[str, Ranges]
+    ) -> tuple[Ledger, BatchProof, Seed] | None:
+        """The ledger since the last cut that there was, with the new cut and its seed; None where that does not do."""
+        if not self.is_incremental:
+            return None
+        found = settled_since(self.store.runs(), self._tables, self.topology, reached, interval.end_ms)
+        if found is None:
+            return None
+        ledger, cut = found
+        seed = self._seed_for(ledger, cut.order, published)
+        return (ledger, cut, seed) if seed.run else None
+
+    def _since_an_earlier(
+        self,
+        reached: Mapping[tuple[str, int], int],
+        interval: Interval,
+        published: Mapping[str, Ranges],
+        *,
+        from_the_beginning: bool,
+    ) -> tuple[Ledger, BatchProof, Seed]:
+        """All of the ledger, with the cut, and any seed before it."""
+        ledger = settled_ledger(self._tables, self.topology, reached)
+        cut = ledger.up_to(reached).cut_before(interval.end_ms)
+        return ledger, cut, NOTHING if from_the_beginning else self._seed_for(ledger, cut.order, published)
+
+    def _seed_for(self, ledger: Ledger, cut: Order, published: Mapping[str, Ranges]) -> Seed:
+        """The newest audit of this declaration whose snapshot is what its certificate says, or ``NOTHING``."""
+        seed = self.store.seed_for(ledger, cut, self._has_snapshot) if self.is_incremental else NOTHING
+        if seed.run is None:
+            return NOTHING
+        for topic, seen in seed.run.read_to.items():
+            spans = {partition: LogRange(start=start, end=end) for partition, (start, end) in published[topic].items()}
+            require_grown(topic, seen, spans)
+        return seed
+
+    def _require_snapshot(self, seed: Seed) -> None:
+        if seed.run and not self.snapshots.has(seed.run.audit):
+            raise Terminal(
+                "the audit on which this one builds has no snapshot any more",
+                given=seed.run.audit,
+                expected=f"one of the newest {KEPT} audits of {self.topology.name}",
+                remedy="audit from the beginning: recount audit --from-the-beginning",
+            )
+
+    def _has_snapshot(self, run: Run) -> bool:
+        """Whether ``run`` left a snapshot of this declaration: the one in its certificate, which holds."""
+        if run.fingerprint != self.in_force.declared.fingerprint or not self.snapshots.has(run.audit):
+            return False
+        told = certified(self.settings, self.topology.name, run.certificate)
+        if told is not None and told.get("snapshot") == self.snapshots.sha256(run.audit):
+            return True
+        _LOG.warning("the snapshot of the audit %s is not what its certificate says: it is left out", run.audit)
+        return False
+
+    def _written_to(self, seed: Seed) -> tuple[str, ...]:
+        """The tables whose rows of batches up to ``seed`` are not those that its audit judged."""
+        if seed.run is None:
+            return ()
+        tables, order = seed.run.tables, seed.run.order
+        return tuple(name for name, sums in tables.items() if not sums.are_those_of(self._tables, name, order))
+
+    def _was_trimmed(self, seed: Seed) -> bool:
+        """Whether the stream may have removed rows that ``seed``, older than the last two audits, still counts."""
+        found, counted = removed_by_now(self._tables.root, self.topology.name), seed.run and seed.run.released
+        return found is not None and (not counted or counted.before_ms < found.before_ms)
+
+    def _is_kept(self, ledger: Ledger, sources: Mapping[str, Source]) -> bool:
+        """Whether all that the batches of ``ledger`` have read is there still."""
+        try:
+            for topic, ranges in ledger.ranges.items():
+                require_kept(self.connection, self._tables, topic, ranges, sources[topic])
+        except Terminal:
+            return False
+        return True
+
+    def _published(self) -> tuple[int, dict[str, Ranges]]:
+        """How many backfills are on Kafka, and the offsets of the sinks' topics, which hold these and no others."""
+        while True:
+            done = published_backfills(self.connection, self.topology)
+            found = {one.written.topic.name: self._own(one.written.topic.name) for one in self.identities}
+            if published_backfills(self.connection, self.topology) == done:
+                return done, found
+
+    def _own(self, topic: str) -> Ranges:
+        return self.in_force.own_ranges(topic, kept_if_any(self.connection, topic))
+
+
+def _after(seen: Mapping[int, int], ranges: Ranges) -> Ranges:
+    """``ranges`` from the offsets ``seen`` on."""
+    return {p: (min(end, max(start, seen.get(p, start))), end) for p, (start, end) in ranges.items()}
