@@ -127,11 +127,20 @@ def _between(log: RawLog, topic: str, batches: Sequence[BatchEnds], first: int, 
     return replace(log, frame=log.frame.where(is_read))
 
 
-def _said(one: Stretched, done: Recomputed) -> tuple[dict[str, list[tuple[Row, Row]]], dict[str, list[Row]]]:
-    """Of each sink the identities and rows, of each side ledger the rows.
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What one stretch says: of each sink the identities and rows, of each side ledger the rows.
 
-    Without lateness a final result that has left can change: ``again`` has what it is now.
+    Of a sink in ``since_ms`` it says all records from then on, whatever the stretches before said of them.
     """
+
+    rows: Mapping[str, Sequence[tuple[Row, Row]]]
+    sides: Mapping[str, Sequence[Row]]
+    since_ms: Mapping[str, int]
+
+
+def _said(one: Stretched, done: Recomputed) -> Said:
+    """Without lateness a final result that has left can change, and what a record finds: ``again`` has it as it is."""
     results = done.results if one.lateness else {**done.results, **done.again}
     rows = {
         identity.written.topic.name: [_told(row, identity) for row in results[identity.written].collect()]
@@ -140,7 +149,8 @@ def _said(one: Stretched, done: Recomputed) -> tuple[dict[str, list[tuple[Row, R
     sides = {name: [_plain(row) for row in getattr(done, name).drop("detail").collect()] for name in SIDES}
     if any(_follows_records(node) for node in one.topology.nodes()):
         sides["late"] = sorted({row[:4] for row in sides["late"]})
-    return rows, sides
+    since_ms = {} if one.lateness else {node.topic.name: ms for node, ms in done.again_since_ms.items()}
+    return Said(rows=rows, sides=sides, since_ms=since_ms)
 
 
 def _follows_records(node: Node) -> bool:
@@ -167,17 +177,20 @@ def _rounded(value: Any) -> Any:
     return round(value, 9) if isinstance(value, float) else value
 
 
-def _together(one: Stretched, said: Sequence[tuple[dict[str, list[tuple[Row, Row]]], dict[str, list[Row]]]]) -> Told:
+def _together(one: Stretched, said: Sequence[Said]) -> Told:
     rows: dict[str, Counter[Row]] = {}
     for identity in one.identities:
         topic = identity.written.topic.name
-        everything = [row for stretch, _ in said for row in stretch[topic]]
+        everything: list[tuple[Row, Row]] = []
+        for stretch in said:
+            since_ms = stretch.since_ms.get(topic, float("inf"))
+            everything = [row for row in everything if row[1][1] < since_ms] + list(stretch.rows[topic])
         if identity.is_latest:
             last = dict(everything)
             rows[topic] = Counter(row for row in last.values() if row[-1] is not None)
         else:
             rows[topic] = Counter(row for _, row in everything)
-    sides = {name: Counter(row for _, stretch in said for row in stretch[name]) for name in SIDES}
+    sides = {name: Counter(row for stretch in said for row in stretch.sides[name]) for name in SIDES}
     return Told(rows=rows, sides=sides)
 
 

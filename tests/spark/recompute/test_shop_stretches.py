@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.recompute.stretches import Stretched, differences, stretch_by_stretch, whole
 from tests.spark.recompute.test_shop_streams import SHOP, raw_log
-from tests.unit.topologies.shop_log import PARTITIONS, Arrival, shop_log, topics_of
+from tests.unit.topologies.shop_log import PARTITIONS, Arrival, closing, shop_log, topics_of
 
 from recount.audit.topologies.identity import identity_of
 from recount.core.topology import Topology
@@ -56,6 +57,17 @@ def test_nights_without_lateness_are_the_whole_log_without_it(spark: SparkSessio
     assert not differences(stretch_by_stretch(spark, one, cuts_of(one), tmp_path), expected, SHOP[name])
 
 
+@pytest.mark.parametrize("name", ["enriched-orders-by-customer", "enriched-events"])
+def test_records_are_looked_up_again_where_a_table_changes_late(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    one = replace(stretched(spark, SHOP[name], mixed=True), lateness=False, look_back_ms=86_400_000)
+    expected = whole(spark, one)
+    assert not differences(stretch_by_stretch(spark, one, cuts_of(one), tmp_path), expected, SHOP[name])
+    forgetful = replace(one, look_back_ms=0)
+    (tmp_path / "forgetful").mkdir()
+    found = stretch_by_stretch(spark, forgetful, cuts_of(one), tmp_path / "forgetful")
+    assert differences(found, expected, SHOP[name]), "no change of this log is late"
+
+
 @pytest.mark.parametrize(
     ("name", "lost"),
     [("click-sessions", "-records"), ("customer-stats", "-amounts"), ("unpaid-orders", "-side-1")],
@@ -66,9 +78,13 @@ def test_the_law_notices_what_was_not_carried(spark: SparkSession, name: str, lo
     assert differences(found, whole(spark, one), one.topology)
 
 
-def stretched(session: SparkSession, topology: Topology) -> Stretched:
+def stretched(session: SparkSession, topology: Topology, *, mixed: bool = False) -> Stretched:
+    """Tables are written first, unless records and changes come ``mixed``."""
     topics = topics_of(topology)
     log = shop_log(topics, seed=11, length=40)
+    if mixed:
+        last = len(closing(topics))
+        log[:-last] = random.Random(11).sample(log[:-last], len(log) - last)
     batches = batches_of(log, topics, size=len(topics) * 5)
     return Stretched(
         topology=topology,
