@@ -22,7 +22,7 @@ from recount.audit.topologies.seen import of_backfills
 from recount.core.schema import DOUBLE, LONG, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import stream, table
-from recount.recompute.graph.frontiers import ALL_DUE
+from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
 
 CLICKS = Topic(name="clicks", key="who", value=RecordSchema.of(n=LONG, rate=DOUBLE))
 OUT = Topic(name="out", key="who")
@@ -83,7 +83,7 @@ def judged(spark: SparkSession, cases: Mapping[str, Case], identity: Identity) -
     claims = on_kafka.withColumn(SIDE, F.lit(KAFKA)).unionByName(in_delta).withColumn(LATER_BATCH, F.lit(False))
     nothing = in_delta.where(F.lit(False))
     if identity.is_latest:
-        known = judged_latest(nothing, identity, ALL_DUE, KEPT_SINCE_MS)
+        known = judged_latest(nothing, identity, ALL_DUE, KEPT_SINCE_MS, NONE_DUE, is_whole_since=True)
         complete: Column = F.array(f"{COMPLETE}_entry")
     else:
         known, complete = judged_rows(nothing, identity), F.col(COMPLETE)
@@ -103,7 +103,7 @@ def test_the_suite_finds_the_corrections_that_the_judge_finds(
         for one in expectations_of(SUITES, "reconciliation", "any")
         if one["meta"].get("judged_as") == "corrections"
     ]
-    told = found.select("key", "window_start", "window_end", "origin", compared(identity, KEPT_SINCE_MS))
+    told = found.select("key", "window_start", "window_end", "origin", compared(identity, KEPT_SINCE_MS, None))
     told = told.select("*", f"{COMPARED}.*").withColumns({"sink": F.lit("out"), "correction_is_accepted": F.lit(False)})
     told.createOrReplaceTempView("compared_corrections")
     unexpected = {row.key for row in spark.sql(query.format(batch="compared_corrections")).collect()}
