@@ -26,7 +26,7 @@ from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, Window
 from recount.core.processing import Deduplicate, InOrder
 from recount.core.topology import Topology, Written
 from recount.core.verdict import Difference, GraceMiss
-from recount.core.windows import SessionWindows
+from recount.core.windows import SessionWindows, SlidingWindows
 
 _ROW = (SINK, *IDENTITY)
 
@@ -103,17 +103,17 @@ def unexplained(misses: list[GraceMiss]) -> list[Difference]:
 
 
 def _explanations(missed: DataFrame, late: DataFrame, topology: Topology) -> list[DataFrame]:
-    gap_ms = _largest_gap_ms(topology)
+    reach_ms = _reach_ms(topology)
     start, end = F.col(WINDOW_START), F.col(WINDOW_END)
     windowless = start.isNull() | F.col("late_start").isNull()
-    touches = (F.col("late_start") <= end + gap_ms) & (F.col("late_end") >= start - gap_ms)
+    touches = (F.col("late_start") <= end + reach_ms) & (F.col("late_end") >= start - reach_ms)
     by_key = missed.join(late, F.col("key").eqNullSafe(F.col("late_key")) & (windowless | touches))
     places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
     by_origin = places.join(late, F.col("made_of") == F.col("late_origin"))
     found = [by_key, by_origin]
     rekeyed = [sink for sink in topology.written if _is_rekeyed(sink)]
     if rekeyed:
-        during = start.isNull() | F.col("late_ms").between(start - gap_ms, end + gap_ms)
+        during = start.isNull() | F.col("late_ms").between(start - reach_ms, end + reach_ms)
         elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
         found.append(elsewhere.join(late, during))
     return [one.select("row", "late") for one in found]
@@ -133,8 +133,8 @@ def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> lis
     )
     places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
     by_origin = places.join(changes, F.col("made_of") == F.col("event"))
-    gap_ms, start, end = _largest_gap_ms(topology), F.col(WINDOW_START), F.col(WINDOW_END)
-    during = start.isNull() | F.col("event_ms").between(start - gap_ms, end + gap_ms)
+    reach_ms, start, end = _reach_ms(topology), F.col(WINDOW_START), F.col(WINDOW_END)
+    during = start.isNull() | F.col("event_ms").between(start - reach_ms, end + reach_ms)
     elsewhere = F.col(SINK).isin([sink.topic.name for sink in topology.written if _looks_up_by_another_key(sink)])
     of_key = elsewhere | F.col("key").eqNullSafe(F.col("event_key"))
     nowhere = missed.where(F.col("origin").isNull() | F.col("origin").startswith("at "))
@@ -145,10 +145,14 @@ def _looks_up_by_another_key(written: Written) -> bool:
     return any(isinstance(node, StreamTableJoin) and node.key != written.key for node in above_of(written))
 
 
-def _largest_gap_ms(topology: Topology) -> int:
-    """Sessions that a late record would have joined can lie so far from it."""
+def _reach_ms(topology: Topology) -> int:
+    """How far outside of a row's window a late record may be that changes the row.
+
+    A session that the record would have joined can be the gap away; one of the sliding windows begins 1 ms after it.
+    """
     windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
-    return max((one.gap_ms for one in windows if isinstance(one, SessionWindows)), default=0)
+    gaps_ms = [one.gap_ms for one in windows if isinstance(one, SessionWindows)]
+    return max([*gaps_ms, *(1 for one in windows if isinstance(one, SlidingWindows))], default=0)
 
 
 def _is_rekeyed(written: Written) -> bool:
