@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,10 +19,9 @@ from recount.airflow.links import CertificateLink, DataDocsLink
 from recount.airflow.naming import grace_misses
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.verdicts import JudgedStream, certificate_of
+from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, outcome_of
 from recount.core.settings import Settings
 
-EXIT_DISAGREED = 5
-"""Of ``recount.audit.expectations``, which is not imported here."""
 NOW = "now"
 """The value of the parameter ``through`` that audits all there is at this moment."""
 
@@ -53,7 +53,11 @@ class AuditOperator(JudgedStream):
             settings = Settings.from_environment(os.environ)
             self._submission = Submission(
                 application=Path(self.application),
-                arguments=["--stream", self.stream, "--audit", audit, *interval_of(context), *source_of(context)],
+                arguments=[
+                    *("--stream", self.stream, "--audit", audit, "--expectations"),
+                    *interval_of(context),
+                    *source_of(context),
+                ],
                 name=f"recount audit {self.stream}",
                 settings=settings,
                 connection=self.connection,
@@ -97,11 +101,11 @@ class LimitsOperator(BaseOperator):
 
 
 class ExpectationsOperator(BaseOperator):
-    """Puts the expectations to what the audit looked at, matched or violated, and publishes the Data Docs.
+    """Says what the expectations came to that the audit's application put to what it had looked at.
 
-    In a process of its own, with a Spark of its own: nothing that imports Great Expectations is imported here. Fails
-    where an expectation does, and, with other words, where the expectations and the audit disagree. ``audit`` is
-    templated.
+    Where it did not come to that, or the task is tried again, they are put to it in a process of their own: nothing
+    that imports Great Expectations is imported here. Fails where an expectation does, and, with other words, where the
+    expectations and the audit disagree. ``audit`` is templated.
     """
 
     template_fields = ("audit",)
@@ -116,19 +120,32 @@ class ExpectationsOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         if self.audit in ("", "None"):
             raise AirflowSkipException("the audit could not judge, so there is nothing to look at")
+        told = outcome_of(Settings.from_environment(os.environ).reports, self.stream, self.audit)
+        exit_code = self._read(told) if told.exists() and context["ti"].try_number == 1 else self._run()
+        if exit_code == EXIT_DISAGREED:
+            raise AirflowFailException("Great Expectations and the audit disagree: see the log above for what to do")
+        if exit_code == EXIT_FAILED:
+            raise AirflowFailException("an expectation failed: see the log above and the Data Docs")
+        if exit_code:
+            raise AirflowFailException(f"the expectations could not be tried: exit code {exit_code}, see the log above")
+
+    def on_kill(self) -> None:
+        if self._process:
+            self._process.terminate()
+
+    def _read(self, told: Path) -> int:
+        outcome = json.loads(told.read_text(encoding="utf-8"))
+        for line in outcome["lines"]:
+            self.log.info(line)
+        return int(outcome["exit_code"])
+
+    def _run(self) -> int:
         command = [sys.executable, "-m", "recount.audit.expectations", "--stream", self.stream, "--audit", self.audit]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             self._process = process
             for line in process.stdout or ():
                 self.log.info(line.rstrip())
-        if process.returncode == EXIT_DISAGREED:
-            raise AirflowFailException("Great Expectations and the audit disagree: see the log above for what to do")
-        if process.returncode:
-            raise AirflowFailException("an expectation failed: see the log above and the Data Docs")
-
-    def on_kill(self) -> None:
-        if self._process:
-            self._process.terminate()
+        return process.returncode
 
 
 class GraceMissesOperator(BaseOperator):

@@ -65,7 +65,7 @@ class GroupAuditOperator(BaseOperator):
                 application=Path(self.application),
                 arguments=[
                     *(word for stream in unjudged for word in ("--stream", stream)),
-                    *("--audit", audit),
+                    *("--audit", audit, "--expectations"),
                     *interval_of(context),
                     *source_of(context),
                 ],

@@ -24,10 +24,18 @@ JAVA_FOR_FEW = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m"
 def session_for(application: SparkSession, offsets: int) -> SparkSession:
     """A session of ``application`` with settings of its own, for an audit that reads so many offsets."""
     session = application.newSession()
-    if offsets <= FEW_OFFSETS:
-        for name, value in _FOR_FEW.items():
-            session.conf.set(name, value)
+    suit(session, offsets)
     return session
+
+
+def suit(session: SparkSession, offsets: int) -> None:
+    """Give ``session`` the settings for so many offsets, whatever it has had them for before."""
+    for name, value in _FOR_FEW.items():
+        given = value if offsets <= FEW_OFFSETS else session.sparkContext.getConf().get(name)
+        if given is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, given)
 
 
 def java_options_for(offsets: int) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import cast
@@ -65,9 +64,8 @@ class AuditedLog:
         ]
         return self.session.createDataFrame(rows, _LEDGER_SCHEMA)
 
-    @contextmanager
-    def raw_log(self) -> Iterator[DataFrame]:
-        """The records at the audited offsets; keys and values by their lengths. It is read once, and kept meanwhile.
+    def raw_log(self) -> DataFrame:
+        """The records at the audited offsets; keys and values by their lengths.
 
         Each partition has one more row, whose ``offset`` is null. ``told`` is how many records of it the ledger tells
         of, null where compaction may have taken some since. Raises ``Terminal`` where records have expired.
@@ -89,11 +87,7 @@ class AuditedLog:
         records = reduce(DataFrame.unionByName, found).join(marks, place, "left")
         partitions = self._partitions(shrinks)
         known = records.join(F.broadcast(partitions), place[:2])
-        rows = known.unionByName(partitions, allowMissingColumns=True).fillna(False, ["is_dead_lettered"]).persist()
-        try:
-            yield rows
-        finally:
-            rows.unpersist()
+        return known.unionByName(partitions, allowMissingColumns=True).fillna(False, ["is_dead_lettered"])
 
     def _partitions(self, shrinks: set[str]) -> DataFrame:
         told: Counter[tuple[str, int]] = Counter()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,12 +49,16 @@ def audit(
         str | None, typer.Option("--audit", help="Name of this audit, of each stream's. Default: a new one.")
     ] = None,
     from_the_beginning: Annotated[bool, typer.Option(help="Judge the whole log again, with no seed.")] = False,
+    expectations: Annotated[
+        bool, typer.Option("--expectations", help="Then let Great Expectations look at what was judged.")
+    ] = False,
 ) -> None:
     """Recompute from the raw log, judge the outputs, issue a certificate of each stream.
 
     One Spark application audits all of them; one that is a violation, or cannot be judged, does not keep the others
     from being audited. The exit code is the first of these that holds: 3 a violation, 1 an audit that could not judge
-    and a human must act, 75 one that may succeed later, 4 warnings, 0 a match of all.
+    and a human must act, 75 one that may succeed later, 4 warnings, 0 a match of all. Of expectations it counts only
+    where all match: 5 they and an audit disagree, 3 one failed, 1 they could not be tried.
     """
     from recount.audit.audit_session import java_options_for
     from recount.audit.auditable import AuditRequest
@@ -73,12 +78,20 @@ def audit(
         from_the_beginning=from_the_beginning,
     )
     name = topologies[0].name if len(topologies) == 1 else group or f"{len(topologies)} streams"
-    outcomes = []
+    outcomes: list[Outcome] = []
+    started: list[SparkSession] = []
+    if expectations:
+        from recount.audit.data_docs import great_expectations
+        from recount.audit.expectations import tried
+
+        # while the JVM starts
+        Thread(target=great_expectations).start()
     with ExitStack() as stack:
 
         def application(offsets: int) -> SparkSession:
             session = spark_session(settings, f"recount audit {name}", java_options=java_options_for(offsets))
             stack.callback(session.stop)
+            started.append(session)
             return session
 
         for outcome in audited_together(settings, topologies, request, application):
@@ -86,7 +99,14 @@ def audit(
                 raise outcome.refusal
             _tell(outcome)
             outcomes.append(outcome)
-    if exit_code := _exit_code(outcomes):
+        exit_code = _exit_code(outcomes)
+        judged = {outcome.stream for outcome in outcomes if outcome.certificate}
+        if expectations and judged:
+            found = [(topology, request.audit) for topology in topologies if topology.name in judged]
+            failed = tried(started[0], settings, found)
+            if exit_code in (0, EXIT_WARNING):
+                exit_code = failed or exit_code
+    if exit_code:
         raise typer.Exit(exit_code)
 
 

@@ -6,6 +6,7 @@ One process at a time is in the folder. Great Expectations is imported when it i
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,7 +48,10 @@ class DataDocs:
         self._source = context.data_sources.add_or_update_spark(_SOURCE, persist=False)
 
     def checked(self, name: str, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Checked]:
-        """Put ``expectations`` to ``frame`` as the checkpoint ``name``, whose action updates the Data Docs."""
+        """Put ``expectations`` to ``frame`` as the checkpoint ``name``, whose action updates the Data Docs.
+
+        The frame is computed once, and kept meanwhile.
+        """
         gx, context = self._gx, self._context
         suite = context.suites.add_or_update(gx.ExpectationSuite(name=name, expectations=list(expectations)))
         batch = self._source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("whole")
@@ -59,17 +63,19 @@ class DataDocs:
             result_format="BASIC",  # more would count values, or bring every unexpected one to this process
         )
         run = gx.RunIdentifier(run_name=self._audit)
-        found = context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": frame}, run_id=run)
-        [result] = found.run_results.values()
-        return [_checked(one, frame) for one in result.results]
+        rows = frame.persist()
+        try:
+            found = context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": rows}, run_id=run)
+            [result] = found.run_results.values()
+            return [_checked(one, rows) for one in result.results]
+        finally:
+            rows.unpersist()
 
 
 @contextmanager
 def data_docs_of(reports: str, audit: str) -> Iterator[DataDocs]:
     """The Data Docs for a new run ``audit``."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    import great_expectations as gx
-
+    gx = great_expectations()
     folder = Path(reports) / "gx"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
@@ -77,6 +83,16 @@ def data_docs_of(reports: str, audit: str) -> Iterator[DataDocs]:
         context: Any = gx.get_context(mode="file", project_root_dir=reports)
         context.variables.progress_bars = {"globally": False, "metric_calculations": False}
         yield DataDocs(context, gx, audit)
+
+
+def great_expectations() -> Any:
+    """The library, whose import takes seconds."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    # it would tell of every field of an expectation that it does not know
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    import great_expectations as gx
+
+    return gx
 
 
 def data_docs(reports: str) -> Path:

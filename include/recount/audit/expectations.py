@@ -13,15 +13,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Annotated
 
 import typer
 from pyspark.sql import DataFrame, SparkSession
 
 from recount.audit.agreement import disagreements, judged
+from recount.audit.audit_session import suit
 from recount.audit.audited_log import AuditedLog
 from recount.audit.audited_rows import AuditedRows
-from recount.audit.data_docs import Checked, data_docs, data_docs_of
+from recount.audit.data_docs import Checked, data_docs, data_docs_of, great_expectations
+from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, EXIT_UNTRIED, outcome_of
 from recount.audit.expectation_suites import (
     BATCH_LEDGER,
     OUTPUTS,
@@ -35,14 +38,13 @@ from recount.audit.expectation_suites import (
 from recount.audit.register import read_register
 from recount.audit.store import RECONCILIATION as COMPARED
 from recount.audit.store import AuditStore, Run
-from recount.core.errors import RecountError, Terminal
+from recount.core.errors import Terminal
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.sessions import spark_session
 
-EXIT_UNTRIED, EXIT_FAILED, EXIT_DISAGREED = 1, 3, 5
 HOLDS, WARNS, FAILED = "holds", "warns", "FAILED"
 _LOG = logging.getLogger(__name__)
 
@@ -98,6 +100,8 @@ def validate(
     """
     store = AuditStore(session, Tables(settings.data), topology.name)
     run = _complete(store, topology, audit)
+    # in the session itself: Great Expectations knows no other one
+    suit(session, sum(run.counts.values()))
     _require_compared(store, run)
     register = read_register(settings, topology.name)
     accepted = tuple(one for one in register.values() if one.state == "accepted")
@@ -115,20 +119,14 @@ def validate(
                 if one.judged_as and one.unexpected is not None:
                     unexpected.setdefault(f"{one.judged_as} {table}".rstrip(), []).append(one.unexpected)
 
-        with log.raw_log() as records:
-            check(records, RAW_LOG)
+        check(log.raw_log(), RAW_LOG)
         check(log.batch_ledger(), BATCH_LEDGER)
         for written in topology.written:
             check(rows.output(written), OUTPUTS, declared_columns(written), written.table)
         check(rows.reconciliation(), RECONCILIATION)
     outcome.disagreements = disagreements(unexpected, judged(topology, store, run, register))
-    _keep(outcome, outcome_of(settings.reports, topology.name, audit))
+    _keep(outcome, topology.name, outcome_of(settings.reports, topology.name, audit))
     return outcome
-
-
-def outcome_of(reports: str, stream: str, audit: str) -> Path:
-    """The JSON file with the outcome of ``audit``, and its ``exit_code``."""
-    return Path(reports) / "expectations" / stream / f"{audit}.json"
 
 
 def main(
@@ -145,24 +143,36 @@ def main(
         )
     settings = Settings.from_environment(os.environ)
     topologies = declared(settings.topologies)
+    # while the JVM starts
+    Thread(target=great_expectations).start()
     session = spark_session(settings, "recount expectations")
-    codes = {0}
     try:
-        for name, one in zip(stream, audit, strict=True):
-            try:
-                outcome = validate(session, settings, topologies.topology(name), one, suites)
-            except RecountError as error:
-                _LOG.exception("%s: the expectations of audit %s could not be tried", name, one)
-                print(f"{name}: not validated: {error}")
-                codes.add(EXIT_UNTRIED)
-                continue
-            print(*outcome.lines(name), sep="\n", flush=True)
-            codes.add(outcome.exit_code)
+        pairs = [(topologies.topology(name), one) for name, one in zip(stream, audit, strict=True)]
+        exit_code = tried(session, settings, pairs, suites)
     finally:
         session.stop()
-    print(data_docs(settings.reports))
-    if any(codes):
-        raise typer.Exit(max(codes))
+    if exit_code:
+        raise typer.Exit(exit_code)
+
+
+def tried(
+    session: SparkSession, settings: Settings, audits: Sequence[tuple[Topology, str]], suites: Path = SUITES
+) -> int:
+    """Validate ``audits``, one after the other, and print what came of each; the worst exit code, see above."""
+    codes = {0}
+    for topology, audit in audits:
+        try:
+            outcome = validate(session, settings, topology, audit, suites)
+        except Exception as error:
+            # whatever it is, those of the others are tried
+            _LOG.exception("%s: the expectations of audit %s could not be tried", topology.name, audit)
+            print(f"{topology.name}: not validated: {error}")
+            codes.add(EXIT_UNTRIED)
+            continue
+        print(*outcome.lines(topology.name), sep="\n", flush=True)
+        codes.add(outcome.exit_code)
+    print(data_docs(settings.reports), flush=True)
+    return max(codes)
 
 
 def _complete(store: AuditStore, topology: Topology, audit: str) -> Run:
@@ -182,9 +192,10 @@ def _require_compared(store: AuditStore, run: Run) -> None:
         )
 
 
-def _keep(outcome: Outcome, path: Path) -> None:
+def _keep(outcome: Outcome, stream: str, path: Path) -> None:
+    told = {**asdict(outcome), "lines": outcome.lines(stream), "exit_code": outcome.exit_code}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**asdict(outcome), "exit_code": outcome.exit_code}, indent=2), encoding="utf-8")
+    path.write_text(json.dumps(told, indent=2), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from pyspark.sql import Row, SparkSession
 from tests.integration.spark.drivers import committed
 from tests.spark.audit.depot import SINKS, Depot, depot_of
 
-from recount.audit.expectations import EXIT_FAILED, Outcome, validate
+from recount.audit.expectation_outcomes import EXIT_FAILED
+from recount.audit.expectations import Outcome, validate
 from recount.audit.nightly import CertifiedAudit
 from recount.core.errors import Terminal
 from recount.local.kafka import EmbeddedKafka

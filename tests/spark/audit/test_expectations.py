@@ -8,7 +8,8 @@ import pytest
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
 from recount.audit.data_docs import data_docs
-from recount.audit.expectations import EXIT_DISAGREED, outcome_of, validate
+from recount.audit.expectation_outcomes import EXIT_DISAGREED, outcome_of
+from recount.audit.expectations import validate
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
-from recount.audit.expectations import EXIT_DISAGREED, EXIT_FAILED, FAILED, HOLDS, validate
+from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED
+from recount.audit.expectations import FAILED, HOLDS, validate
 from recount.audit.mutation import KINDS, Mutation, mutate
 from recount.core.verdict import Difference
 

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, an_hour_of_orders, order
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
 
-from recount.audit.expectations import EXIT_FAILED, validate
+from recount.audit.expectation_outcomes import EXIT_FAILED
+from recount.audit.expectations import validate
 from recount.audit.findings import Findings
 from recount.core.aggregates import count
 from recount.core.expressions import col

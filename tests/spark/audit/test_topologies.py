@@ -15,7 +15,8 @@ from tests.spark.audit.shop import Shop, shop_of
 
 from recount.audit.again import NotTheSame, again
 from recount.audit.certificate import load, verify_file
-from recount.audit.expectations import EXIT_FAILED, FAILED, Outcome, validate
+from recount.audit.expectation_outcomes import EXIT_FAILED
+from recount.audit.expectations import FAILED, Outcome, validate
 from recount.audit.nightly import CertifiedAudit
 from recount.audit.open_misses import summary_file
 from recount.audit.store import PLANS

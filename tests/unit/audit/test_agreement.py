@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recount.airflow import audits
 from recount.audit.agreement import Judged, disagreements
-from recount.audit.expectations import EXIT_DISAGREED
 
 
 @pytest.mark.parametrize(
@@ -31,7 +29,3 @@ def test_a_suite_without_the_expectation_found_nothing() -> None:
     judged = {"kafka": Judged(must=2, may=2, is_exact=True), "delta": Judged(must=0, may=0, is_exact=True)}
     assert disagreements({"kafka": [2]}, judged) == []
     assert disagreements({}, judged) == ["kafka: Great Expectations found 0, the audit's judge 2"]
-
-
-def test_airflow_knows_the_exit_code_of_a_disagreement() -> None:
-    assert audits.EXIT_DISAGREED == EXIT_DISAGREED
