@@ -34,8 +34,9 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = declared()
     names = given.streams or list(found.topologies)
-    diary = Diary.in_folder(given.folder, given.nights)
-    with deployment(given.folder, [found.topology(name) for name in names], list(found.archives.values())) as deployed:
+    folder = given.folder.resolve()
+    diary = Diary.in_folder(folder, given.nights)
+    with deployment(folder, [found.topology(name) for name in names], list(found.archives.values())) as deployed:
         for number in range(len(diary.nights), given.nights):
             diary.write(live(deployed, diary, number, given.records))
             print(diary.nights[-1].line(), flush=True)
