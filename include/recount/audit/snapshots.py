@@ -1,8 +1,8 @@
 """What an audit hands to the next one: frames of any columns, in one table, so that a night's are one commit.
 
-A row of ``audits/<stream>/snapshots`` is one Arrow batch of a frame: ``part`` and ``name`` say of which, ``schema``
-(JSON of Spark) what its columns are, ``rows`` is the batch as an Arrow stream. A frame without rows has one row with
-no ``rows``.
+A row of ``audits/<stream>/snapshots`` is one Arrow batch of a frame: ``part`` and ``name`` say of which, ``rows`` is
+the batch as an Arrow stream. One more row of each frame, with no ``rows``, has in ``schema`` (JSON of Spark) what its
+columns are.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
+import polars as pl
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from recount.audit.audit_session import FEW_OFFSETS
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
 
@@ -26,7 +28,10 @@ Frames = Mapping[str, DataFrame]
 SNAPSHOTS = "snapshots"
 KEPT = 8
 """So many audits keep theirs: an audit as of an earlier time, or one that is repeated, begins at one of them."""
+SMALL_BYTES = 64 * 2**20
+"""Of the snapshots that are kept, together: then one more may go through the driver."""
 _SCHEMA = "part string, name string, schema string, rows binary"
+_COLUMNS = {"part": pl.String, "name": pl.String, "schema": pl.String, "rows": pl.Binary}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +46,31 @@ class Snapshots:
     def _path(self) -> str:
         return self.tables.audit(self.stream, SNAPSHOTS)
 
-    def put(self, audit: str, parts: Mapping[str, Frames]) -> None:
-        """Make the frames of all ``parts`` the snapshot of ``audit``, in place of one that its first try left."""
+    def put(self, audit: str, parts: Mapping[str, Frames], offsets: int) -> None:
+        """Make the frames of all ``parts`` the snapshot of ``audit``, in place of one that its first try left.
+
+        ``offsets``: so many the audit has read. Where they are few and no snapshot before is large, the frames go
+        through this process: a Spark job that writes them takes seconds, whatever their size.
+        """
         told = [(part, name, frame) for part, frames in parts.items() for name, frame in frames.items()]
         headers = [(part, name, json.dumps(frame.schema.jsonValue()), None) for part, name, frame in told]
-        rows = reduce(
+        if offsets <= FEW_OFFSETS and self._bytes() <= SMALL_BYTES:
+            batches = [
+                (part, name, None, _stream_of(batch))
+                for part, name, frame in told
+                for batch in _numbered(frame).toArrow().to_batches()
+                if batch.num_rows
+            ]
+            rows = pl.DataFrame([*headers, *batches], _COLUMNS, orient="row").with_columns(pl.lit(audit).alias(AUDIT))
+            of_audit = f"{AUDIT} = '{audit}'"
+            write_deltalake(self._path, rows, mode="overwrite", predicate=of_audit, partition_by=[AUDIT])
+            return
+        by_spark = reduce(
             DataFrame.unionByName,
             [_packed(part, name, frame) for part, name, frame in told],
             self.session.createDataFrame(headers, _SCHEMA),
         )
-        writer = rows.withColumn(AUDIT, F.lit(audit)).write.format("delta").mode("overwrite").partitionBy(AUDIT)
+        writer = by_spark.withColumn(AUDIT, F.lit(audit)).write.format("delta").mode("overwrite").partitionBy(AUDIT)
         writer.option("replaceWhere", f"{AUDIT} = '{audit}'").save(self._path)
 
     def sha256(self, audit: str) -> str:
@@ -74,6 +94,12 @@ class Snapshots:
 
     def _rows(self, audit: str) -> DataFrame:
         return self.session.read.format("delta").load(self._path).where(F.col(AUDIT) == audit)
+
+    def _bytes(self) -> int:
+        """Of all snapshots, as they lie on disk."""
+        if not DeltaTable.is_deltatable(self._path):
+            return 0
+        return sum(DeltaTable(self._path).get_add_actions().column("size_bytes").to_pylist())
 
     def keep_newest(self, number: int = KEPT) -> None:
         """Delete all but those of the newest ``number`` audits: their names sort by time."""
@@ -105,21 +131,27 @@ class Snapshot:
 
 
 def _packed(part: str, name: str, frame: DataFrame) -> DataFrame:
-    schema = json.dumps(frame.schema.jsonValue())
-
     def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-                    stream.write_batch(batch)
-                columns = [[part], [name], [schema], [sink.getvalue().to_pybytes()]]
+                columns = [[part], [name], [None], [_stream_of(batch)]]
                 types = [pa.string(), pa.string(), pa.string(), pa.binary()]
                 arrays = [pa.array(values, kind) for values, kind in zip(columns, types, strict=True)]
-                yield pa.record_batch(arrays, names=["part", "name", "schema", "rows"])
+                yield pa.record_batch(arrays, names=list(_COLUMNS))
 
-    # numbered: PySpark takes a dot in the name of a column for a step into a struct
-    return frame.toDF(*map(str, range(len(frame.columns)))).mapInArrow(packed, _SCHEMA)
+    return _numbered(frame).mapInArrow(packed, _SCHEMA)
+
+
+def _numbered(frame: DataFrame) -> DataFrame:
+    """PySpark takes a dot in the name of a column for a step into a struct."""
+    return frame.toDF(*map(str, range(len(frame.columns))))
+
+
+def _stream_of(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue().to_pybytes())
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

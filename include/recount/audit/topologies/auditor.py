@@ -266,7 +266,8 @@ class TopologyAuditor:
         }
         if has_misses:
             parts[UNREAD_PART] = {UNREAD_PART: still_unread(judged, scope.unread(truth), self._topology)}
-        self._snapshots.put(scope.audit, parts)
+        spans = [span for ranges in scope.ledger.ranges.values() for span in ranges.values()]
+        self._snapshots.put(scope.audit, parts, offsets=sum(end - start for start, end in spans))
         self._snapshots.keep_newest()
         return self._snapshots.sha256(scope.audit)
 
