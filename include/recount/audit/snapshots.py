@@ -15,12 +15,13 @@ from functools import reduce
 
 import polars as pl
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit.audit_session import FEW_OFFSETS
+from recount.audit.store import AuditStore
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
 
@@ -46,6 +47,10 @@ class Snapshots:
     def _path(self) -> str:
         return self.tables.audit(self.stream, SNAPSHOTS)
 
+    @property
+    def _store(self) -> AuditStore:
+        return AuditStore(self.session, self.tables, self.stream)
+
     def put(self, audit: str, parts: Mapping[str, Frames], offsets: int) -> None:
         """Make the frames of all ``parts`` the snapshot of ``audit``, in place of one that its first try left.
 
@@ -61,9 +66,7 @@ class Snapshots:
                 for batch in _numbered(frame).toArrow().to_batches()
                 if batch.num_rows
             ]
-            rows = pl.DataFrame([*headers, *batches], _COLUMNS, orient="row").with_columns(pl.lit(audit).alias(AUDIT))
-            of_audit = f"{AUDIT} = '{audit}'"
-            write_deltalake(self._path, rows, mode="overwrite", predicate=of_audit, partition_by=[AUDIT])
+            self._store.put_rows(SNAPSHOTS, audit, pl.DataFrame([*headers, *batches], _COLUMNS, orient="row"))
             return
         by_spark = reduce(
             DataFrame.unionByName,
@@ -81,9 +84,7 @@ class Snapshots:
 
     def has(self, audit: str) -> bool:
         """Whether ``audit`` has a snapshot."""
-        if not DeltaTable.is_deltatable(self._path):
-            return False
-        return any(one[AUDIT] == audit for one in DeltaTable(self._path).partitions())
+        return self._store.has(SNAPSHOTS, audit)
 
     def of(self, audit: str) -> Snapshot:
         """That of ``audit``, which has one."""
