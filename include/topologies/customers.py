@@ -8,6 +8,7 @@ from recount.core.expressions import coalesce, col, when
 from recount.core.schema import STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
+from recount.core.windows import session
 from topologies.orders import orders
 
 customers = Topic(
@@ -81,14 +82,18 @@ high_spend_alerts = Topology(
 order_summary = Topology(
     name="order-summary",
     sinks=[
-        _orders_by_customer.aggregate(
+        # A customer who has not ordered for 24 h is forgotten, and begins anew.
+        _orders_by_customer.windowed_by(session("24 h", grace="1 min"))
+        .aggregate(
             count=count(),
             total=total("amount"),
             min=smallest("amount"),
             max=largest("amount"),
             # By (partition, offset): the orders of a customer lie in several partitions.
             last_order=last("order_id"),
-        ).to(Topic(name="order-summary", key="customer_id"))
+        )
+        .emit_each_batch()
+        .to(Topic(name="order-summary", key="customer_id"))
     ],
 )
 

@@ -64,6 +64,7 @@ enriched_orders = Topology(
 
 product_revenue = Topology(
     name="product-revenue",
+    retention="1 d",
     sinks=[
         stream(orders)
         .select_key(product=col("product"))

@@ -19,6 +19,7 @@ ANN = {
     "country": "NO",
     "credit_limit": 50,
 }
+DAY_MS = 86_400_000
 ENRICHED = ("customer_name", "email", "tier", "segment", "country", "credit_limit", "within_credit_limit")
 
 
@@ -79,12 +80,28 @@ def test_s12_a_summary_has_count_total_smallest_largest_and_last_order() -> None
     [summary] = driver.table("order_summary")
     assert summary == {
         "customer_id": "ann",
+        "window_start": 1,
+        "window_end": 1,
         "count": 3,
         "total": Decimal("21.00"),
         "min": Decimal("5.00"),
         "max": Decimal("9.00"),
         "last_order": "o3",
     }
+
+
+def test_s12_a_customer_who_has_not_ordered_for_a_day_begins_anew() -> None:
+    """Unlike Kafka Streams, which keeps a total of all time for ever: ``withRetention`` holds for windows only."""
+    driver = TopologyDriver(shop.order_summary)
+    order(driver, "o1", "ann", 5, at_ms=0)
+    order(driver, "o2", "ann", 9, at_ms=DAY_MS)
+    order(driver, "o3", "ann", 7, at_ms=2 * DAY_MS + 1)
+    assert rows(driver, "order-summary", "count", "total", "last_order") == [
+        (1, Decimal("5.00"), "o1"),
+        None,
+        (2, Decimal("14.00"), "o2"),
+        (1, Decimal("7.00"), "o3"),
+    ]
 
 
 def test_s20_a_joined_row_follows_both_sides_and_goes_with_the_side_that_its_join_needs() -> None:

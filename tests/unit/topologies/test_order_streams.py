@@ -68,6 +68,7 @@ def test_s10_an_hour_takes_orders_until_it_has_been_kept_for_a_day() -> None:
     assert order(driver, "o2", 1, product="tea", timestamp_ms=0) == "counted"
     order(driver, "o3", 1, product="tea", timestamp_ms=24 * HOUR_MS)
     assert order(driver, "o4", 1, product="tea", timestamp_ms=0) == "late"
+    assert shop.product_revenue.retention_ms == 24 * HOUR_MS
 
 
 def test_s11_every_update_of_a_count_leaves_in_order_and_the_table_has_the_last() -> None:
