@@ -77,6 +77,7 @@ from recount.recompute.graph.carrying import LOOK_BACK_MS, is_incremental
 from recount.recompute.graph.frontiers import NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed, recomputed
 from recount.recompute.log import Log
+from recount.recompute.once import once
 from recount.recompute.rules.closing import overdue_ms
 
 _LOG = logging.getLogger(__name__)
@@ -147,7 +148,7 @@ class TopologyAuditor:
             corrections=self._corrections(scope) if scope.done else None,
             released=scope.released,
         )
-        judged = judge.judged(list(scope.identities), truth, complete).persist()
+        judged = once(judge.judged(list(scope.identities), truth, complete))
         try:
             findings = self._findings(
                 scope, interval, source, log, truth, judged, _places(complete.beyond), known or {}
@@ -157,8 +158,6 @@ class TopologyAuditor:
             kept = self._keep(scope, judge, judged, truth, complete, has_misses=bool(findings.misses))
             return replace(findings, snapshot_sha256=kept)
         finally:
-            judged.unpersist()
-            judge.release()
             truth.release()
             complete.release()
             if scope.snapshot is not None:

@@ -38,6 +38,7 @@ from recount.audit.topologies.seen import (
 from recount.core.own_columns import BACKFILL
 from recount.core.tables import Tables
 from recount.recompute.log import Ranges
+from recount.recompute.once import once
 
 COMPLETE_ROWS = "complete_rows"
 """The rows of an identity that unlimited grace gives: entries, sorted."""
@@ -100,11 +101,6 @@ class Corrections:
         told = claims.join(again, _ID, "left").withColumn(_AGAIN, F.coalesce(_AGAIN, F.lit(False)))
         return told.where((F.col(SIDE) == KAFKA) | F.col(_AGAIN)).select(*_CLAIMED, _AGAIN)
 
-    def release(self) -> None:
-        """Give the cached frames back."""
-        for claims in self._claims.values():
-            claims.unpersist()
-
     def _lined_up(
         self, identity: Identity, published: Ranges, rows: DataFrame | None, claims: DataFrame
     ) -> DataFrame | None:
@@ -123,7 +119,7 @@ class Corrections:
         if not found:
             return None
         told = [one.select(*_CLAIMED, _AGAIN) for one in found]
-        lined_up = self._claims[identity] = reduce(DataFrame.unionByName, told).persist()
+        lined_up = self._claims[identity] = once(reduce(DataFrame.unionByName, told))
         again = [claims, lined_up.where(_AGAIN), *([] if known.claims is None else [known.claims.where(_AGAIN)])]
         ids = reduce(DataFrame.union, [one.select(_id().alias(_ID)) for one in again]).distinct()
         return lined_up.withColumn(_ID, _id()).join(ids, _ID, "left_semi").drop(_ID)

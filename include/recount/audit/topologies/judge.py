@@ -37,6 +37,7 @@ from recount.core.topology import Written
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed
 from recount.recompute.log import Ranges
+from recount.recompute.once import once
 
 SINK, TABLE, SEEN_TEXT = "sink", "table", "seen_text"
 _VERDICTS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
@@ -100,13 +101,6 @@ class Judge:
         }
         return {table: claims for table, claims in found.items() if claims is not None}
 
-    def release(self) -> None:
-        """Give the cached frames back."""
-        if self.corrections is not None:
-            self.corrections.release()
-        for claims in self._claims.values():
-            claims.unpersist()
-
     def _sink(self, identity: Identity, truth: Recomputed, complete: Recomputed) -> DataFrame:
         written = identity.written
         claims = [
@@ -121,7 +115,7 @@ class Judge:
         carried = self._carried(identity)
         if carried is not None:
             lined_up = with_carried(lined_up, carried, identity, complete.again_since_ms.get(written))
-        lined_up = self._claims[identity] = lined_up.persist()
+        lined_up = self._claims[identity] = once(lined_up)
         kept_since_ms, in_delta_since_ms = _kept_since_ms(identity), self._in_delta_since_ms(written)
         is_aged = ageing(written) != "table"
         if identity.is_latest:

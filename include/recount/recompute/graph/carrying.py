@@ -93,7 +93,7 @@ class Carrying:
     """Reads what was ``carried`` to each operator of a topology, and notes what each of them keeps.
 
     ``names`` are those of the operators. ``kept`` has what makes each frame; nothing is computed before it is asked
-    for. ``held`` are the frames that are read more than once.
+    for.
     """
 
     session: SparkSession
@@ -101,7 +101,6 @@ class Carrying:
     carried: Carried | None
     look_back_ms: int
     kept: dict[str, Callable[[], DataFrame]] = field(default_factory=dict)
-    held: list[DataFrame] = field(default_factory=list)
     asked: dict[Node, None] = field(default_factory=dict)
     _columns: dict[str, list[str]] = field(default_factory=dict)
     _stood: dict[str, Reached] = field(default_factory=dict)
@@ -143,13 +142,6 @@ class Carrying:
             return rows().select(*(named(one).alias(f"c{at}") for at, one in enumerate(self._columns[name])))
 
         self.kept[name] = made
-
-    def once(self, frame: DataFrame) -> DataFrame:
-        """``frame``, computed once; what led to it is forgotten, for plans that grow with every operator take long."""
-        checkpoint = frame.localCheckpoint(eager=False)
-        self.held.append(checkpoint)
-        # columns of their own: Spark cannot rename those of a checkpoint where it meets the frame that it was made of
-        return checkpoint.select(*(named(name).alias(name) for name in checkpoint.columns))
 
     def stood(self, clock: str) -> Reached:
         """How far ``clock`` had come at the last cut."""

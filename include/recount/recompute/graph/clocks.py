@@ -14,6 +14,7 @@ from recount.recompute.graph.carrying import Carrying
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, Partition, Reached, reached
 from recount.recompute.graph.judging import refused, stream_times
 from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC
+from recount.recompute.once import once
 from recount.recompute.rules.waiting import is_held_back, judges_above, refusing_above, topics_awaited, waited_above_ms
 
 Judging = Sequence[tuple[DataFrame, Column, Column]]
@@ -102,7 +103,7 @@ class Clocks:
         if is_held_back(node):
             return self._nowhere(node)
         above = [self.passed_over[judge] for judge in refusing_above(node) if judge in self.passed_over]
-        found = self.passed_over[node] = self.carrying.once(refused(judging, above))
+        found = self.passed_over[node] = once(refused(judging, above))
         return found
 
     def _nowhere(self, node: Node) -> DataFrame:

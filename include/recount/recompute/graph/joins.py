@@ -10,6 +10,7 @@ from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, last_of
+from recount.recompute.once import once
 from recount.recompute.rules.table_versions import has_versions
 from recount.recompute.rules.waiting import waits_ms
 
@@ -162,7 +163,7 @@ def _carried_state(node: TableTableJoin, table: Rows, side: str, carrying: Carry
     what = f"table{side}".replace("__", "-")
     known = carrying.with_carried(node, what, table.frame)
     of_key = Window.partitionBy(named(table.node.key))
-    touched = carrying.once(state(table, known.withColumn(_TOUCHED, F.max(IS_NEW).over(of_key))))
+    touched = once(state(table, known.withColumn(_TOUCHED, F.max(IS_NEW).over(of_key))))
     carrying.keep(node, what, lambda: touched)
     return touched
 

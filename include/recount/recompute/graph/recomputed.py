@@ -98,7 +98,6 @@ class Recomputed:
 
     def release(self) -> None:
         """Give the cached frames back."""
-        self._operators.release()
         for frame in self._decoded:
             frame.unpersist()
 

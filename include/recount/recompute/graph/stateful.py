@@ -36,6 +36,7 @@ from recount.recompute.graph.ordering import leaves_at_once, leaves_when_read, l
 from recount.recompute.graph.rows import ORDER, PLACE, TIME, Rows, at_time, last_of, shaped
 from recount.recompute.graph.stateless import returned, stateless
 from recount.recompute.graph.windowed_rows import Windowing
+from recount.recompute.once import once
 from recount.recompute.rules.deduplicating import goes_by_offset
 from recount.recompute.rules.waiting import (
     waited_above_ms,
@@ -93,7 +94,7 @@ class Stateful:
             bound_ms = joins.lateness_bound_ms(node, side)
             margin = F.col(STREAM_TIME) - F.col(TIME) - bound_ms - 1
             late = ~lacks_key & F.coalesce(margin >= 0, F.lit(False))
-            timed = self._keep(judged(frame, times))
+            timed = once(judged(frame, times))
             dropped = lacks_key & F.lit(not joins.keeps_alone(node, side))
             fate = (
                 F.when(F.col(IS_NULL), "null value").when(dropped, "null key").when(late, "late").otherwise("counted")
@@ -131,7 +132,7 @@ class Stateful:
             keyed = self._with_read(node, keyed, table)
         if node.as_of == "event":
             keyed = self._asked_again(node, keyed, table)
-        found = self._keep(lookups.looked_up(node, keyed, table, self.carrying))
+        found = once(lookups.looked_up(node, keyed, table, self.carrying))
         self.journal.unread_by(lookups.unread_changes(node, found))
         if node.as_of == "event" and self.carrying.carried is not None:
             self.again[node] = lookups.with_table_row(node, found)
@@ -159,7 +160,7 @@ class Stateful:
         known = self.carrying.with_carried(node, "waiting", timed)
         is_due = F.col(TIME) + grace_ms <= self.clocks.frontier_now_ms(node.right)
         if self.batches is not None:
-            known = self._keep(known)
+            known = once(known)
         self.carrying.keep(node, "waiting", lambda: known.where(~is_due))
         return known.where(is_due).drop(IS_NEW)
 
@@ -217,7 +218,7 @@ class Stateful:
             decided_by = Wait(self.clocks.frontiers_ms(node, self.batches), horizon_ms + 1)
             numbered = with_left_in(known, self.batches, [decided_by])
             known = numbered.withColumn(LEFT_IN, F.when(handed_on, -1).otherwise(F.col(LEFT_IN)))
-        decided = self._keep(remembering.with_winners(node, known))
+        decided = once(remembering.with_winners(node, known))
 
         def kept() -> DataFrame:
             wins, first_ms = F.col(remembering.WINS), behind(self.clocks.since_ms(node), horizon_ms)
@@ -239,7 +240,7 @@ class Stateful:
         self._late(timed.where(late).withColumn(STREAM_TIME, passed), named(node.key), margin)
         known = self.carrying.with_carried(node, "held", timed.where(~late).drop(REACHED_BEFORE))
         if self.batches is not None:
-            known = self._keep(known)
+            known = once(known)
         is_due = F.col(TIME) + node.grace_ms < self.clocks.frontier_now_ms(node)
         self.carrying.keep(node, "held", lambda: known.where(~is_due))
         ordered = held_back(known.where(is_due)).withColumn(ORDER, F.concat(at_time(), F.col(ORDER)))
@@ -254,7 +255,7 @@ class Stateful:
             return timed, F.col(STREAM_TIME)
         first_ms = self.carrying.frontier_before_ms(node)
         reached = with_reached_before(timed, self.batches, self.clocks.frontiers_ms(node, self.batches), first_ms)
-        return self._keep(reached), F.greatest(STREAM_TIME, REACHED_BEFORE)
+        return once(reached), F.greatest(STREAM_TIME, REACHED_BEFORE)
 
     def processed(self, node: Process, above: Rows) -> Rows:
         """Each key's records in their order, with timers; at last those that the frontier has reached."""
@@ -270,7 +271,7 @@ class Stateful:
         before = self.carrying.carried_to(node, "states", [node.key, remembering.STATE])
         if before is not None:
             known = known.unionByName(before.drop(IS_NEW), allowMissingColumns=True)
-        made = self._keep(remembering.processed_by_key(node, above, known, end_ms))
+        made = once(remembering.processed_by_key(node, above, known, end_ms))
         is_state = F.col(remembering.STATE).isNotNull()
         self.carrying.keep(node, "states", lambda: made.where(is_state))
         self.processed_or_raised[node] = made.where(~is_state).drop(remembering.STATE)
@@ -331,14 +332,6 @@ class Stateful:
     def reaches_back_to_ms(self) -> int:
         """The end of the look back of the operator that is farthest behind; ``ALL_DUE`` where none looks back."""
         return min((self.clocks.since_ms(node) for node in self.carrying.asked), default=ALL_DUE)
-
-    def release(self) -> None:
-        """Give the cached frames back."""
-        for frame in self.carrying.held:
-            frame.unpersist()
-
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        return self.carrying.once(frame)
 
     def _within_reach(self, node: Node, on_time: DataFrame, back_ms: int, spared: Column | None = None) -> DataFrame:
         """Without new records more than ``back_ms`` older than the look back goes, but those that are ``spared``."""

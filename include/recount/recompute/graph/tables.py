@@ -15,6 +15,7 @@ from recount.recompute.graph.aggregates import Over
 from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.ordering import require_ordered
 from recount.recompute.graph.rows import ORDER, SUPERSEDED, TIME, Rows, derived, last_of, of_window, shaped
+from recount.recompute.once import once
 
 _PASSES, _GROUP, _BEFORE, _IS_ROW = "__passes", "__group", "__group_before", "__is_row"
 _LAST_MS, _LEFT_MS, _TOUCHED = "__last_ms", "__left_ms", "__touched"
@@ -87,7 +88,7 @@ def regrouped(node: TableAggregate, above: Rows, carrying: Carrying) -> Rows:
     by = F.when(~F.col(IS_NULL), column(node.by, node.input.fields))
     rows = above.current.withColumn(_GROUP, by)
     known = carrying.with_carried(node, "rows", rows)
-    held = carrying.once(_current(known, above.identity)).where(F.col(_GROUP).isNotNull())
+    held = once(_current(known, above.identity)).where(F.col(_GROUP).isNotNull())
     carrying.keep(node, "rows", lambda: held)
     has_history = above.holds == "changes"
     parts = [held.withColumn(_IS_ROW, F.lit(True)), _touched(above, known, has_history)]
@@ -103,7 +104,7 @@ def regrouped(node: TableAggregate, above: Rows, carrying: Carrying) -> Rows:
         F.bool_or(_IS_ROW).alias(_IS_ROW),
         F.bool_or(_TOUCHED).alias(_TOUCHED),
     )
-    grouped = carrying.once(grouped.withColumn(_LAST_MS, F.coalesce(_LAST_MS, _LEFT_MS)))
+    grouped = once(grouped.withColumn(_LAST_MS, F.coalesce(_LAST_MS, _LEFT_MS)))
     if has_history:
         carrying.keep(node, "groups", lambda: grouped.select(_GROUP, F.col(_LAST_MS).alias(TIME)))
     made = grouped.where(_TOUCHED).withColumn(node.key, F.col(_GROUP))

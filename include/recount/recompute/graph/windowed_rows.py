@@ -28,6 +28,7 @@ from recount.recompute.graph.rows import TIME, Rows
 from recount.recompute.graph.sessions import with_reachable
 from recount.recompute.graph.trying import tried
 from recount.recompute.graph.windows import END, IS_LATE, START, TOUCHED
+from recount.recompute.once import once
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.raising import tries_folds
 from recount.recompute.rules.starting import newest_start
@@ -55,7 +56,7 @@ class Windowing:
             known = new.withColumn(IS_NEW, F.lit(True))
         else:
             known = self.operators.carrying.with_carried(node, "records", new)
-        placed = self._once(windows.placed(node, known))
+        placed = once(windows.placed(node, known))
         late, came = F.col(IS_LATE), placed.where(F.col(IS_NEW))
         if self._closing is None:
             journal.note(new, F.lit("counted"))
@@ -78,9 +79,6 @@ class Windowing:
     def _slack_ms(self) -> int:
         """A record can change where later sessions are cut: those of the longest duration before it are needed too."""
         return (self.node.windows.max_duration_ms or 0) if isinstance(self.node.windows, SessionWindows) else 0
-
-    def _once(self, frame: DataFrame) -> DataFrame:
-        return self.operators.carrying.once(frame)
 
     def _within_reach(self, on_time: DataFrame) -> DataFrame:
         """Without windows that had been closed for longer than the look back, of which records are not carried."""
@@ -125,7 +123,7 @@ class Windowing:
     def _tried(self, placed: DataFrame) -> DataFrame:
         if not tries_folds(self.node):
             return placed
-        found = self._once(tried(self.node, placed, (START, END)))
+        found = once(tried(self.node, placed, (START, END)))
         self.operators.tried[self.node] = found.where(F.col(IS_NEW))
         return found
 
@@ -159,7 +157,7 @@ class Windowing:
         placed = windows.placed(self.node, known.where(~F.col(IS_NEW))).where(~F.col(IS_LATE))
         since_ms = self.operators.carrying.since_before_ms(self.node) - self._slack_ms
         there = placed.where(self._is_open(since_ms)).select(named(self.node.key).alias(self.node.key), START, END)
-        return self._once(there.distinct())
+        return once(there.distinct())
 
     def _left(self, rows: DataFrame, before: DataFrame | None) -> Rows:
         """The results that left, with ``again`` those that may have left before."""

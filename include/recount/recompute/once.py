@@ -1,0 +1,18 @@
+"""Frames that are computed once, of which Spark forgets how they were made."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from recount.recompute.columns import named
+
+
+def once(frame: DataFrame) -> DataFrame:
+    """``frame``, computed when it is first read, and kept by Spark until nobody refers to it any more.
+
+    Unlike ``persist`` this cuts the plan: with a persisted frame Spark copies and compares the whole plan that led to
+    it in each query that reads it, which takes seconds and gigabytes where a topology was recomputed and lined up.
+    """
+    checkpoint = frame.localCheckpoint(eager=False)
+    # columns of their own: Spark cannot rename those of a checkpoint where it meets the frame that it was made of
+    return checkpoint.select(*(named(name).alias(name) for name in checkpoint.columns))
