@@ -121,7 +121,7 @@ def test_of_a_session_that_grows_no_row_stays_for_each_of_its_updates(emission: 
 
 
 def test_a_session_that_is_cut_can_be_there_again_and_counts_its_revisions_on() -> None:
-    """Longest 9: [0, 9] is cut to [-1, 8] and [9, 9] by a record before it, and another one cuts it free again."""
+    """Longest 9: a record at 99 moves the cut of [100, 109], and one at 90, with 94 and 99, moves it back."""
     moved = [at(100), at(109), at(104), at(99), at(94), at(90)]
     batches = [[one] for one in moved]
     for emission in KINDS[1:]:
