@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from recount.core.changelogs import TableAggregate
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.event_time import waits_for
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.core.nodes import Node, Source, WindowedAggregate
+from recount.core.nodes import WINDOW_START, Filter, Node, Source, WindowedAggregate, WithFields
 from recount.core.processing import Process
+from recount.core.stateless import Peek, Repartition, Select, Through
 from recount.core.windows import GlobalWindow, LastN, SessionWindows
 
 
@@ -14,9 +15,12 @@ def comes_any_time(node: Node) -> bool:
     """Whether rows can leave ``node`` that are derived, and so never late, and yet older than all partitions.
 
     The updates of what never closes have the time of its latest record, those of a table the time of any of its rows,
-    and a timer may be set in the past.
+    and a timer may be set in the past. A table that holds updates back waits from the first one on, and the latest can
+    be of another partition, which was far behind then.
     """
     match node:
+        case Suppress() if WINDOW_START not in node.fields and not _is_of_one_partition(node.input):
+            return True
         case WindowedAggregate(windows=GlobalWindow() | LastN()) | TableAggregate() | TableTableJoin():
             return True
         case Process(on_timer=timer) if timer is not None:
@@ -24,6 +28,13 @@ def comes_any_time(node: Node) -> bool:
         case Source():
             return False
     return any(comes_any_time(above) for above in waits_for(node))
+
+
+def _is_of_one_partition(table: Node) -> bool:
+    """Whether all changes of a key of ``table`` come from one partition: the key is that of its topic."""
+    while isinstance(table, ToTable | TableFilter | Filter | Peek | Repartition | Through | WithFields | Select):
+        table = table.input
+    return isinstance(table, Source)
 
 
 def is_revised_any_time(node: Node) -> bool:
