@@ -137,4 +137,5 @@ def leads_back(windows: SessionWindows, start: Column, since_ms: int, carried_ms
     near 90 only, and may join a session that ended at 84.
     """
     is_new = carried_ms.isNull() | (start < carried_ms - windows.gap_ms)
-    return (overdue_ms(windows, start, F.lit(since_ms)) >= 0) & is_new
+    leads: Column = (overdue_ms(windows, start, F.lit(since_ms)) >= 0) & is_new
+    return leads
