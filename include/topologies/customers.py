@@ -82,7 +82,7 @@ high_spend_alerts = Topology(
 order_summary = Topology(
     name="order-summary",
     sinks=[
-        # A customer who has not ordered for 24 h is forgotten, and begins anew.
+        # A customer who has not ordered for 24 h begins anew.
         _orders_by_customer.windowed_by(session("24 h", grace="1 min"))
         .aggregate(
             count=count(),

@@ -51,6 +51,11 @@ def untried() -> Iterator[Untried]:
     at = "spark/operators/"
     first = "the first revision of a result replaces none"
     yield _one(at + "kept_records.py", "", "pl.col(REVISION) > 0", first)
+    forgets = "what is forgotten when: tests/unit/spark/operators/test_what_windows_forget.py has before, at and after"
+    for code in ("pl.col(TIMESTAMP) - windows.first_start_ms", "pl.col(TIMESTAMP) - into_newest_ms"):
+        yield _one(at + "kept_records.py", "KeptRecords.forget", code, forgets)
+    for code in ("longest_ms + windows.gap_ms", "pl.col(WINDOW_END) + reach_ms <= settled_ms"):
+        yield _one(at + "windowed.py", "WindowedOperator._forget", code, forgets)
     none = "of nothing the sum is null, and so is its quotient"
     yield _one(at + "accumulator_kinds.py", "Averaged.result", 'column["count"] > 0', none)
     plain = "set(map(type, values)) <= _PLAIN.get(kind.kind, set())"

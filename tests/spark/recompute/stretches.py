@@ -81,7 +81,7 @@ def stretch_by_stretch(
     said = []
     carried = None
     for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(one.batches)], strict=True)):
-        logs = {topic: _between(log, topic, one.batches, first, last) for topic, log in one.logs.items()}
+        logs = {topic: between(log, topic, one.batches, first, last) for topic, log in one.logs.items()}
         done = _recomputed(session, one, logs, one.batches[first:last], carried)
         try:
             said.append(_said(one, done))
@@ -116,7 +116,7 @@ def _recomputed(
     )
 
 
-def _between(log: RawLog, topic: str, batches: Sequence[BatchEnds], first: int, last: int) -> RawLog:
+def between(log: RawLog, topic: str, batches: Sequence[BatchEnds], first: int, last: int) -> RawLog:
     """What the batches from number ``first`` up to ``last`` read of a ``topic``."""
     start = batches[first - 1].ends if first else {}
     is_read = F.lit(False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -90,6 +91,42 @@ def test_a_session_that_is_cut_is_kept_for_the_longest_duration_more(end: int, i
     assert ((60, end) in reachable(_sessions(20), [(60, end), (70, 99)], 100)) is is_kept
 
 
+def test_records_can_lead_back_one_by_one_to_a_session_that_is_not_kept() -> None:
+    """At 100 the session [80, 80] is not kept. 92 is on time by itself, 87 with 92, 85 with 87, and that joins 80."""
+    assert reachable(_sessions(), [(80, 80), (100, 100)], 100) == {(100, 100)}
+    records = [_record(at, number, 100) for number, at in enumerate((92, 87, 85))]
+    old = _record(80, -1, 80)
+    assert {(one.start, one.end) for one in in_sessions(_sessions(), [old, *records])} == {(80, 92)}
+    assert {(one.start, one.end) for one in in_sessions(_sessions(), records)} == {(85, 92)}
+
+
+def test_sessions_that_are_cut_are_kept_from_where_no_partition_has_one_that_began_before() -> None:
+    """Longest 9. Together they are cut at 60, 70, 80, ..., those of partition 1 at 65, 75, 85, ...: all are kept."""
+    records = [_record(at, at, None, partition=int(at > 60)) for at in range(60, 101, 5)]
+    spans = [(at, at + 5) for at in range(60, 100, 10)] + [(100, 100)]
+    assert reachable(_sessions(9), spans, 100, records[:1]) == {(80, 85), (90, 95), (100, 100)}
+    assert reachable(_sessions(9), spans, 100, records) == set(spans)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_sessions_that_are_cut_are_those_of_the_whole_log_whatever_partitions_records_are_in(seed: int) -> None:
+    dice, reached_ms = random.Random(seed), 100
+    windows, times_ms = _sessions(9), dict[int, int]()
+
+    def read(number: int, at_ms: int, partition: int, floor_ms: int = 0) -> Judged:
+        times_ms[partition] = max(at_ms, floor_ms, times_ms.get(partition, 0))
+        return _record(at_ms, number, times_ms[partition], partition)
+
+    dense = sorted((at + dice.randrange(4), at) for at in dice.choices(range(100), k=60))
+    records = [read(number, at_ms, dice.randrange(2)) for number, (_, at_ms) in enumerate(dense)]
+    placed = [one for one in in_sessions(windows, records) if not one.is_late]
+    accepted = [records[one.number]._replace(stream_time_ms=None) for one in placed]
+    kept = reachable(windows, sorted({(one.start, one.end) for one in placed}), reached_ms, accepted)
+    stayed = [record for record, one in zip(accepted, placed, strict=True) if (one.start, one.end) in kept]
+    new = [read(60 + number, dice.randrange(75, 125), dice.randrange(2), reached_ms) for number in range(8)]
+    assert _placed([*stayed, *new], new, windows) == _placed([*records, *new], new, windows)
+
+
 @given(st.lists(st.integers(0, 100), max_size=12), st.lists(st.integers(0, 40), max_size=6), st.integers(0, 100))
 def test_sessions_with_what_is_kept_are_those_of_the_whole_log(
     first: list[int], later: list[int], clock_ms: int
@@ -113,7 +150,7 @@ def test_sessions_with_what_is_kept_are_those_of_the_whole_log(
         for number, at in enumerate(later)
     ]
     whole = _placed([*records, *new], new)
-    assert _placed([*stayed, *new], new) == whole
+    assert _placed([*stayed, *new], new) == whole or _leads_back(stayed, new, reached_ms)
 
 
 def test_where_time_stands_is_told_in_plain_values() -> None:
@@ -158,19 +195,33 @@ def _sessions(longest_ms: int | None = None) -> SessionWindows:
     return SessionWindows(gap_ms=GAP, grace_ms=GRACE, max_duration_ms=longest_ms)
 
 
-def _record(at_ms: int, number: int, stream_time_ms: int) -> Judged:
-    return Judged(at_ms, (number,), ("clicks", 0), stream_time_ms)
+def _record(at_ms: int, number: int, stream_time_ms: int | None, partition: int = 0) -> Judged:
+    return Judged(at_ms, (partition, number), ("clicks", partition), stream_time_ms)
 
 
-def _placed(records: Sequence[Judged], asked: Sequence[Judged]) -> set[tuple[object, ...]]:
+def _placed(
+    records: Sequence[Judged], asked: Sequence[Judged], windows: SessionWindows | None = None
+) -> set[tuple[object, ...]]:
     """What becomes of the records that are asked for, and with whom they are."""
-    found = in_sessions(_sessions(), list(records))
+    found = in_sessions(windows or _sessions(), list(records))
     orders = {one.order for one in asked}
     return {
         (records[one.number].order, None if one.is_late else (one.start, one.end))
         for one in found
         if records[one.number].order in orders
     }
+
+
+def _leads_back(stayed: Sequence[Judged], new: Sequence[Judged], reached_ms: int) -> bool:
+    """Whether a session begins with a new record, late by itself, more than a gap before what stayed of it."""
+    records, sessions = [*stayed, *new], dict[int, list[int]]()
+    for one in in_sessions(_sessions(), records):
+        if not one.is_late:
+            sessions.setdefault(one.start, []).extend([one.end] if one.number < len(stayed) else [])
+    first = {start: min(at for at, *_ in stayed if at >= start) for start, ends in sessions.items() if ends}
+    return any(
+        start + GAP + GRACE < reached_ms and (start not in first or start < first[start] - GAP) for start in sessions
+    )
 
 
 def _turn(at_ms: int, reached_ms: int | None) -> Turn:

@@ -272,3 +272,22 @@ def test_what_the_end_of_a_batch_lets_go_passes_all_operators_below_with_it() ->
     latest = finals.windowed_by(all_time()).aggregate(k=count()).emit_each_batch()
     drawn = drawn_by_hand(latest, replace(LATEST, has_bounds=False), {"left": 1})
     assert_law(drawn, Cut([left(5)]))
+
+
+def test_an_update_that_was_held_for_an_older_one_of_another_partition_finds_its_window() -> None:
+    #  partition 0    100 a ─────── 119          the update of a at 54 waits for the first one, at 100, until 120
+    #  partition 1    52 x ─ 54 a ─ 119          its window [50, 60) has been over since 60 for all who came later
+    updates = LEFT.select_key(word=col("lw")).to_table().emit_after("20 ms").to_stream()
+    numbered = updates.with_fields(n=col("ln") * 1).select_key(number=col("n"))
+    windows = numbered.windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(m=count()).emit_final()
+    drawn = drawn_by_hand(windows, LATEST, {"left": 2})
+    later = [Cut([left(at, "z", partition=partition) for partition in (0, 1)]) for at in (119, 140)]
+    first = [left(52, "x", partition=1), left(100, "a"), left(54, "a", partition=1)]
+    cuts = [Cut(first), later[0], Cut([left(119, "z", partition=1)]), later[1]]
+    assert_law(drawn, *cuts)
+    found = by_engine(drawn, cuts).rows["out"]
+    assert [
+        (revision, {name: cell for name, _, cell in cells}["m"])
+        for _, window, _, revision, cells in found
+        if window == (50, 60)
+    ] == [(0, 1), (1, 2)]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+
 from recount.core.windows import ClosingWindows
+from recount.recompute.graph.judging import STREAM_TIME
+from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, TIME, TOPIC
 from recount.recompute.rules.closing import overdue_ms
 
 Order = tuple[Any, ...]
@@ -43,3 +47,21 @@ def by_source(records: list[Judged]) -> list[list[int]]:
     for index in sorted(range(len(records)), key=lambda number: records[number].order):
         sources.setdefault(records[index].source or index, []).append(index)
     return list(sources.values())
+
+
+def judged_records(table: pa.Table) -> list[Judged]:
+    """The records of ``table`` as a placing wants them."""
+    columns = (TIME, ORDER, TOPIC, PARTITION, OFFSET, CARRIED, STREAM_TIME)
+    return [
+        Judged(
+            at_ms, order_of(order), (topic, partition) if offset is not None and carried is None else None, reached_ms
+        )
+        for at_ms, order, topic, partition, offset, carried, reached_ms in zip(
+            *(table.column(name).to_pylist() for name in columns), strict=True
+        )
+    ]
+
+
+def order_of(steps: list[dict[str, object]]) -> tuple[object, ...]:
+    """An ``ORDER`` as Python compares it."""
+    return tuple(tuple(step.values()) for step in steps)

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.core.nodes import WINDOW_END, Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.own_columns import IS_NULL as DELETED
 from recount.core.own_columns import ORIGIN, RESULT_TIME
 from recount.core.plain_values import PlainValue
@@ -183,6 +183,9 @@ def recomputed(
             journal.note(reaching, F.lit("counted"))
         if isinstance(node, Sink | Through):
             results[node] = _result(node, written)
+            withdrawn = operators.all_withdrawn(node.input)
+            if withdrawn is not None and WINDOW_END in node.fields:
+                results[node] = results[node].unionByName(_result(node, withdrawn))
             all_due = operators.all_due(node.input)
             if all_due is not None:
                 again[node] = _result(node, all_due)

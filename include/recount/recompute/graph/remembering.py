@@ -17,10 +17,10 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.frontiers import LEFT_IN
 from recount.recompute.graph.judging import STREAM_TIME
+from recount.recompute.graph.placing import order_of
 from recount.recompute.graph.processing import Made, Memory, Raised, Remembered, Turn, processed
 from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows, in_groups
 from recount.recompute.graph.stateless import raised, row_schema, with_reason, within
-from recount.recompute.graph.windows import order_of
 from recount.recompute.rules.deduplicating import goes_by_offset
 
 IDENTITY, WINS, WINS_BY_TIME = "__identity", "__wins", "__wins_by_time"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from recount.core.windows import SessionWindows
-from recount.recompute.graph.placing import Judged, Placed, by_source
+from recount.recompute.graph.placing import Judged, Placed, by_source, judged_records
 from recount.recompute.graph.rows import in_groups
+from recount.recompute.rules.closing import overdue_ms
 
 Span = tuple[int, int]
 
@@ -74,25 +76,35 @@ def with_reachable(
     def of_one_key(table: pa.Table) -> pa.Table:
         starts, ends = (table.column(name).to_pylist() for name in bounds)
         spans = list(zip(starts, ends, strict=True))
-        kept = reachable(windows, sorted(set(spans)), since_ms)
+        kept = reachable(windows, sorted(set(spans)), since_ms, judged_records(table))
         return table.filter(pa.array([span in kept for span in spans], pa.bool_()))
 
     return in_groups(placed, [key], of_one_key, placed.schema)
 
 
-def reachable(windows: SessionWindows, sessions: Sequence[Span], since_ms: int) -> set[Span]:
+def reachable(
+    windows: SessionWindows, sessions: Sequence[Span], since_ms: int, records: list[Judged] | None = None
+) -> set[Span]:
     """The ``sessions`` of one key, by time, that a record can change which was not late at ``since_ms``.
 
     Such a record is at most a gap before a session that is open then, and at most a gap after another, which it merges
-    with it; so on, as far as sessions are at most two gaps apart. Sessions that are cut go back by the longest duration
-    at most: what was longer ago is in another session.
+    with it; so on, as far as sessions are at most two gaps apart. Records that lead further back, one by one, are told
+    by ``leads_back``.
 
     Gap 5, no grace, at 100: a session is open if it ends at 95 or later. Of [60, 70], [80, 86] and [95, 99] all can be
     merged, in turn: 9 and 10 are at most 10.
+
+    Sessions that are cut go back by the longest duration at most: what was longer ago is in another session. Where they
+    are cut depends on what was before, in all ``records`` and in those of each partition; so what is kept begins where
+    no partition has a session that began before.
     """
     first_ms = since_ms - windows.grace_ms - 2 * windows.gap_ms
     if windows.max_duration_ms is not None:
-        return {one for one in sessions if one[1] >= first_ms - windows.max_duration_ms}
+        begins = next((start for start, end in sessions if end >= first_ms - windows.max_duration_ms), None)
+        if begins is None:
+            return set()
+        begin_ms = _where_none_goes_on(windows, sessions, begins, records or [])
+        return {one for one in sessions if one[0] >= begin_ms}
     kept: set[Span] = set()
     reached_ms = None
     for start, end in reversed(sessions):
@@ -100,3 +112,30 @@ def reachable(windows: SessionWindows, sessions: Sequence[Span], since_ms: int) 
             kept.add((start, end))
             reached_ms = start
     return kept
+
+
+def _where_none_goes_on(windows: SessionWindows, sessions: Sequence[Span], begin_ms: int, records: list[Judged]) -> int:
+    """The last start of a session, at most ``begin_ms``, at which no partition's own session has begun already."""
+    own = [
+        (records[members[0]].timestamp_ms, records[members[-1]].timestamp_ms)
+        for numbers in by_source(records)
+        for members in _sessions(windows, records, numbers)
+    ]
+    while earlier := [start for start, end in own if start < begin_ms <= end]:
+        begin_ms = max(start for start, _ in sessions if start <= min(earlier))
+    return begin_ms
+
+
+def leads_back(windows: SessionWindows, start: Column, since_ms: int, carried_ms: Column) -> Column:
+    """Whether a session may belong together with one that was not carried, as far as ``reachable``.
+
+    It begins with a new record, which is late by itself at ``since_ms`` and more than a gap before all that was carried
+    of the session (``carried_ms``, null without any): a chain of records leads there, each a gap before the last, and
+    it can lead on to any session, however long ago.
+
+    Gap 5, no grace, at 100, a session was carried that begins at 95: at 90 a record is near it, one at 89 after that is
+    near 90 only, and may join a session that ended at 84.
+    """
+    is_new = carried_ms.isNull() | (start < carried_ms - windows.gap_ms)
+    leads: Column = (overdue_ms(windows, start, F.lit(since_ms)) >= 0) & is_new
+    return leads

@@ -58,6 +58,7 @@ class Stateful:
     Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. ``carrying`` has what
     the stretch of the log before left behind, and takes what the next one must know. ``on_time`` has the records that
     an aggregation has placed in windows, ``again`` all due windows and looked-up rows within the look back,
+    ``withdrawn`` the final results that left in an earlier stretch and are no more,
     ``overtaken`` the changes of tables that came too late for rows of earlier stretches, ``processed_or_raised`` what
     processors made, beside the records for which they raised, ``tried`` the records that folds were tried with,
     ``beyond`` those that came too late even for what was carried.
@@ -71,6 +72,7 @@ class Stateful:
     clocks: Clocks
     on_time: dict[Node, DataFrame] = field(default_factory=dict)
     again: dict[Node, Rows] = field(default_factory=dict)
+    withdrawn: dict[Node, Rows] = field(default_factory=dict)
     processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
     tried: dict[Node, DataFrame] = field(default_factory=dict)
     overtaken: dict[Node, DataFrame] = field(default_factory=dict)
@@ -298,10 +300,11 @@ class Stateful:
 
     def all_due(self, node: Node) -> Rows | None:
         """What leaves ``node`` of ``again``; None where it leaves no results of windows one by one."""
-        if isinstance(node, _ONE_FROM_ONE):
-            above = self.all_due(node.input)
-            return None if above is None else stateless(node, [above])
-        return self.again.get(node)
+        return _leaving(node, self.again)
+
+    def all_withdrawn(self, node: Node) -> Rows | None:
+        """What leaves ``node`` of ``withdrawn``; None where nothing does."""
+        return _leaving(node, self.withdrawn)
 
     def said_again_since_ms(self, node: Node) -> int | None:
         """``again`` has each record from here on that leaves ``node``; None: it has results of windows, or none."""
@@ -344,6 +347,14 @@ class Stateful:
 
     def _late(self, rows: DataFrame, key: Column, margin: Column) -> None:
         self.journal.late_for(rows, key, margin, F.lit(None), F.lit(None))
+
+
+def _leaving(node: Node, found: Mapping[Node, Rows]) -> Rows | None:
+    """The rows ``found`` of the operator above, as they leave ``node`` one by one."""
+    if not isinstance(node, _ONE_FROM_ONE):
+        return found.get(node)
+    above = _leaving(node.input, found)
+    return None if above is None else stateless(node, [above])
 
 
 def _ends_in_sinks(node: Node, readers: Readers) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from recount.core.nodes import WindowedAggregate
@@ -21,11 +21,11 @@ from recount.core.windows import (
 from recount.recompute.columns import named
 from recount.recompute.graph import windows
 from recount.recompute.graph.aggregates import BEFORE
-from recount.recompute.graph.carrying import IS_NEW
+from recount.recompute.graph.carrying import IS_NEW, NotIncremental
 from recount.recompute.graph.frontiers import NONE_DUE, behind
 from recount.recompute.graph.judging import STREAM_TIME, judged
 from recount.recompute.graph.rows import TIME, Rows
-from recount.recompute.graph.sessions import with_reachable
+from recount.recompute.graph.sessions import leads_back, with_reachable
 from recount.recompute.graph.trying import tried
 from recount.recompute.graph.windows import END, IS_LATE, START, TOUCHED
 from recount.recompute.once import once
@@ -64,12 +64,14 @@ class Windowing:
             journal.note(came, F.when(late, "late").otherwise("counted"))
             margin = overdue_ms(self._closing, F.col(END), F.col(STREAM_TIME))
             journal.late_for(came.where(late), named(node.key), margin, F.col(START), F.col(END))
-        on_time = self._within_reach(placed.where(~late))
+        accepted = placed.where(~late)
+        on_time = self._within_reach(accepted)
+        self._require_known(on_time)
         if windows.goes_on(node):
-            return self._left(self._with_amounts(on_time), None)
+            return self._left(self._with_amounts(on_time))
         self.operators.carrying.keep(node, "records", lambda: self._reachable(known, on_time))
         self.operators.on_time[node] = self._tried(on_time)
-        return self._left(self.operators.on_time[node], self._windows_before(known))
+        return self._left(self.operators.on_time[node], self._windows_before(known), accepted)
 
     @cached_property
     def _closing(self) -> ClosingWindows | None:
@@ -90,6 +92,35 @@ class Windowing:
         is_gone = overdue_ms(self._closing, F.col(END), F.lit(since_ms)) >= 0
         self.operators.report_beyond(self.node, on_time.where(is_gone & F.col(IS_NEW)))
         return on_time.where(~is_gone)
+
+    def _require_known(self, on_time: DataFrame) -> None:
+        """Raise where a session may belong together with one that was not carried (``leads_back``).
+
+        Without lateness such records are reported: their session is told as far as the look back goes.
+        """
+        carrying, sessions = self.operators.carrying, self.node.windows
+        if carrying.carried is None or not isinstance(sessions, SessionWindows) or sessions.max_duration_ms is not None:
+            return
+        since_ms = carrying.since_before_ms(self.node)
+        if since_ms < NONE_DUE // 2:
+            return
+        session = Window.partitionBy(named(self.node.key), START, END)
+        carried_ms = F.min(F.when(~F.col(IS_NEW), F.col(TIME))).over(session)
+        leading = on_time.withColumn("__carried_since_ms", carried_ms).where(
+            leads_back(sessions, F.col(START), since_ms, F.col("__carried_since_ms"))
+        )
+        if not self.operators.lateness:
+            is_old = overdue_ms(sessions, F.col(TIME), F.lit(since_ms)) >= 0
+            self.operators.report_beyond(self.node, leading.where(is_old & F.col(IS_NEW)))
+        elif found := leading.select(named(self.node.key), START, END).head():
+            key, start_ms, end_ms = found
+            raise NotIncremental(
+                f"records lead back to sessions that were not carried, in {self.node}",
+                given=f"the key {key!r}, whose session from {start_ms} to {end_ms} ms begins with new records that are "
+                f"late by themselves at {since_ms} ms",
+                expected="sessions that new records join at most a gap before those that were carried",
+                remedy="recompute from the beginning of the log",
+            )
 
     def _since_ms(self) -> int:
         return self.operators.clocks.since_ms(self.node)
@@ -155,11 +186,11 @@ class Windowing:
         ):
             return None
         placed = windows.placed(self.node, known.where(~F.col(IS_NEW))).where(~F.col(IS_LATE))
-        since_ms = self.operators.carrying.since_before_ms(self.node) - self._slack_ms
-        there = placed.where(self._is_open(since_ms)).select(named(self.node.key).alias(self.node.key), START, END)
-        return once(there.distinct())
+        if isinstance(self.node.windows, SlidingWindows):
+            placed = placed.where(self._is_open(self.operators.carrying.since_before_ms(self.node)))
+        return once(placed.select(named(self.node.key).alias(self.node.key), START, END).distinct())
 
-    def _left(self, rows: DataFrame, before: DataFrame | None) -> Rows:
+    def _left(self, rows: DataFrame, before: DataFrame | None = None, accepted: DataFrame | None = None) -> Rows:
         """The results that left, with ``again`` those that may have left before."""
         node, operators = self.node, self.operators
         is_final = node.emission.kind == "final"
@@ -178,25 +209,32 @@ class Windowing:
             if is_carried:
                 left = results.where(F.col(TOUCHED) | self._is_open(frontier_ms))
         if before is not None:
-            left, results = self._with_other_windows(rows, left, results, before)
+            # a session that had been closed for longer than the look back can have gone into another one
+            are_sessions = isinstance(node.windows, SessionWindows)
+            there = accepted if accepted is not None and are_sessions else rows
+            if is_final:
+                before = before.where(~self._is_open(operators.carrying.frontier_before_ms(node)))
+                left = self._with_added(left, results, before)
+            gone = self._gone(before, there)
+            results = results.unionByName(gone)
+            if not is_final:
+                left = left.unionByName(gone)
+            elif are_sessions:
+                operators.withdrawn[node] = made.with_frame(node, _plain(gone))
         if self._closing is not None and is_carried and made.holds != "latest":
             operators.again[node] = made.with_frame(node, _plain(results))
         return made.with_frame(node, _plain(left))
 
-    def _with_other_windows(
-        self, rows: DataFrame, left: DataFrame, results: DataFrame, before: DataFrame
-    ) -> tuple[DataFrame, DataFrame]:
-        """Windows that are there only now leave now; those that are there no more are withdrawn."""
-        node = self.node
-        window = [node.key, START, END]
-        is_final = node.emission.kind == "final"
-        if is_final:
-            before = before.where(~self._is_open(self.operators.carrying.frontier_before_ms(node)))
-            added = results.join(before, window, "left_anti").select(*map(named, results.columns))
-            left = left.unionByName(added).dropDuplicates(window)
-        gone = windows.withdrawn(node, before.join(rows.select(*map(named, window)), window, "left_anti"))
-        results = results.unionByName(gone)
-        return (left if is_final else left.unionByName(gone)), results
+    def _with_added(self, left: DataFrame, results: DataFrame, before: DataFrame) -> DataFrame:
+        """The windows that were not there ``before`` leave now."""
+        window = [self.node.key, START, END]
+        added = results.join(before, window, "left_anti").select(*map(named, results.columns))
+        return left.unionByName(added).dropDuplicates(window)
+
+    def _gone(self, before: DataFrame, there: DataFrame) -> DataFrame:
+        """The windows that were there ``before`` and are there no more, as deletions."""
+        window = [self.node.key, START, END]
+        return windows.withdrawn(self.node, before.join(there.select(*map(named, window)), window, "left_anti"))
 
 
 def _plain(results: DataFrame) -> DataFrame:

@@ -18,14 +18,10 @@ from recount.recompute.graph.aggregates import BEFORE, Over
 from recount.recompute.graph.carrying import IS_NEW
 from recount.recompute.graph.judging import STREAM_TIME
 from recount.recompute.graph.ordering import is_ordered
-from recount.recompute.graph.placing import Judged, Placed
+from recount.recompute.graph.placing import Judged, Placed, judged_records
 from recount.recompute.graph.rows import (
-    CARRIED,
-    OFFSET,
     ORDER,
-    PARTITION,
     TIME,
-    TOPIC,
     Rows,
     derived,
     in_groups,
@@ -172,21 +168,3 @@ def _by_key(key: str, frame: DataFrame, place: Callable[[list[Judged]], list[Pla
 
     schema = T.StructType([*frame.schema.fields, *_BOUNDS])
     return in_groups(frame, [key], of_one_key, schema)
-
-
-def judged_records(table: pa.Table) -> list[Judged]:
-    """The records of ``table`` as a placing wants them."""
-    columns = (TIME, ORDER, TOPIC, PARTITION, OFFSET, CARRIED, STREAM_TIME)
-    return [
-        Judged(
-            at_ms, order_of(order), (topic, partition) if offset is not None and carried is None else None, reached_ms
-        )
-        for at_ms, order, topic, partition, offset, carried, reached_ms in zip(
-            *(table.column(name).to_pylist() for name in columns), strict=True
-        )
-    ]
-
-
-def order_of(steps: list[dict[str, object]]) -> tuple[object, ...]:
-    """An ``ORDER`` as Python compares it."""
-    return tuple(tuple(step.values()) for step in steps)

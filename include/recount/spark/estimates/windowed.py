@@ -13,6 +13,7 @@ from recount.spark.estimates.amounts import counted
 from recount.spark.estimates.arrivals import Arrivals
 from recount.spark.estimates.inflow import Inflow
 from recount.spark.estimates.kept import Kept, behind, lasting, one_per_key, passing
+from recount.spark.operators.settling import is_revised_any_time
 
 
 def merged_windows(node: WindowedAggregate, inflow: Inflow) -> Kept:
@@ -108,23 +109,30 @@ def kept_records(node: WindowedAggregate, inflow: Inflow) -> Kept:
                 changed=2 * rows.within(inflow.trigger_ms),
                 formula=f"{n} records x {counted(rows.keys)} keys, kept for ever: grows with new keys",
             )
-        case SlidingWindows() as windows if not can_be_revised(node.input):
-            return passing(rows.per_s, windows.difference_ms + windows.grace_ms, inflow, "records")
+        case SlidingWindows() as windows:
+            return passing(rows.per_s, windows.difference_ms + windows.grace_ms, _settling(node, inflow), "records")
+        case TimeWindows() as windows:
+            return passing(rows.per_s, windows.size_ms + windows.grace_ms, _settling(node, inflow), "records")
     return lasting(rows.per_s, inflow, "records")
 
 
 def results(node: WindowedAggregate, inflow: Inflow) -> Kept:
     """What is known of each result: its revision, and whether it is held back (state ``results``)."""
     rows = inflow.only
-    dropped = inflow if not can_be_revised(node.input) else replace(inflow, settles=False)
+    dropped = _settling(node, inflow)
     match node.windows:
         case TimeWindows() as windows:
             return time_windows(windows, dropped)
         case SlidingWindows() as windows:
             return _sliding_results(windows, dropped)
         case SessionWindows() as windows:
-            return _session_results(node, windows, inflow)
+            return _session_results(node, windows, dropped)
     return one_per_key(rows, inflow, "keys")
+
+
+def _settling(node: WindowedAggregate, inflow: Inflow) -> Inflow:
+    """Nothing is dropped where a row can be replaced by a revision however old it is."""
+    return replace(inflow, settles=inflow.settles and not is_revised_any_time(node.input))
 
 
 def _sliding_results(windows: SlidingWindows, inflow: Inflow) -> Kept:
@@ -148,23 +156,34 @@ def _sliding_results(windows: SlidingWindows, inflow: Inflow) -> Kept:
 def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: Inflow) -> Kept:
     """A session that grows is another result: one is withdrawn, one comes.
 
-    What was emitted is known for ever; what is held back, until it is due.
+    What was withdrawn is dropped, unless sessions are cut or revised: then it can be there again. What was emitted is
+    known for ever, of sessions that are cut as long as a record can reach them; what is held back, until it is due.
     """
-    rows = inflow.only
-    if node.emission.kind == "each record":
-        return lasting(rows.per_s, inflow, "updates: each has bounds of its own")
+    rows, kind = inflow.only, node.emission.kind
+    begun_per_s = sessions_per_s(windows, rows)
     grown_per_s = rows.keys_within(inflow.trigger_ms) * 1_000 / inflow.trigger_ms
-    if node.emission.kind == "each batch":
-        return lasting(grown_per_s, inflow, "updates: each has bounds of its own")
+    if kind != "final":
+        updates_per_s = rows.per_s if kind == "each record" else grown_per_s
+        if windows.max_duration_ms is None and not can_be_revised(node.input):
+            sessions = lasting(begun_per_s, inflow, "sessions", rows=rows.keys_within(windows.gap_ms))
+            return replace(sessions, changed=2 * rows.keys_within(inflow.trigger_ms))
+        return _emitted_sessions(windows, updates_per_s, inflow, "updates: each has bounds of its own")
     held = passing(grown_per_s, windows.gap_ms + windows.grace_ms, replace(inflow, settles=True), "bounds of sessions")
-    emitted = lasting(sessions_per_s(windows, rows), inflow, "sessions")
+    emitted = _emitted_sessions(windows, begun_per_s, inflow, "sessions")
     withdrawn = rows.keys_within(inflow.trigger_ms) * (1 - rows.silence(windows.gap_ms))
     return Kept(
-        rows=held.rows,
+        rows=held.rows + emitted.rows,
         changed=held.changed + withdrawn,
         grows_per_s=emitted.grows_per_s,
         formula=f"{held.formula}, {emitted.formula}",
     )
+
+
+def _emitted_sessions(windows: SessionWindows, per_s: float, inflow: Inflow, what: str) -> Kept:
+    """The results that were emitted: of sessions that are cut those that a record can still change."""
+    if windows.max_duration_ms is None:
+        return lasting(per_s, inflow, what)
+    return passing(per_s, windows.max_duration_ms + 2 * windows.gap_ms + windows.grace_ms, inflow, what)
 
 
 def sessions_per_s(windows: SessionWindows, rows: Arrivals) -> float:

@@ -22,11 +22,13 @@ NOT_EMITTED = -1
 class Emissions:
     """One row per key and window that has a result, or had one: its last revision, ``NOT_EMITTED`` before the first.
 
-    Rows of closed windows are kept as long as they can be revised, so that their revisions go on counting.
+    Rows of closed windows are kept as long as they can be revised, so that their revisions go on counting. Rows of
+    results that were withdrawn are kept unless that was ``for_good``: no such window can be there again.
     """
 
     key: str
     key_type: pl.DataType
+    for_good: bool = False
     state: KeyedRows = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,15 +61,22 @@ class Emissions:
         never = due.filter(gone & (pl.col(REVISION) == NOT_EMITTED))
         leaving = due.filter(~gone | (pl.col(REVISION) != NOT_EMITTED)).with_columns(pl.col(REVISION) + 1)
         self.state.remove(never)
-        self.state.put(leaving.with_columns(pl.lit(False).alias(HELD)))
+        self._remember(leaving)
         return leaving
 
     def let_all_go(self, updates: pl.DataFrame) -> pl.DataFrame:
         """``updates`` as they happened, each with its revision."""
         count = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(self._by)
         leaving = self._with_revisions(updates).with_columns((pl.col(REVISION) + count).alias(REVISION))
-        self.state.put(leaving.with_columns(pl.lit(False).alias(HELD)))
+        self._remember(leaving)
         return leaving
+
+    def _remember(self, leaving: pl.DataFrame) -> None:
+        """What is the last of each key and window has left."""
+        last = leaving.unique(self._by, keep="last", maintain_order=True)
+        gone = pl.col(TIMESTAMP).is_null() & self.for_good
+        self.state.remove(last.filter(gone))
+        self.state.put(last.filter(~gone).with_columns(pl.lit(False).alias(HELD)))
 
     def _with_revisions(self, results: pl.DataFrame) -> pl.DataFrame:
         known = self.state.of(results, self._by).select(*self._by, REVISION)

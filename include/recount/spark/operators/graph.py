@@ -24,7 +24,6 @@ from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAg
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.topology import Topology, Written
-from recount.core.windows import GlobalWindow, LastN
 from recount.spark.operators.clock import Above, Batch, Clock
 from recount.spark.operators.joins import StreamStreamJoinOperator
 from recount.spark.operators.keyed_rows import KeyedRows
@@ -35,6 +34,7 @@ from recount.spark.operators.processing import ProcessOperator
 from recount.spark.operators.remembering import DeduplicateOperator, InOrderOperator, SuppressOperator
 from recount.spark.operators.rows import ENTRY, nth
 from recount.spark.operators.set_aside import RAISED_SCHEMA, one_of_each
+from recount.spark.operators.settling import comes_any_time
 from recount.spark.operators.stateless import StatelessOperator
 from recount.spark.operators.table_aggregates import TableAggregateOperator
 from recount.spark.operators.table_joins import TableTableJoinOperator
@@ -167,21 +167,5 @@ def _clock(node: Node, operators: Mapping[Node, Operator]) -> Clock:
     above = [
         Above(operators[judge].clocks["clock"], delay_ms, judge in refusing) for judge, delay_ms in judges_above(node)
     ]
-    settles = not any(_comes_any_time(one) for one in waits_for(node))
+    settles = not any(comes_any_time(one) for one in waits_for(node))
     return Clock(topics_of(node), delay_above_ms(node), above, holds_back=is_held_back(node), settles=settles)
-
-
-def _comes_any_time(node: Node) -> bool:
-    """Whether rows can leave ``node`` that are derived, and so never late, and yet older than all partitions.
-
-    The updates of what never closes have the time of its latest record, those of a table the time of any of its rows,
-    and a timer may be set in the past.
-    """
-    match node:
-        case WindowedAggregate(windows=GlobalWindow() | LastN()) | TableAggregate() | TableTableJoin():
-            return True
-        case Process(on_timer=timer) if timer is not None:
-            return True
-        case Source():
-            return False
-    return any(_comes_any_time(above) for above in waits_for(node))

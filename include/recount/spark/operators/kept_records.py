@@ -11,7 +11,7 @@ import polars as pl
 from recount.core.nodes import WindowedAggregate
 from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.revisions import can_be_revised
-from recount.core.windows import GlobalWindow, LastN, SlidingWindows
+from recount.core.windows import GlobalWindow, LastN, SlidingWindows, TimeWindows
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
@@ -37,7 +37,9 @@ class KeptRecords:
 
     Records of closed windows are kept: a partition that was idle may still have records on time for them. Those of
     sliding windows are dropped once the last window that they define, ``[ts + 1, ts + 1 + difference]``, is closed by
-    the stream time of every partition.
+    the stream time of every partition, those of time windows with the newest one that holds them. Those of sessions are
+    never dropped (``merged_sessions``); where a longest duration cuts them no old one changes, but the late ledger
+    names the session that a late record of any age would have been in.
     """
 
     node: WindowedAggregate
@@ -66,11 +68,16 @@ class KeptRecords:
         return self._frame(placing.steps).join(results, on=_STEP, how="left", maintain_order="left").drop(_STEP)
 
     def forget(self, settled_ms: int) -> None:
-        """Records of sliding windows that define and change none any more."""
-        windows = self.node.windows
-        if isinstance(windows, SlidingWindows):
-            closes_ms = pl.col(TIMESTAMP) + windows.closes_ms(1 + windows.difference_ms)
-            self._records.remove(self._records.where(closes_ms <= settled_ms))
+        """Records of sliding windows that define and change none any more, of time windows with the newest of them."""
+        match self.node.windows:
+            case SlidingWindows() as windows:
+                closes_ms = pl.col(TIMESTAMP) + windows.closes_ms(1 + windows.difference_ms)
+            case TimeWindows() as windows:
+                into_newest_ms = (pl.col(TIMESTAMP) - windows.first_start_ms) % windows.advance_ms
+                closes_ms = pl.col(TIMESTAMP) - into_newest_ms + windows.closes_ms(windows.size_ms)
+            case _:
+                return
+        self._records.remove(self._records.where(closes_ms <= settled_ms))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """Aggregated from the records that are in the windows now."""

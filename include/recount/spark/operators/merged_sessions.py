@@ -35,7 +35,15 @@ _WAS_HELD = pl.col(STREAM_TIME).is_not_null()
 class MergedSessions:
     """Sessions of all keys, and beside them those of each partition alone, by which lateness is judged.
 
-    Closed sessions are kept: a record that is on time, because it joins an open session, may be the bridge to them.
+    Closed sessions are kept, however old they are, for a record can join them however far time has come:
+
+    - A record is on time where it joins an open session of its partition, which then begins with it, so that the next
+      one can be a gap older, and so on. Gap 5: at 1,000 records of 1,000, 995, ... 5 are all on time in turn, and the
+      last joins a session that ended at 0, though none was near that before. So what is forgotten of ``windows`` would
+      be missing in a result, and its withdrawal too.
+    - Whether a record is late does not follow from closed sessions of its partition, for it is the end of the session
+      that counts; which session it missed does, and the late ledger names that. So ``own`` is needed as well, for any
+      late record.
     """
 
     node: WindowedAggregate
@@ -88,7 +96,7 @@ class MergedSessions:
         raise AssertionError("sessions that emit for each record keep their records, see windowing")
 
     def forget(self, settled_ms: int) -> None:
-        """Nothing, see above."""
+        """Nothing: see the class."""
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """As they are now."""

@@ -21,6 +21,7 @@ from recount.spark.operators.merged_sessions import MergedSessions
 from recount.spark.operators.merged_windows import MergedWindows
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import ENTRY, ORDER, SUPERSEDED, WITHIN, no_rows, rows_schema, window_order
+from recount.spark.operators.settling import is_revised_any_time
 from recount.spark.operators.windowing import BOUNDS, Windowing
 from recount.spark.polars_expressions import field_column
 
@@ -43,9 +44,9 @@ class WindowedOperator:
         self._key = field_column(node.key)
         gap_ms = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None
         self._accumulators = Accumulators(node.aggregates, node.input.fields, gap_ms)
-        self._revisable = can_be_revised(node.input)
+        self._settles = not is_revised_any_time(node.input)
         self._windowing = _windowing(node, self._accumulators)
-        self._emissions = Emissions(self._key, rows_schema(node.fields)[self._key])
+        self._emissions = Emissions(self._key, rows_schema(node.fields)[self._key], _are_withdrawn_for_good(node))
         self.states = {**self._windowing.states, "results": self._emissions.state}
         self.clocks = {"clock": self.clock}
 
@@ -59,14 +60,23 @@ class WindowedOperator:
         return output
 
     def _forget(self) -> None:
-        """Drop the windows that no row can change any more, unless a revision from above may still replace one.
+        """Drop what no row can change any more, unless a revision from above may still replace one.
 
-        Sessions stay: a record on time can always be the bridge to an older one.
+        Sessions stay, see ``merged_sessions``. Of those that are cut the results are settled: a record is at most the
+        longest duration before the end of the session that it is on time for, so one that ended more than a gap before
+        that neither takes it in nor is cut anew. Gap 5, no grace, longest 9: at 100 no record before 86 is on time,
+        and nothing becomes of a session that ended before 81.
         """
         windows, settled_ms = self.node.windows, self.clock.settled_ms
-        if settled_ms is not None and isinstance(windows, TimeWindows | SlidingWindows) and not self._revisable:
-            self._windowing.forget(settled_ms)
-            self._emissions.forget(pl.col(WINDOW_END) + windows.closes_ms(0) <= settled_ms)
+        if settled_ms is None or not self._settles:
+            return
+        match windows:
+            case TimeWindows() | SlidingWindows():
+                self._windowing.forget(settled_ms)
+                self._emissions.forget(pl.col(WINDOW_END) + windows.closes_ms(0) <= settled_ms)
+            case SessionWindows(max_duration_ms=int(longest_ms)):
+                reach_ms = windows.closes_ms(longest_ms + windows.gap_ms)
+                self._emissions.forget(pl.col(WINDOW_END) + reach_ms <= settled_ms)
 
     def _with_key(self, batch: Batch, given: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The rows to place, judged; the clock advances, but not by a record that has no row with a key."""
@@ -129,3 +139,14 @@ def _windowing(node: WindowedAggregate, accumulators: Accumulators) -> Windowing
         case SessionWindows(max_duration_ms=None) as windows if node.emission.kind != "each record":
             return MergedSessions(node, windows, accumulators)
     return KeptRecords(node, accumulators)
+
+
+def _are_withdrawn_for_good(node: WindowedAggregate) -> bool:
+    """Whether a session that is withdrawn can never be there again: it is part of a longer one, and stays that.
+
+    Not where records can be replaced, nor where sessions are cut: there a record can move a cut back to where it was.
+    """
+    match node.windows:
+        case SessionWindows(max_duration_ms=None):
+            return not can_be_revised(node.input)
+    return False

@@ -152,6 +152,11 @@ class Engine:
         return sum(state.rows.height for operator in self._operators for state in operator.states.values())
 
     @property
+    def held(self) -> list[dict[str, int]]:
+        """How many rows each state of each operator holds, clocks apart."""
+        return [{name: state.height for name, state in operator.states.items()} for operator in self._operators]
+
+    @property
     def late(self) -> list[Result]:
         rows = [row for frame in self._late for row in frame.select(list(LATE_SCHEMA)).iter_rows()]
         return sorted(rows)
