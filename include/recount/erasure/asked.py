@@ -18,6 +18,7 @@ from recount.erasure.archived_records import ArchiveErasure, Ends, readers_of
 from recount.erasure.elsewhere import has_in_state
 from recount.erasure.erasable import objection_to
 from recount.erasure.erasing import Order, Step, StreamErasure, unobserved
+from recount.erasure.rejected_rows import named_in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +112,13 @@ def _require_told(order: Order) -> None:
                 expected={"key": "the key as text", "name": "who erases", "reason": "why"}[what],
                 remedy="recount erase --key KEY --by NAME --reason TEXT",
             )
+    if named_in(order.by, order.key) or named_in(order.reason, order.key):
+        raise Terminal(
+            "the record of the erasure would name the key",
+            given=f"--by {order.by} --reason {order.reason}",
+            expected="a name and a reason without it: both are kept for ever",
+            remedy="name a ticket, or the law",
+        )
 
 
 def _holds(erasure: StreamErasure) -> bool:

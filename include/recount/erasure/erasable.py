@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
 from recount.audit.shape import flow_of
-from recount.core.errors import Terminal
 from recount.core.nodes import Filter, SelectKey, Sink, Source, WithFields
 from recount.core.schema import LONG_MAX, LONG_MIN
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
@@ -14,8 +15,7 @@ _STATELESS = (
     *(Source, Sink, Through, Filter, WithFields, SelectKey, Select),
     *(FlatMap, Peek, Repartition, Foreach, Merge),
 )
-_KINDS = ("string", "long")
-"""Keys whose text is the same in Spark, Polars, Delta and on Kafka."""
+_LONG = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def objection_to(topology: Topology) -> str | None:
@@ -33,31 +33,15 @@ def objection_to(topology: Topology) -> str | None:
                 f"[{keeping[0]}] remembers rows, which are not found by key yet: a key is erased from single"
                 " aggregations over tumbling or hopping windows, and from topologies without state"
             )
-    for node in topology.written:
-        kind = node.fields[node.key].kind
-        if kind not in _KINDS:
-            return f"the key of {node} is a {kind}: keys that are texts or longs can be erased"
     return None
 
 
 def text_in(written: Written, key: str) -> str | None:
-    """``key`` as the text of the key of ``written``; None where it has no such key.
+    """``key`` as the text of the key of ``written``, which is a text or a long; None where it can have no such key.
 
-    Raises ``Terminal`` for a long that is written otherwise than everywhere else.
+    Spark, Polars, Delta and Kafka have the same text of either. ``007`` is no text of a long.
     """
     if written.fields[written.key].kind != "long":
         return key
-    try:
-        number = int(key)
-    except ValueError:
-        return None
-    if not LONG_MIN <= number <= LONG_MAX:
-        return None
-    if str(number) != key:
-        raise Terminal(
-            f"the key of {written.topic.name} is a long",
-            given=key,
-            expected=str(number),
-            remedy=f"recount erase --key {number}",
-        )
-    return key
+    is_long = _LONG.fullmatch(key) is not None and LONG_MIN <= int(key) <= LONG_MAX
+    return key if is_long else None

@@ -34,6 +34,10 @@ def _naming(path: str, key: str) -> list[tuple[str, int, int]]:
     if not key or not DeltaTable.is_deltatable(path):
         return []
     rows = pl.scan_delta(path).filter(pl.col("detail").str.contains(key, literal=True))
-    word = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)")
     found = rows.select("topic", "partition", "offset", "detail").collect().iter_rows()
-    return [(topic, partition, offset) for topic, partition, offset, detail in found if word.search(detail)]
+    return [(topic, partition, offset) for topic, partition, offset, detail in found if named_in(detail, key)]
+
+
+def named_in(text: str, key: str) -> bool:
+    """Whether ``text`` has ``key`` as a word of its own."""
+    return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text) is not None

@@ -29,7 +29,7 @@ from recount.erasure.erasing import Order
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
-ZOE, NOAH = "zoe-4711", "noah-1"
+ZOE, NOAH, ANNA, EVE = "zoe-4711", "noah-1", "anna-2", "eve-3"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +72,39 @@ class Clinic:
         order = Order(key=key, by="Ada", reason="asked to be forgotten")
         return Asked.of(self.settings, self.declarations, order, named, **more)
 
-    def erase(self, key: str, *named: str) -> None:
+    def erase(self, key: str, *named: str, **more: Any) -> None:
         """``recount erase``."""
-        asked = self.erasure(key, *named)
+        asked = self.erasure(key, *named, **more)
         assert asked.hindrances() == []
         for one in asked.streams:
             one.run()
         for archived in asked.archives:
             archived.run()
+
+    def erase_dying(self, key: str, name: str) -> list[str]:
+        """The same of one stream, killed after each step and run again; returns where it was killed."""
+        killed: list[str] = []
+        while True:
+            try:
+                self.erase(key, name, observer=_Killing(killed))
+                return killed
+            except Killed as death:
+                killed.append(str(death))
+
+
+class Killed(BaseException):
+    """What takes the place of kill -9: nothing of the project catches it."""
+
+
+@dataclass(frozen=True)
+class _Killing:
+    """Kills at the first step at which it was not killed before."""
+
+    killed: list[str]
+
+    def __call__(self, step: str) -> None:
+        if step != "done" and step not in self.killed:
+            raise Killed(step)
 
 
 def clinic_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: Path) -> Clinic:
@@ -109,12 +134,9 @@ def clinic_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root:
 
 
 def files_naming(root: str, key: str) -> list[str]:
-    """The files below ``root`` that hold ``key``, as they lie there, decompressed, or in an Arrow stream in a column."""
-    found = []
-    for path in sorted(Path(root).rglob("*")):
-        if path.is_file() and (key.encode() in path.read_bytes() or _names(path, key)):
-            found.append(str(path.relative_to(root)))
-    return found
+    """The files below ``root`` that hold ``key``: as they lie there, decompressed, or in an Arrow stream."""
+    files = (path for path in sorted(Path(root).rglob("*")) if path.is_file())
+    return [str(path.relative_to(root)) for path in files if key.encode() in path.read_bytes() or _names(path, key)]
 
 
 def dead_files(root: str) -> list[str]:
@@ -144,5 +166,3 @@ def _names(path: Path, key: str) -> bool:
         return False
     streams = [one for one in table.column("rows").to_pylist() if one]
     return any(key in repr(pa.ipc.open_stream(one).read_all().to_pylist()) for one in streams)
-
-
