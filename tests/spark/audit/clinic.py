@@ -29,7 +29,7 @@ from recount.erasure.erasing import Order
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
-ZOE, NOAH, ANNA, EVE = "zoe-4711", "noah-1", "anna-2", "eve-3"
+ZOE, NOAH, ANNA, EVE, IDA = "zoe-4711", "noah-1", "anna-2", "eve-3", "ida-5"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,16 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from tests.integration.spark.drivers import committed
-from tests.spark.audit.clinic import ANNA, EVE, NOAH, ZOE, Clinic, Killed, clinic_of, dead_files, files_naming
+from tests.spark.audit.clinic import ANNA, EVE, IDA, NOAH, ZOE, Clinic, Killed, clinic_of, dead_files, files_naming
 
 from recount.audit.certificate import load, verify_file
+from recount.audit.expectations import validate
 from recount.audit.store import PARTIALS
+from recount.backfill.plan import plan
+from recount.backfill.repair import Repaired, repair
 from recount.core.erasure import Erasure
 from recount.core.errors import Terminal
-from recount.core.own_columns import REVISION
+from recount.core.own_columns import BACKFILL_NUMBER, REVISION
 from recount.erasures import ErasureLog
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
@@ -108,8 +111,45 @@ def test_nothing_at_rest_names_an_erased_key_and_every_later_audit_is_a_match(cl
         assert stage.audit("archive").findings.differences == ()
 
 
+def test_corrections_go_with_their_key_and_the_next_backfill_follows(clinic: Clinic) -> None:
+    bills = clinic.bills
+    corrections = clinic.tables.corrections("bills")
+
+    def corrected(visits: list[tuple[str, float, float]]) -> Repaired:
+        clinic.visits(visits)
+        bills.run()
+        assert bills.audit().findings.misses
+        done = repair(bills.spark, bills.settings, plan(bills.spark, clinic.tables, bills.topology))
+        assert bills.audit().findings.differences == ()
+        return done
+
+    clinic.visits([(IDA, 40, 1.0), (EVE, 50, 1.0)])
+    bills.run()
+    assert corrected([(IDA, 41, 2.0)]).corrections
+    for key in (IDA, ZOE):
+        clinic.erase(key, bills.topology.name)
+        assert _of(pl.read_delta(corrections), key).is_empty()
+    assert pl.read_delta(corrections).is_empty()
+    clinic.notes.run()
+    clinic.notes.audit()
+    clinic.erase(IDA, clinic.notes.topology.name)
+    for stage in clinic.stages:
+        quiet = stage.audit().findings
+        assert quiet.differences == ()
+        found = validate(stage.spark, stage.settings, stage.topology, quiet.audit)
+        assert (found.exit_code, found.disagreements) == (0, []), found.lines("")
+    assert corrected([(EVE, 42, 2.0)]).published
+    assert pl.read_delta(corrections)[BACKFILL_NUMBER].to_list() == [1]
+    clinic.notes.run()
+    assert clinic.notes.audit().findings.differences == ()
+
+
 def test_a_forged_erasure_and_one_that_forgets_a_half_turn_the_audit_red(clinic: Clinic) -> None:
     """NOAH's state and ANNA's partials come back: what an erasure would leave that forgot one of the two."""
+    clinic.visits([(who, 70, 4.0) for who in (NOAH, ANNA, EVE)])
+    for stage in clinic.stages:
+        stage.run()
+        assert stage.audit().findings.differences == ()
     stream = clinic.bills.topology.name
     state, partials = clinic.tables.state(stream), clinic.tables.audit(stream, PARTIALS)
     kept = {path: _of(pl.read_delta(path), key) for path, key in ((state, NOAH), (partials, ANNA))}
@@ -118,8 +158,7 @@ def test_a_forged_erasure_and_one_that_forgets_a_half_turn_the_audit_red(clinic:
     for path, rows in kept.items():
         assert rows.height
         write_deltalake(path, rows, mode="append")
-    # one of the two minutes lies in a window that is open, whether the other test has run or not
-    clinic.visits([(who, minute, 4.0) for minute in (13, 33) for who in (NOAH, ANNA)])
+    clinic.visits([(who, 71, 4.0) for who in (NOAH, ANNA)])
     clinic.bills.run()
     clinic.notes.run()
     found = clinic.bills.audit().findings.differences

@@ -15,6 +15,7 @@ from recount.audit.issuing import issue
 from recount.audit.signing import make_keys, signer_in
 from recount.audit.store import Run
 from recount.core.certificate import Unverified, certified, verify
+from recount.core.chain import Chain
 from recount.core.erasure import Erasure, signed
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
@@ -178,3 +179,5 @@ def test_a_later_certificate_lists_every_erasure_of_the_one_before(settings: Set
     with pytest.raises(Unverified, match="forgets an erasure"):
         verify(later, [first])
     verify(certified({**findings("night-5"), "erasures": [done.to_document()]}, first), [first])
+    chain = Chain("revenue", {"night-4.json": first, "night-5.json": later})
+    assert any("is not mentioned" in str(fault) for fault in chain.faults())
