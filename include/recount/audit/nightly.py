@@ -111,7 +111,9 @@ def audited(
             opened=lambda: HeadPublisher(connection, topology.name),
         )
     except ErasedMeanwhile:
+        # what it wrote has the key
         auditor.store.forget(audit)
+        auditor.store.purge()
         raise
     findings = certified[-1]
     seed = findings.seed

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.ledger import Ledger, Order
+from recount.audit.purging import purge
 from recount.audit.table_checksums import TableChecksums
 from recount.core.errors import Terminal
 from recount.core.finding import difference_from
@@ -142,10 +143,18 @@ class AuditStore:
 
     def forget(self, audit: str) -> None:
         """Take every row of ``audit``, which is not complete, out of the tables."""
-        for name in (*OF_ROWS, PARTITIONS, DIFFERENCES, MISSES, SNAPSHOTS):
-            path = self._tables.audit(self._stream, name)
-            if DeltaTable.is_deltatable(path):
-                DeltaTable(path).delete(f"{AUDIT} = '{audit}'")
+        for path in self._paths_of_audits():
+            DeltaTable(path).delete(f"{AUDIT} = '{audit}'")
+
+    def purge(self) -> None:
+        """Remove from the disk what was forgotten."""
+        for path in self._paths_of_audits():
+            purge(path)
+
+    def _paths_of_audits(self) -> list[str]:
+        names = (*OF_ROWS, PARTITIONS, DIFFERENCES, MISSES, SNAPSHOTS)
+        paths = [self._tables.audit(self._stream, name) for name in names]
+        return [path for path in paths if DeltaTable.is_deltatable(path)]
 
     def require_new(self, audit: str) -> None:
         """Raise ``Terminal`` unless ``audit`` can name an audit and no complete one has that name."""

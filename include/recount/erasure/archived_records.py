@@ -14,6 +14,7 @@ import polars as pl
 from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
+from recount.audit.purging import purge_files
 from recount.core.archive import Archive
 from recount.core.erasure import Erasure, key_sha256, new_salt
 from recount.core.errors import RecountError, Terminal
@@ -25,7 +26,6 @@ from recount.core.topology import Topology
 from recount.declarations import DeclarationLog
 from recount.erasure.erasing import Order, Step, record, unobserved
 from recount.erasure.hindrances import signing_hindrance
-from recount.erasure.purging import purge_files
 from recount.erasures import ErasureLog, not_finished, unfinished
 from recount.kafka.connection import Connection
 from recount.proofs import Proofs

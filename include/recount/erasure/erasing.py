@@ -20,6 +20,7 @@ from typing import Literal
 
 from recount.audit.erased_keys import ErasedKeys, run_sha256
 from recount.audit.issuing import certificates_of, locked
+from recount.audit.purging import purge
 from recount.audit.seed_digest import seed_sha256
 from recount.audit.settled import published_backfills
 from recount.audit.shape import flow_of
@@ -34,7 +35,6 @@ from recount.declarations import DeclarationLog
 from recount.erasure.hindrances import Ready, hindrances, newest_audit, ready
 from recount.erasure.holdings import all_paths, of_audits, of_stream
 from recount.erasure.noted_anew import note_anew
-from recount.erasure.purging import purge
 from recount.erasure.rejected_rows import count_rejected, remove_rejected
 from recount.erasure.snapshot_rows import count_in_snapshot, erase_from_snapshots, snapshot_sha256
 from recount.erasure.state_log import purge_state

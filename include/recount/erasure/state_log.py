@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
+from recount.audit.purging import purge
 from recount.core.errors import Terminal
 from recount.core.tables import Tables
-from recount.erasure.purging import purge
 from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.ledger_table import LedgerTable
 

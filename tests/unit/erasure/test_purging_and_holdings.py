@@ -9,10 +9,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.unit.spark.ledger_scene import LedgerScene
 
+from recount.audit.purging import purge
 from recount.core.errors import Terminal
 from recount.core.tables import Tables
 from recount.erasure.holdings import Holding, predicate
-from recount.erasure.purging import purge
 from recount.erasure.rejected_rows import count_rejected, remove_rejected
 from recount.erasure.state_log import purge_state
 
