@@ -59,7 +59,7 @@ def _of(rows: pl.DataFrame, key: str) -> pl.DataFrame:
     return rows.filter(pl.any_horizontal(pl.col(pl.String) == key))
 
 
-def test_nothing_at_rest_names_an_erased_key_and_every_later_audit_is_a_match(clinic: Clinic) -> None:
+def test_nothing_at_rest_names_a_key_that_was_erased_by_runs_that_were_killed_after_each_step(clinic: Clinic) -> None:
     assert files_naming(clinic.settings.data, ZOE)
     bills, notes, archive = clinic.bills.topology.name, clinic.notes.topology.name, clinic.archive
     counts = clinic.erasure(ZOE).counts()
@@ -91,6 +91,9 @@ def test_nothing_at_rest_names_an_erased_key_and_every_later_audit_is_a_match(cl
         assert ZOE not in quiet.certificate.read_text()
         verify_file(quiet.certificate)
 
+
+def test_an_erased_key_begins_anew_and_audits_from_the_beginning_begin_at_its_erasure(clinic: Clinic) -> None:
+    clinic.erase(ZOE)
     clinic.visits([(ZOE, 13, 4.0), (NOAH, 13, 6.0), (NOAH, 20, 7.0)])
     clinic.run()
     for stage in clinic.stages:

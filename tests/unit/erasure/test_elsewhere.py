@@ -8,7 +8,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 from deltalake import write_deltalake
-from tests.unit.audit.test_erased_keys import settings
 
 from recount.backfill.topologies.correction_tables import CorrectionTables
 from recount.core.archive import Archive
@@ -25,7 +24,6 @@ from recount.erasure.asked import Asked
 from recount.erasure.elsewhere import has_in_state, reports_naming, under_other_keys
 from recount.erasure.erasing import Order
 
-__all__ = ["settings"]
 VISITS = Topic(name="visits", key="who", value=RecordSchema.of(seen_by=STRING))
 NOTES = Topology(name="notes", sinks=[stream(VISITS).to(Topic(name="out", key="who"), table="notes")])
 PATIENTS = Topology(name="patients", sinks=[table(VISITS).to(Topic(name="now", key="who"), table="patients")])

@@ -5,14 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from deltalake import write_deltalake
-from tests.unit.audit.test_erased_keys import settings
 
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.erasure.commands import erase
-
-__all__ = ["settings"]
 
 
 @pytest.fixture
@@ -21,7 +18,6 @@ def shop(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name, value in settings.to_environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RECOUNT_TOPOLOGIES", "topologies.payments")
-    monkeypatch.setenv("RECOUNT_JARS", "nowhere")
     return settings
 
 
