@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+from deltalake import DeltaTable
+
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
@@ -15,9 +18,9 @@ from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in, trusted_in
 from recount.audit.store import SNAPSHOTS, AuditStore, Run
 from recount.audit.table_checksums import TableChecksums
-from recount.audit.topologies.listed_backfills import listed_backfills
 from recount.core.errors import RecountError
 from recount.core.ledger import BatchProof
+from recount.core.own_columns import BACKFILL_NUMBER
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -44,9 +47,9 @@ def hindrances(settings: Settings, topology: Topology) -> list[str]:
     try:
         require_no_driver(Connection.of(settings), topology)
         InForce.of(topology, settings.data)
+        return list(_hindrances(settings, topology))
     except RecountError as refusal:
         return [str(refusal)]
-    return list(_hindrances(settings, topology))
 
 
 def newest_audit(settings: Settings, stream: str) -> Run | None:
@@ -103,7 +106,7 @@ def _unproved(settings: Settings, topology: Topology, run: Run, audit_it: str) -
     if newest is None or newest["audit"] != run.audit:
         yield f"the newest certificate is not that of the audit {run.audit}: {audit_it}"
     done = published_backfills(connection, topology)
-    if any(one.number is None or one.number >= done for one in listed_backfills(tables, topology)):
+    if any(has_unpublished(tables.corrections(node.table), done) for node in topology.written):
         yield f"a backfill is not published: run `recount backfill --stream {stream}`, then {audit_it}"
     for table, sums in _checksums(topology, run).items():
         if not sums.hold(tables, table, run.order, done):
@@ -123,6 +126,14 @@ def _checksums(topology: Topology, run: Run) -> dict[str, TableChecksums]:
     if flow is None:
         return dict(run.tables)
     return {} if run.checksums is None else {flow.sink.table: run.checksums}
+
+
+def has_unpublished(path: str, done: int) -> bool:
+    """Whether a table of corrections has rows that are not of the first ``done`` backfills."""
+    if not DeltaTable.is_deltatable(path):
+        return False
+    is_published = (pl.col(BACKFILL_NUMBER) < done).fill_null(value=False)
+    return pl.scan_delta(path).filter(~is_published).head(1).collect().height > 0
 
 
 def _has_former(settings: Settings, stream: str) -> bool:

@@ -13,6 +13,7 @@ from recount.backfill.topologies.correction_tables import CorrectionTables
 from recount.core.archive import Archive
 from recount.core.erasure import Erasure
 from recount.core.errors import Terminal
+from recount.core.own_columns import BACKFILL_NUMBER
 from recount.core.registry import Declarations
 from recount.core.schema import STRING, RecordSchema
 from recount.core.settings import Settings
@@ -23,6 +24,7 @@ from recount.erasure.archived_records import ArchiveErasure, readers_of
 from recount.erasure.asked import Asked
 from recount.erasure.elsewhere import has_in_state, reports_naming, under_other_keys
 from recount.erasure.erasing import Order
+from recount.erasure.hindrances import has_unpublished
 
 VISITS = Topic(name="visits", key="who", value=RecordSchema.of(seen_by=STRING))
 NOTES = Topology(name="notes", sinks=[stream(VISITS).to(Topic(name="out", key="who"), table="notes")])
@@ -111,3 +113,13 @@ def test_the_next_backfill_goes_on_behind_one_whose_rows_were_erased(tmp_path: P
 def test_a_record_without_an_audit_is_an_archives() -> None:
     text = '{"erasure":"a","stream":"s","state":"done","version":1,"at_ms":1,"by":"b","reason":"r","generation":0,'
     assert Erasure.from_json(text + '"batch":1,"audit":null,"salt":"x","key_sha256":"y"}').audit is None
+
+
+@pytest.mark.parametrize(("numbers", "waits"), [([], False), ([0, 1], False), ([2], True), ([None], True)])
+def test_corrections_that_are_not_published_are_waited_for(
+    tmp_path: Path, numbers: list[int | None], *, waits: bool
+) -> None:
+    path = str(tmp_path / "corrections")
+    assert not has_unpublished(path, 2)
+    write_deltalake(path, pl.DataFrame({BACKFILL_NUMBER: numbers}, {BACKFILL_NUMBER: pl.Int64}))
+    assert has_unpublished(path, 2) == waits
