@@ -38,6 +38,7 @@ _COMMANDS = {
     "explain": ("recount.audit.commands:explain", "Say why an output differs, down to topic-partition@offset."),
     "findings": ("recount.audit.findings_commands:findings", "List what audits found; accept a finding."),
     "maintain": ("recount.maintenance.commands:maintain", "Remove files that are kept no longer."),
+    "erase": ("recount.erasure.commands:erase", "Erase one key from all that is kept, so that audits go on."),
     "backfill": ("recount.backfill.commands:backfill", "Repair windows that an audit found incomplete."),
 }
 _EXIT_TERMINAL = 1

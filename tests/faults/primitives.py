@@ -165,7 +165,7 @@ def wrap() -> None:
             path, *args, **kwargs
         )
     )
-    for attribute in ("delete", "vacuum", "cleanup_metadata"):
+    for attribute in ("delete", "update", "vacuum", "cleanup_metadata", "create_checkpoint"):
         _see(table, attribute, lambda self, *_a, what=attribute, **_k: f"delta {what} {_table(self)}")
     _see(TableOptimizer, "compact", lambda self, *_a, **_k: f"delta compact {_table(self.table)}")
     for attribute in ("set_table_properties", "add_columns"):

@@ -26,11 +26,15 @@ ROOMS = {
     "process_identity": set(),
     "maintenance": {"core"},
     "declarations": {"core"},
-    "spark": FOUNDATION | {"proofs", "released", "declarations"},
+    "erasures": {"core"},
+    "spark": FOUNDATION | {"proofs", "released", "declarations", "erasures"},
     "recompute": FOUNDATION,
-    "audit": FOUNDATION | {"recompute", "proofs", "released", "declarations"},
+    "audit": FOUNDATION | {"recompute", "proofs", "released", "declarations", "erasures"},
     "backfill": FOUNDATION | {"recompute", "audit", "declarations", "versions"},
     "versions": FOUNDATION | {"proofs", "declarations", "audit"},
+    # it writes the tables of streams, of archives and of audits, each as their writer does
+    "erasure": FOUNDATION
+    | {"recompute", "audit", "spark", "proofs", "released", "declarations", "erasures", "versions"},
     "serve": FOUNDATION | {"audit"},
     "airflow": FOUNDATION | {"audit", "serve", "process_identity", "declarations", "maintenance"},
     "local": FOUNDATION | {"audit", "process_identity"},
@@ -38,7 +42,7 @@ ROOMS = {
     "dags": {"core", "airflow"},
     "spark_jobs": FOUNDATION | {"spark", "recompute", "audit", "backfill"},
     "cli": FOUNDATION
-    | {"spark", "recompute", "audit", "backfill", "versions", "serve", "airflow", "local", "maintenance"},
+    | {"spark", "recompute", "audit", "backfill", "versions", "serve", "airflow", "local", "maintenance", "erasure"},
 }
 
 # What a room must not need: Airflow parses DAGs with it, a broker client without a JVM uses it.

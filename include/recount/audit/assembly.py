@@ -41,7 +41,9 @@ def document_of(findings: Findings) -> dict[str, Any]:
             "batch_timestamp_ms": cut.batch_timestamp_ms,
             "frontier_ms": findings.frontier_ms,
         },
-        "batches": len(findings.ledger.proofs),
+        "batches": 0 if findings.ledger.stands else len(findings.ledger.proofs),
+        "erasures": [one.to_document() for one in findings.erasures],
+        "begins_after_erasure": findings.begins_after,
         "by_arrival": lookups_by_arrival(findings.topology),
         "declaration": {
             **_declaration(findings.topology),

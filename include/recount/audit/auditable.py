@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.kept import require_kept, sources_of
@@ -13,7 +14,7 @@ from recount.audit.ledger import Ledger, Order
 from recount.audit.settled import published_offsets, settled_ledger, settled_since
 from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in
-from recount.audit.store import AuditStore
+from recount.audit.store import AuditStore, Run
 from recount.audit.topologies.identity import identity_of
 from recount.core.errors import RecountError
 from recount.core.settings import Settings
@@ -73,6 +74,8 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     published_head(connection, topology.name)
     store, in_force = AuditStore(None, tables, topology.name), InForce.of(topology, settings.data)
     store.require_new(request.audit)
+    erased = ErasedKeys.of(settings, topology.name)
+    erased.require_finished()
     is_single = flow_of(topology) is not None
     if not is_single:
         for node in topology.written:
@@ -81,7 +84,10 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     fingerprint, end_ms = in_force.declared.fingerprint, request.interval.end_ms
 
     def seed_for(ledger: Ledger, cut: Order) -> Order | None:
-        return store.seed_for(ledger, cut, lambda run: is_single or run.fingerprint == fingerprint).order
+        def usable(run: Run) -> bool:
+            return erased.admits(run) and (is_single or run.fingerprint == fingerprint)
+
+        return store.seed_for(ledger, cut, usable).order
 
     after = None
     since = None if request.from_the_beginning else settled_since(store.runs(), tables, topology, reached, end_ms)
@@ -95,6 +101,9 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
             after = seed_for(ledger, cut.order)
         elif is_single:
             after = in_force.after
+        if erased.newest:
+            erased.require_judgeable(cut.order)
+            after = erased.newest.order if request.from_the_beginning or after is None else after
     stretch = ledger.between(after, cut.order)
     in_force.require_made_by(stretch)
     sources = sources_of(connection, tables, topology, request.source)

@@ -109,7 +109,8 @@ class AuditedLog:
 
     @property
     def _judged(self) -> Ledger:
-        return Ledger(tuple(proof for proof in self._proofs if self._is_judged(proof)))
+        judged = tuple(proof for proof in self._proofs if self._is_judged(proof))
+        return Ledger(judged) if judged else Ledger(self._proofs).standing_at(self.run.order)
 
     @cached_property
     def _proofs(self) -> tuple[BatchProof, ...]:

@@ -13,6 +13,7 @@ from recount.audit.causes import output_differences, unlisted_difference
 from recount.audit.completeness import unexplained
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
+from recount.audit.erased_keys import ErasedKeys
 from recount.audit.evidence import Evidence, Witness
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
@@ -24,6 +25,7 @@ from recount.audit.ledger_rules import ledger_faults
 from recount.audit.listing import Listing
 from recount.audit.removed import released_by, released_so_far
 from recount.audit.repetition import Repetition
+from recount.audit.seed_digest import seed_sha256
 from recount.audit.series import charted
 from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
 from recount.audit.store import NOTHING, AuditStore, Seed
@@ -51,7 +53,8 @@ class _Scope:
 
     ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began, the former
     with the first ``published_backfills``;
-    ``backfills`` those whose corrections count (None: all).
+    ``backfills`` those whose corrections count (None: all). ``erased`` are the keys that were erased so far, and
+    ``begins_after`` is the erasure behind which an audit from the beginning cannot look.
     """
 
     stretch: Stretch
@@ -64,6 +67,8 @@ class _Scope:
     published: Mapping[int, LogRange]
     letters: Ranges
     backfills: Sequence[str] | None
+    erased: ErasedKeys
+    begins_after: str | None
 
     @property
     def unseen(self) -> Ranges:
@@ -128,26 +133,31 @@ class Auditor:
         *,
         from_the_beginning: bool,
     ) -> _Scope:
+        erased = ErasedKeys.of(self._settings, self._topology.name)
+        erased.require_finished()
         reached = published_offsets(self._connection, self._topology)
         sink, dead_letters = self._flow.sink.topic.name, self._source.dead_letter_name
         backfills = published_backfills(self._connection, self._topology)
         published = self._in_force.own(sink, kept(self._connection, sink))
         letters = self._in_force.own_ranges(dead_letters, kept_if_any(self._connection, dead_letters))
-        covered = None if repetition or from_the_beginning else self._since_the_last(reached, interval)
+        covered = None if repetition or from_the_beginning else self._since_the_last(reached, interval, erased)
         if covered:
             ledger, cut, seed = covered
         else:
             ledger = settled_ledger(self._tables, self._topology, reached)
             if repetition is None:
                 cut = ledger.up_to(reached).cut_before(interval.end_ms)
-                seed = self._first_seed(ledger) if from_the_beginning else self.store.seed_for(ledger, cut.order)
+                seed = self._seed(ledger, cut, erased, from_the_beginning=from_the_beginning)
             else:
                 cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
+                erased.require_repeatable(repetition.audit, seed.run)
         if seed.run:
             require_grown(sink, seed.run.published_ends, published)
         if repetition is not None:
             published = repetition.ends(sink, published)
-        segment = ledger.between(seed.order, cut.order)
+        stands = seed.order == cut.order
+        segment = ledger.standing_at(cut.order) if stands else ledger.between(seed.order, cut.order)
+        begins_after = erased.newest.erasure if from_the_beginning and erased.newest else None
         self._in_force.require_made_by(segment)
         frontier_ms = self._in_force.closing(ledger.between(None, cut.order).frontier_ms)
         return _Scope(
@@ -157,7 +167,7 @@ class Auditor:
                 cut=cut.order,
                 frontier_ms=frontier_ms,
                 again=again,
-                is_whole=self._was_written_to(seed, backfills),
+                is_whole=begins_after is not None or self._was_written_to(seed, backfills),
                 released=released_so_far(self.store, repetition.audit if repetition else None),
             ),
             source=source,
@@ -169,10 +179,20 @@ class Auditor:
             published=published,
             letters=letters,
             backfills=repetition.backfills if repetition else None,
+            erased=erased,
+            begins_after=begins_after,
         )
 
+    def _seed(self, ledger: Ledger, cut: BatchProof, erased: ErasedKeys, *, from_the_beginning: bool) -> Seed:
+        """The audit at which one up to ``cut`` begins; behind an erasure none can look."""
+        if erased.newest is None:
+            return self._first_seed(ledger) if from_the_beginning else self.store.seed_for(ledger, cut.order)
+        erased.require_judgeable(cut.order)
+        found = NOTHING if from_the_beginning else self.store.seed_for(ledger, cut.order, erased.admits)
+        return found if found.run else self.store.seed_of(erased.newest.audit)
+
     def _since_the_last(
-        self, reached: Mapping[tuple[str, int], int], interval: Interval
+        self, reached: Mapping[tuple[str, int], int], interval: Interval, erased: ErasedKeys
     ) -> tuple[Ledger, BatchProof, Seed] | None:
         """The ledger since the last cut that there was, with the new cut and its seed.
 
@@ -182,7 +202,7 @@ class Auditor:
         if found is None:
             return None
         ledger, cut = found
-        seed = self.store.seed_for(ledger, cut.order)
+        seed = self.store.seed_for(ledger, cut.order, erased.admits)
         return (ledger, cut, seed) if seed.run else None
 
     def _first_seed(self, ledger: Ledger) -> Seed:
@@ -246,6 +266,8 @@ class Auditor:
                 KeptRows.of("window", released),
             ),
             released=released,
+            erasures=scope.erased.done,
+            begins_after=scope.begins_after,
         )
 
     def _evidence(self, scope: _Scope, log: DigestedLog, found: Sequence[PartitionAccount]) -> Evidence:
@@ -285,7 +307,8 @@ class Auditor:
     ) -> list[Difference]:
         is_first = scope.stretch.seed.run is None
         return [
-            *ledger_faults(scope.before, scope.ledger.proofs, self._topology),
+            *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
+            *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
@@ -293,6 +316,19 @@ class Auditor:
             *(self._explained(scope, recomputed, judgement) if judgement.wrong else []),
             *unexplained(judgement.misses),
             *judgement.corrections,
+        ]
+
+    def _erasure_differences(self, scope: _Scope) -> list[Difference]:
+        """What is wrong with the records of erasures, and with what the newest of them left for this audit."""
+        seed = scope.stretch.seed.run
+        if seed is None or scope.erased.newest is None:
+            return scope.erased.differences()
+        is_last = self.store.runs()[-1].audit == seed.audit
+        # later audits may have removed what was released from what the erasure left
+        snapshot = seed_sha256(self._tables, self._topology.name, seed.lineage) if is_last else None
+        return [
+            *scope.erased.differences(),
+            *scope.erased.seed_differences(self.store.document_of(seed.audit), snapshot),
         ]
 
     def _settled(self, scope: _Scope) -> Ledger:

@@ -15,6 +15,7 @@ from recount.audit.ledger import Ledger
 from recount.audit.series import WindowTotal
 from recount.audit.store import Seed
 from recount.audit.table_checksums import TableChecksums
+from recount.core.erasure import Erasure
 from recount.core.errors import Terminal
 from recount.core.finding_register import Standing
 from recount.core.ledger import BatchProof
@@ -52,7 +53,8 @@ class Findings:
     topology that is no single aggregation has none: that has, for the next audit, up to where each sink's topic was
     ``read_to``, the checksums of its ``tables``, and the SHA-256 and declaration's ``fingerprint`` of its snapshot.
     ``beyond`` are late records, as ``topic-partition@offset``, that lie before its look back: of ``beyond_found`` the
-    first.
+    first. ``erasures`` are those of the stream so far; ``begins_after`` is the one behind which an audit from the
+    beginning cannot look, where there is one.
     """
 
     audit: str
@@ -81,6 +83,8 @@ class Findings:
     beyond: tuple[str, ...] = ()
     beyond_found: int = 0
     released: Released | None = None
+    erasures: tuple[Erasure, ...] = ()
+    begins_after: str | None = None
 
     @property
     def cut(self) -> BatchProof:

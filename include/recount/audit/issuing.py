@@ -66,7 +66,7 @@ def issue(
     folder = certificates_of(reports, stream)
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / f"{audit}.json"
-    with _locked(folder):
+    with locked(folder):
         for attempt in range(_ATTEMPTS):
             # two machines that fence each other would go on doing so if they tried again at once
             time.sleep(random.uniform(0, 0.5 * attempt))  # noqa: S311 - a pause, not a secret
@@ -201,8 +201,8 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold ``folder``. A process that dies lets go of it."""
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the ``folder`` of a stream's certificates: none is issued meanwhile. A process that dies lets go of it."""
     deadline = time.monotonic() + _LOCK_S
     with (folder / ".lock").open("w") as lock:
         while True:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltalake import DeltaTable
 
 from recount.core.errors import Terminal
-from recount.core.ledger import BatchProof
+from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.tables import Tables
 from recount.proofs import Proofs
 from recount.recompute.decoding import Limits
@@ -19,9 +19,13 @@ Order = tuple[int, int]
 
 @dataclass(frozen=True)
 class Ledger:
-    """The proofs of batches of a stream in the order in which they were committed, up to some batch."""
+    """The proofs of batches of a stream in the order in which they were committed, up to some batch.
+
+    ``stands``: its one batch was judged before, and is named only because no batch came since.
+    """
 
     proofs: tuple[BatchProof, ...]
+    stands: bool = False
 
     @classmethod
     def read(cls, tables: Tables, stream: str, down_to: Order | None = None) -> Ledger:
@@ -62,6 +66,11 @@ class Ledger:
         """The proofs after the batch ``after`` (None: from the first) up to and with ``cut``."""
         return Ledger(tuple(p for p in self.proofs if (after is None or p.order > after) and p.order <= cut))
 
+    def standing_at(self, order: Order) -> Ledger:
+        """The batch ``order`` as if it had read nothing: what an audit covers that begins and ends behind it."""
+        [proof] = (proof for proof in self.proofs if proof.order == order)
+        return Ledger((replace(proof, partitions=tuple(map(_read_nothing, proof.partitions))),), stands=True)
+
     @property
     def ranges(self) -> dict[str, Ranges]:
         """Per topic the offsets that these batches read."""
@@ -87,6 +96,18 @@ class Ledger:
     def frontier_ms(self) -> int | None:
         """How far the frontier had come after these batches; it never falls back."""
         return max((p.frontier_ms for p in self.proofs if p.frontier_ms is not None), default=None)
+
+
+def _read_nothing(part: PartitionProof) -> PartitionProof:
+    return PartitionProof(
+        topic=part.topic,
+        partition=part.partition,
+        start=part.end,
+        end=part.end,
+        stream_time_ms=part.stream_time_ms,
+        last_read_ms=part.last_read_ms,
+        idle=part.idle,
+    )
 
 
 def _proofs(tables: Tables, stream: str) -> Proofs:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from recount.audit import letters
 from recount.audit.committed import offsets_in
@@ -94,9 +95,10 @@ class Listing:
 
     def _written(self, path: str) -> pl.LazyFrame:
         (generation, batch), last = self.ledger.proofs[0].order, self.ledger.proofs[-1].order
-        return pl.scan_delta(path).filter(written_after((generation, batch - 1)) & ~written_after(last))
+        is_new = pl.lit(value=not self.ledger.stands)
+        return pl.scan_delta(path).filter(is_new & written_after((generation, batch - 1)) & ~written_after(last))
 
     def _spark_rows(self, path: str) -> DataFrame:
         (generation, batch), last = self.ledger.proofs[0].order, self.ledger.proofs[-1].order
         rows = self.session.read.format("delta").load(path)
-        return rows.where(is_after((generation, batch - 1)) & ~is_after(last))
+        return rows.where(F.lit(not self.ledger.stands) & is_after((generation, batch - 1)) & ~is_after(last))

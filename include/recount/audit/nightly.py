@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from recount.audit.assembly import document_of
 from recount.audit.auditor import Auditor
 from recount.audit.certificate import load
+from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.issuing import issue
 from recount.audit.old_audits import trim_audits
@@ -21,6 +22,7 @@ from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in, trusted_in
 from recount.audit.store import Run
 from recount.audit.topologies.auditor import TopologyAuditor
+from recount.core.errors import Transient
 from recount.core.kept_files import Keeping
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -35,6 +37,22 @@ class CertifiedAudit:
 
     findings: Findings
     certificate: Path
+
+
+class ErasedMeanwhile(Transient):
+    """A key was erased while an audit was at work, which has still seen it."""
+
+
+def _require_nothing_erased_since(settings: Settings, stream: str, judged: Findings) -> None:
+    """Asked while no other certificate, and no erasure, can come between."""
+    now = ErasedKeys.of(settings, stream)
+    if now.unfinished is not None or now.done != judged.erasures:
+        raise ErasedMeanwhile(
+            f"a key was erased from {stream} while it was audited",
+            given=judged.audit,
+            expected="an audit that begins after the erasure",
+            remedy="audit again",
+        )
 
 
 def new_audit_id() -> str:
@@ -78,18 +96,25 @@ def audited(
     certified = [standing_now()]
 
     def said() -> dict[str, Any]:
+        _require_nothing_erased_since(settings, topology.name, judged)
         certified.append(standing_now())
         return document_of(certified[-1])
 
-    certificate = issue(
-        topology.name,
-        audit,
-        said,
-        settings.reports,
-        signer=signer,
-        trusted=trusted_in(settings.keys),
-        opened=lambda: HeadPublisher(connection, topology.name),
-    )
+    try:
+        certificate = issue(
+            topology.name,
+            audit,
+            said,
+            settings.reports,
+            signer=signer,
+            trusted=trusted_in(settings.keys),
+            opened=lambda: HeadPublisher(connection, topology.name),
+        )
+    except ErasedMeanwhile:
+        # what it wrote has the key
+        auditor.store.forget(audit)
+        auditor.store.purge()
+        raise
     findings = certified[-1]
     seed = findings.seed
     auditor.store.complete(

@@ -46,6 +46,7 @@ def page(certificate: Certificate) -> str:
         _findings(certificate),
         _misses(certificate["grace_misses"], certificate["grace_misses_found"]),
         _partitions(certificate["partitions"]),
+        _erasures(certificate.get("erasures", [])),
         digests(certificate),
         _particulars(certificate),
     ]
@@ -58,6 +59,17 @@ def page(certificate: Certificate) -> str:
         f"of this stream, up to batch {certificate['cut']['generation']}/{certificate['cut']['batch']} of "
         f"{_time(certificate['cut']['batch_timestamp_ms'])}</p>{''.join(sections)}</body></html>\n"
     )
+
+
+def _erasures(erasures: Sequence[Mapping[str, Any]]) -> str:
+    """Which keys the stream has forgotten: nobody can say by this which they were."""
+    rows = "".join(
+        f"<tr><td><code>{escape(one['erasure'])}</code></td><td>{one['generation']}/{one['batch']}</td>"
+        f"<td>{escape(one['by'])}: {escape(one['reason'])}</td><td class=n>{sum(one['counts'].values()):,}</td></tr>"
+        for one in erasures
+    )
+    head = "<tr><th>erasure</th><th>after batch</th><th>who, why</th><th class=n>rows</th></tr>"
+    return f'<h2>Erased keys</h2><div class="scroll"><table>{head}{rows}</table></div>' if rows else ""
 
 
 def _warnings(certificate: Certificate) -> str:

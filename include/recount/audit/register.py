@@ -57,10 +57,7 @@ def read_register(settings: Settings, stream: str) -> Register:
         )
     ]
     audits = {run.audit for run in runs}
-    enacted = DeclarationLog(settings.data, stream).last()
-    version = enacted.version if enacted else 1
-    files = sorted((Path(settings.reports) / "certificates" / stream).glob("*.json"))
-    certificates = [one for one in _certified(files, stream, trusted_in(settings.keys)) if version_of(one) == version]
+    certificates = certificates_in_force(settings, stream)
     for certificate in certificates:
         if certificate["audit"] not in audits:
             seen += _certified_only(certificate)
@@ -68,6 +65,14 @@ def read_register(settings: Settings, stream: str) -> Register:
     found = register(seen, accepted)
     newest = max(certificates, key=lambda one: int(one["sequence"]), default=None)
     return register(_removed(found, newest), accepted, before=found) if newest else found
+
+
+def certificates_in_force(settings: Settings, stream: str) -> list[Certificate]:
+    """The certificates of the present version of ``stream`` that hold and count."""
+    enacted = DeclarationLog(settings.data, stream).last()
+    version = enacted.version if enacted else 1
+    files = sorted((Path(settings.reports) / "certificates" / stream).glob("*.json"))
+    return [one for one in _certified(files, stream, trusted_in(settings.keys)) if version_of(one) == version]
 
 
 def acceptances(tables: Tables, stream: str) -> list[Acceptance]:

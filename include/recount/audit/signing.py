@@ -36,7 +36,11 @@ class Signer:
 
     def with_signature(self, certificate: Certificate) -> dict[str, Any]:
         """``certificate``, which names this key, with its signature."""
-        return {**certificate, "signature": self._key.sign(signed(certificate)).hex()}
+        return {**certificate, "signature": self.signature(signed(certificate))}
+
+    def signature(self, told: bytes) -> str:
+        """The signature over ``told``, in hexadecimal."""
+        return self._key.sign(told).hex()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +51,21 @@ class PublicKeys:
 
     def fault(self, certificate: Certificate) -> str | None:
         """What is wrong with the signature of a certificate or head; None when it holds."""
-        key = self.keys.get(str(certificate.get("key_id")))
-        if key is None:
-            return f"signed with key {certificate.get('key_id')}, which is not among the trusted {sorted(self.keys)}"
         try:
-            key.verify(bytes.fromhex(str(certificate.get("signature"))), signed(certificate))
-        except (InvalidSignature, ValueError, KeyError):
-            return f"the signature is not one of key {certificate['key_id']}"
+            told = signed(certificate)
+        except KeyError:
+            told = b""
+        return self.fault_of(certificate.get("key_id"), certificate.get("signature"), told)
+
+    def fault_of(self, key_id: object, signature: object, told: bytes) -> str | None:
+        """What is wrong with the ``signature`` over ``told`` that the key ``key_id`` is said to have made."""
+        key = self.keys.get(str(key_id))
+        if key is None:
+            return f"signed with key {key_id}, which is not among the trusted {sorted(self.keys)}"
+        try:
+            key.verify(bytes.fromhex(str(signature)), told)
+        except (InvalidSignature, ValueError):
+            return f"the signature is not one of key {key_id}"
         return None
 
 

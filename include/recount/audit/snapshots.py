@@ -21,12 +21,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit.audit_session import FEW_OFFSETS
-from recount.audit.store import AuditStore
+from recount.audit.store import SNAPSHOTS, AuditStore
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
 
 Frames = Mapping[str, DataFrame]
-SNAPSHOTS = "snapshots"
 KEPT = 8
 """So many audits keep theirs: an audit as of an earlier time, or one that is repeated, begins at one of them."""
 SMALL_BYTES = 64 * 2**20
@@ -102,11 +101,12 @@ class Snapshots:
             return 0
         return sum(DeltaTable(self._path).get_add_actions().column("size_bytes").to_pylist())
 
-    def keep_newest(self, number: int = KEPT) -> None:
-        """Delete all but those of the newest ``number`` audits: their names sort by time."""
+    def keep_newest(self, number: int = KEPT, *, beside: str | None = None) -> None:
+        """Delete all but those of the newest ``number`` audits, and of ``beside``: their names sort by time."""
         audits = sorted(one[AUDIT] for one in DeltaTable(self._path).partitions())
         if len(audits) > number:
-            DeltaTable(self._path).delete(f"{AUDIT} <= '{audits[-number - 1]}'")
+            spared = "" if beside is None else f" AND {AUDIT} <> '{beside}'"
+            DeltaTable(self._path).delete(f"{AUDIT} <= '{audits[-number - 1]}'{spared}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.ledger import Ledger, Order
+from recount.audit.purging import purge
 from recount.audit.table_checksums import TableChecksums
 from recount.core.errors import Terminal
 from recount.core.finding import difference_from
@@ -32,6 +33,9 @@ from recount.released import RUNS
 PARTIALS, PUBLISHED, VERDICTS, PLANS = "partials", "published", "verdicts", "plans"
 RECONCILIATION, CORRECTIONS = "reconciliation", "corrections"
 PARTITIONS, DIFFERENCES, MISSES = "partitions", "differences", "misses"
+SNAPSHOTS = "snapshots"
+OF_ROWS = (PARTIALS, PUBLISHED, VERDICTS, RECONCILIATION, CORRECTIONS)
+"""The tables with a row for each row of a sink."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _TYPES = {"str": pl.String(), "int": pl.Int64(), "bool": pl.Boolean(), "tuple[str, ...]": pl.List(pl.String())}
 
@@ -139,10 +143,18 @@ class AuditStore:
 
     def forget(self, audit: str) -> None:
         """Take every row of ``audit``, which is not complete, out of the tables."""
-        for name in (PARTIALS, PUBLISHED, VERDICTS, RECONCILIATION, CORRECTIONS, PARTITIONS, DIFFERENCES, MISSES):
-            path = self._tables.audit(self._stream, name)
-            if DeltaTable.is_deltatable(path):
-                DeltaTable(path).delete(f"{AUDIT} = '{audit}'")
+        for path in self._paths_of_audits():
+            DeltaTable(path).delete(f"{AUDIT} = '{audit}'")
+
+    def purge(self) -> None:
+        """Remove from the disk what was forgotten."""
+        for path in self._paths_of_audits():
+            purge(path)
+
+    def _paths_of_audits(self) -> list[str]:
+        names = (*OF_ROWS, PARTITIONS, DIFFERENCES, MISSES, SNAPSHOTS)
+        paths = [self._tables.audit(self._stream, name) for name in names]
+        return [path for path in paths if DeltaTable.is_deltatable(path)]
 
     def require_new(self, audit: str) -> None:
         """Raise ``Terminal`` unless ``audit`` can name an audit and no complete one has that name."""
@@ -159,6 +171,16 @@ class AuditStore:
     def runs(self) -> list[Run]:
         """All complete audits, oldest first."""
         return complete_runs(self._tables, self._stream)
+
+    def document_of(self, audit: str) -> dict[str, Any]:
+        """The row of ``runs`` of the complete audit ``audit``, as it was written."""
+        [row] = self._rows(RUNS, audit)
+        document: dict[str, Any] = json.loads(row["document"])
+        return document
+
+    def put_document(self, document: Mapping[str, Any]) -> None:
+        """Put ``document`` in the place of that row."""
+        self._put_small(RUNS, document["audit"], _Document, [_Document(document=json.dumps(document))])
 
     def next_ms(self) -> int:
         """The time at which an audit that is about to be complete ends."""

@@ -28,6 +28,12 @@ def summary(certificate: Certificate) -> RenderableType:
     table.add_row("grace misses", f"{certificate['grace_misses_found']:,}")
     if beyond := certificate.get("beyond_look_back_found"):
         table.add_row("too late for this audit", f"{beyond:,} records: what they would have changed is not computed")
+    if erasures := certificate.get("erasures"):
+        last = erasures[-1]
+        after = f"the last one after batch {last['generation']}/{last['batch']}, by {last['by']}: {last['reason']}"
+        table.add_row("erased keys", f"{len(erasures):,}, {after}")
+    if certificate.get("begins_after_erasure"):
+        table.add_row("begins", "at the last erasure: what was erased cannot be recomputed")
     table.add_row("signature", standing(certificate))
     warnings = certificate.get("warnings", [])
     for warning in warnings:

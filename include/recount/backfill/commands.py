@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
+from recount.audit.erased_keys import ErasedKeys
 from recount.audit.open_misses import write_summary
 from recount.audit.shape import flow_of
 from recount.backfill.plan import Plan, keep, plan
@@ -39,6 +40,7 @@ def backfill(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = Settings.from_environment(os.environ)
     topology = declared(settings.topologies).topology(stream)
+    ErasedKeys.of(settings, stream).require_finished()
     session = spark_session(settings, f"recount backfill {stream}")
     try:
         tables = Tables(settings.data)

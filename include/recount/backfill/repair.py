@@ -19,6 +19,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.audit.erased_keys import ErasedKeys
 from recount.audit.settled import published_backfills
 from recount.backfill.plan import Plan, forged, is_on_kafka
 from recount.core.errors import Terminal
@@ -86,7 +87,7 @@ def _append(session: SparkSession, settings: Settings, plan: Plan, rows: DataFra
     ``rows`` are the corrections so far; ``done`` backfills are on Kafka.
     """
     last = None if rows is None else rows.agg(F.max(BACKFILL_NUMBER)).first()[0]  # type: ignore[index]
-    number = 0 if last is None else last + 1
+    number = max(0 if last is None else last + 1, ErasedKeys.of(settings, plan.topology.name).backfills)
     is_new = rows is None or rows.where(F.col(BACKFILL) == plan.audit).isEmpty()
     backfill = plan.audit if is_new else f"{plan.audit}.{number}"
     changes = plan.changes.select(*map(named, plan.flow.sink.fields), RESULT_TIME, F.col(REVISION).cast("int"))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from recount.core.errors import Terminal
-from recount.core.finding_faults import finding_faults, forgotten
+from recount.core.finding_faults import finding_faults, forgotten, forgotten_erasures
 
 FORMAT = "recount certificate 2"
 FIRST_FORMAT = "recount certificate 1"
@@ -108,6 +108,8 @@ def verify(
         _require(form in (FIRST_FORMAT, certificate["format"]), "format", certificate["format"], str(form))
         for fault in forgotten(former, certificate):
             raise Unverified("the certificate forgets a finding", given=fault, remedy="audit again from the beginning")
+        for fault in forgotten_erasures(former, certificate):
+            raise Unverified("the certificate forgets an erasure", given=fault, remedy="see who removed its record")
         certificate = former
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from recount.core.certificate import FIRST_FORMAT, Certificate, SignatureFault, Unverified, standing, verify_alone
-from recount.core.finding_faults import forgotten
+from recount.core.finding_faults import forgotten, forgotten_erasures
 
 FaultKind = Literal[
     "altered", "foreign", "fork", "missing", "rewritten", "unsigned", "wrongly signed", "newest deleted", "unpublished"
@@ -104,7 +104,8 @@ class Chain:
                     what = f"{audits} is not the certificate that number {number}, {certificate['audit']}, follows"
                     yield Fault(kind="rewritten", number=number - 1, what=what)
                     continue
-                for forgets in forgotten(before[certificate["previous_sha256"]], certificate):
+                former = before[certificate["previous_sha256"]]
+                for forgets in (*forgotten(former, certificate), *forgotten_erasures(former, certificate)):
                     yield Fault(kind="altered", number=number, what=f"{certificate['audit']}: {forgets}")
 
     def _signatures(self) -> Iterator[Fault]:

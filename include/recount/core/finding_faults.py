@@ -48,6 +48,16 @@ def forgotten(former: Mapping[str, Any], certificate: Mapping[str, Any]) -> Iter
             yield f"the finding {one['finding']}, open in {former['audit']}, is not mentioned"
 
 
+def forgotten_erasures(former: Mapping[str, Any], certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The erasures that the certificate before lists, of the same version of the stream, and this one does not."""
+    if version_of(former) != version_of(certificate):
+        return
+    told = {one["sha256"] for one in certificate.get("erasures", ())}
+    for one in former.get("erasures", ()):
+        if one["sha256"] not in told:
+            yield f"the erasure {one['erasure']}, listed in {former['audit']}, is not mentioned"
+
+
 def version_of(certificate: Mapping[str, Any]) -> int:
     """The version of the stream that ``certificate`` is about."""
     return int(certificate.get("declaration", {}).get("stream_version", 1))

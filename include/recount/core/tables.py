@@ -11,6 +11,7 @@
 | ``corrections/<table>`` | backfill | corrections, with higher revisions |
 | ``archive/<topic>`` | archive | the raw log |
 | ``audits/<stream>/<name>`` | audit | verdicts, differences, seeds |
+| ``erasures/<stream>`` | ``recount erase``, which removes from all of the above | which key was erased, by its hash |
 | ``acceptances/<stream>`` | ``recount findings accept``, also in Airflow | who accepted which finding, and why |
 """
 
@@ -60,6 +61,10 @@ class Tables:
     def audit(self, stream: str, name: str) -> str:
         """A table of the audit of a stream."""
         return f"{self.root}/audits/{stream}/{name}"
+
+    def erasures(self, stream: str) -> str:
+        """Which keys were erased from what a stream, or an archive, keeps."""
+        return f"{self.root}/erasures/{stream}"
 
     def acceptances(self, stream: str) -> str:
         """Who accepted which finding of a stream."""

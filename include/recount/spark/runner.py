@@ -19,6 +19,7 @@ from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
+from recount.erasures import ErasureLog
 from recount.kafka.connection import Connection
 from recount.kafka.control import ControlChannel, StandingOrders
 from recount.kafka.lease import Lease
@@ -97,11 +98,13 @@ class StreamRunner:
         self._observer = observer
         self._connection = Connection.of(settings)
         self._declarations = DeclarationLog(settings.data, work.name)
+        self._erasures = ErasureLog(settings.data, work.name)
         self._last: BatchProof | None = None
 
     def run(self) -> None:
         """Acquire the lease and run; the last status says ``stopped`` or ``failed``."""
         # asked before the lease is taken: a start that is refused must not fence the driver that is at work
+        self._erasures.require_finished()
         self._declarations.require(self._work.declared, self._work.history.last_before())
         with ExitStack() as held:
             lease = Lease.acquire(self._connection, self._work.name)
@@ -146,6 +149,8 @@ class StreamRunner:
 
     def _start(self, transaction: OutputTransaction, lease_epoch: int) -> StreamQuery:
         """Recover and start; a start that is refused has written nothing."""
+        # asked again, for an erasure that began before this driver took the lease is not done
+        self._erasures.require_finished()
         require_topics(self._connection, self._work.topics, self._work.outputs)
         last = self._work.history.last_before()
         self._declarations.require(self._work.declared, last)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from deltalake import DeltaTable
 
+from recount.audit.erased_keys import ErasedKeys
 from recount.audit.ledger import Ledger
 from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.shape import flow_of
@@ -33,6 +34,18 @@ from recount.versions.standstill import standstill
 from recount.versions.topic_ends import ends_of
 
 
+def _require_nothing_erased(settings: Settings, stream: str) -> None:
+    """An audit of another declaration begins at the beginning of the log, behind which an erasure has put a bar."""
+    newest = ErasedKeys.of(settings, stream).newest
+    if newest is not None:
+        raise Terminal(
+            f"{stream} cannot go on under another declaration",
+            given=f"a key was erased after batch {newest.generation}/{newest.batch}",
+            expected="a log that audits can recompute from its beginning",
+            remedy=f"`recount reset {stream} --from now`, or give the changed topology a new name",
+        )
+
+
 def upgrade(settings: Settings, stream: Stream) -> Enacted:
     """Let ``stream`` go on as it is declared now; raises ``Terminal`` with the reason where its state would be wrong.
 
@@ -48,6 +61,7 @@ def upgrade(settings: Settings, stream: Stream) -> Enacted:
         tables = Tables(settings.data)
         extension = Extension.of(stream, last) if isinstance(stream, Topology) else None
         if extension is not None and (extension.sinks or flow_of(extension.topology) is None):
+            _require_nothing_erased(settings, stream.name)
             _refuse(stream.name, list(extension.objections()), found)
             return _extend(connection, tables, log, last, extension)
         topology = _require_upgradable(stream, found)

@@ -48,6 +48,13 @@ def test_where_nobody_knows_what_was_published_every_batch_is_judged() -> None:
     assert LEDGER.up_to({("orders", 1): 10}).proofs == LEDGER.proofs[:2]
 
 
+def test_a_batch_that_was_judged_can_stand_as_if_it_had_read_nothing() -> None:
+    standing = LEDGER.standing_at((0, 1))
+    assert (standing.stands, standing.ranges) == (True, {"orders": {0: (20, 20), 1: (10, 10)}})
+    assert [part.fates for part in standing.proofs[0].partitions] == [0, 0]
+    assert not LEDGER.between((0, 0), (0, 1)).stands
+
+
 def test_the_ledger_is_read_in_order_wherever_its_proofs_lie(tmp_path: Path) -> None:
     scene = LedgerScene(tmp_path)
     scene.commit(0, 1, 2)

@@ -21,7 +21,7 @@ _READS_OF_DELTA = {
     *("count", "file_uris", "get_add_actions", "history", "is_deltatable", "load_as_version", "load_cdf", "metadata"),
     *("partitions", "protocol", "scan", "schema", "table_config", "table_uri", "to_pandas", "to_pyarrow_dataset"),
     *("to_pyarrow_table", "transaction_version", "update_incremental", "version", "deletion_vectors"),
-    *("alter", "optimize", "merge", "update", "generate", "repair"),  # not called of a table
+    *("alter", "optimize", "merge", "generate", "repair"),  # not called of a table
 }
 _NO_EFFECT_IN_KAFKA = {"poll", "purge", "close", "list_topics", "set_sasl_credentials", "cluster_id"}
 _CHANGES_TOPICS = ("create_", "delete_", "alter_", "incremental_", "elect_", "remove_")

@@ -184,7 +184,8 @@ class TopologyAuditor:
             topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()
         }
         differences = [
-            *ledger_faults(scope.before, scope.ledger.proofs, self._topology),
+            *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
+            *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *(self._all_unread(scope) if scope.seed.run is None else []),
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
@@ -230,7 +231,15 @@ class TopologyAuditor:
             beyond_found=beyond[0],
             beyond=beyond[1],
             fingerprint=self._in_force.declared.fingerprint,
+            erasures=scope.erased.done,
+            begins_after=scope.begins_after,
         )
+
+    def _erasure_differences(self, scope: Scope) -> list[Difference]:
+        """What is wrong with the records of erasures, and with the audit that the newest of them left."""
+        seed = scope.seed.run
+        run = None if seed is None or scope.erased.newest is None else self.store.document_of(seed.audit)
+        return [*scope.erased.differences(), *scope.erased.seed_differences(run, None)]
 
     def _checksums(
         self, identity: Identity, scope: Scope, released: Released | None, unsettled: Unsettled | None
@@ -267,7 +276,8 @@ class TopologyAuditor:
             parts[UNREAD_PART] = {UNREAD_PART: still_unread(judged, scope.unread(truth), self._topology)}
         spans = [span for ranges in scope.ledger.ranges.values() for span in ranges.values()]
         self._snapshots.put(scope.audit, parts, offsets=sum(end - start for start, end in spans))
-        self._snapshots.keep_newest()
+        newest = scope.erased.newest
+        self._snapshots.keep_newest(beside=newest.audit if newest else None)
         return self._snapshots.sha256(scope.audit)
 
     def _evidence(self, scope: Scope, log: DigestedLog, accounts: Sequence[PartitionAccount]) -> Evidence:

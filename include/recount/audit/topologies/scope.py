@@ -10,6 +10,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 
 from recount.audit.copies import is_after
+from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.kept import kept_if_any, require_grown, require_kept
@@ -56,7 +57,8 @@ class Scope:
     judged before; what is ``released`` the stream may have removed. ``published`` and ``posted`` are the offsets that
     the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit before has
     read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections, ``backfills``
-    the names of those whose corrections count.
+    the names of those whose corrections count. ``erased`` are the keys that were erased so far, and ``begins_after`` is
+    the erasure behind which an audit from the beginning cannot look.
     """
 
     audit: str
@@ -73,6 +75,8 @@ class Scope:
     done: int
     listed: Sequence[Listed]
     backfills: Sequence[str]
+    erased: ErasedKeys
+    begins_after: str | None
 
     @property
     def cut(self) -> Order:
@@ -155,19 +159,22 @@ class Scoping:
         It begins ``from_the_beginning`` too where there is no snapshot of this declaration, and where rows that were
         judged are others now, as long as the whole log is there.
         """
+        erased = ErasedKeys.of(self.settings, self.topology.name)
+        erased.require_finished()
         reached = published_offsets(self.connection, self.topology)
         done, published = self._published()
         posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self.topology.sources}
         listed = listed_backfills(self._tables, self.topology)
         backfills = repetition.backfills if repetition else published_names(listed, done)
         if repetition is None:
-            known = None if from_the_beginning else self._since_the_last(reached, interval, published)
+            known = None if from_the_beginning else self._since_the_last(reached, interval, published, erased)
             settled, cut, seed = known or self._since_an_earlier(
-                reached, interval, published, from_the_beginning=from_the_beginning
+                reached, interval, published, erased, from_the_beginning=from_the_beginning
             )
             altered = self._written_to(seed)
             whole = settled_ledger(self._tables, self.topology, reached) if altered else settled
-            if altered and self._is_kept(whole.between(None, cut.order), sources):
+            can_begin_anew = altered and erased.newest is None
+            if can_begin_anew and self._is_kept(whole.between(None, cut.order), sources):
                 _LOG.warning("rows of %s that were judged are others now: all is judged again", ", ".join(altered))
                 settled, seed, altered = whole, NOTHING, ()
             elif altered and self._was_trimmed(seed):
@@ -175,10 +182,12 @@ class Scoping:
         else:
             settled = settled_ledger(self._tables, self.topology, reached)
             cut, seed, altered = repetition.cut_in(settled), self.store.seed_of(repetition.seed), ()
+            erased.require_repeatable(repetition.audit, seed.run)
             self._require_snapshot(seed)
             published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
         seen = seed.run.read_to if seed.run and repetition is None else {}
-        ledger = settled.between(seed.order, cut.order)
+        stands = seed.order == cut.order
+        ledger = settled.standing_at(cut.order) if stands else settled.between(seed.order, cut.order)
         self.in_force.require_made_by(ledger)
         identities = [one for one in self.identities if self.in_force.has_begun(one.written.topic.name, cut.order)]
         topics = [one.written.topic.name for one in identities]
@@ -197,10 +206,16 @@ class Scoping:
             done=done,
             listed=listed,
             backfills=backfills,
+            erased=erased,
+            begins_after=erased.newest.erasure if from_the_beginning and erased.newest else None,
         )
 
     def _since_the_last(
-        self, reached: Mapping[tuple[str, int], int], interval: Interval, published: Mapping[str, Ranges]
+        self,
+        reached: Mapping[tuple[str, int], int],
+        interval: Interval,
+        published: Mapping[str, Ranges],
+        erased: ErasedKeys,
     ) -> tuple[Ledger, BatchProof, Seed] | None:
         """The ledger since the last cut that there was, with the new cut and its seed; None where that does not do."""
         if not self.is_incremental:
@@ -209,7 +224,7 @@ class Scoping:
         if found is None:
             return None
         ledger, cut = found
-        seed = self._seed_for(ledger, cut.order, published)
+        seed = self._seed_for(ledger, cut.order, published, erased)
         return (ledger, cut, seed) if seed.run else None
 
     def _since_an_earlier(
@@ -217,17 +232,44 @@ class Scoping:
         reached: Mapping[tuple[str, int], int],
         interval: Interval,
         published: Mapping[str, Ranges],
+        erased: ErasedKeys,
         *,
         from_the_beginning: bool,
     ) -> tuple[Ledger, BatchProof, Seed]:
-        """All of the ledger, with the cut, and any seed before it."""
+        """All of the ledger, with the cut, and any seed before it; behind an erasure no audit can look."""
         ledger = settled_ledger(self._tables, self.topology, reached)
         cut = ledger.up_to(reached).cut_before(interval.end_ms)
-        return ledger, cut, NOTHING if from_the_beginning else self._seed_for(ledger, cut.order, published)
+        erased.require_judgeable(cut.order)
+        seed = NOTHING if from_the_beginning else self._seed_for(ledger, cut.order, published, erased)
+        if seed.run is None and erased.newest is not None:
+            seed = self._left_by(erased, published)
+        return ledger, cut, seed
 
-    def _seed_for(self, ledger: Ledger, cut: Order, published: Mapping[str, Ranges]) -> Seed:
+    def _left_by(self, erased: ErasedKeys, published: Mapping[str, Ranges]) -> Seed:
+        """The audit that the newest erasure has left."""
+        assert erased.newest is not None
+        seed = self.store.seed_of(erased.newest.audit)
+        if seed.run is None or not self._has_snapshot(seed.run, erased):
+            raise Terminal(
+                f"the snapshot that erasure {erased.newest.erasure} left is not there, or is another one",
+                given=f"audit {erased.newest.audit}",
+                expected=f"the snapshot {erased.newest.snapshot_after}, of the deployed declaration",
+                remedy="no audit can begin before it: restore the audit's tables from a backup of after the erasure, or"
+                f" `recount reset {self.topology.name}`",
+            )
+        return self._grown(seed, published)
+
+    def _seed_for(self, ledger: Ledger, cut: Order, published: Mapping[str, Ranges], erased: ErasedKeys) -> Seed:
         """The newest audit of this declaration whose snapshot is what its certificate says, or ``NOTHING``."""
-        seed = self.store.seed_for(ledger, cut, self._has_snapshot) if self.is_incremental else NOTHING
+
+        def usable(run: Run) -> bool:
+            return erased.admits(run) and self._has_snapshot(run, erased)
+
+        seed = self.store.seed_for(ledger, cut, usable) if self.is_incremental else NOTHING
+        return self._grown(seed, published)
+
+    def _grown(self, seed: Seed, published: Mapping[str, Ranges]) -> Seed:
+        """``seed``, of which the sinks' topics still have all that it has read."""
         if seed.run is None:
             return NOTHING
         for topic, seen in seed.run.read_to.items():
@@ -244,12 +286,13 @@ class Scoping:
                 remedy="audit from the beginning: recount audit --from-the-beginning",
             )
 
-    def _has_snapshot(self, run: Run) -> bool:
-        """Whether ``run`` left a snapshot of this declaration: the one in its certificate, which holds."""
+    def _has_snapshot(self, run: Run, erased: ErasedKeys) -> bool:
+        """Whether ``run`` left a snapshot of this declaration: the one in its certificate, less what was erased."""
         if run.fingerprint != self.in_force.declared.fingerprint or not self.snapshots.has(run.audit):
             return False
         told = certified(self.settings, self.topology.name, run.certificate)
-        if told is not None and told.get("snapshot") == self.snapshots.sha256(run.audit):
+        expected = None if told is None else erased.snapshot_of(run.audit, told.get("snapshot"))
+        if expected is not None and expected == self.snapshots.sha256(run.audit):
             return True
         _LOG.warning("the snapshot of the audit %s is not what its certificate says: it is left out", run.audit)
         return False

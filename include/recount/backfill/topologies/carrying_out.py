@@ -22,6 +22,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from recount.audit.erased_keys import ErasedKeys
 from recount.audit.ledger import Ledger
 from recount.audit.settled import published_backfills, published_offsets
 from recount.backfill.repair import Repaired
@@ -137,7 +138,7 @@ class CarryingOut:
                 remedy=DELETE_THEM,
             )
         tables, audit = self._corrections, self.due.run.audit
-        number = tables.next_number(done)
+        number = tables.next_number(done, erased=ErasedKeys.of(self.settings, self._topology.name).backfills)
         backfill = f"{audit}.{number}" if any(one.name == audit for one in tables.listed()) else audit
         about = {BACKFILL: backfill, BACKFILL_NUMBER: number, PUBLISHED_AT: time.time_ns() // 1_000_000}
         by_table: dict[str, list[dict[str, Any]]] = defaultdict(list)

@@ -83,9 +83,12 @@ class CorrectionTables:
         tables = {one.table for one in self.listed() if one.number is not None and one.number >= done}
         return [one for one in self.identities if one.written.table in tables]
 
-    def next_number(self, done: int) -> int:
-        """The number of the next backfill; raises ``Terminal`` where the tables end before the ``done`` on Kafka."""
-        number = max([-1, *(one.number for one in self.listed() if one.number is not None)]) + 1
+    def next_number(self, done: int, *, erased: int = 0) -> int:
+        """The number of the next backfill; raises ``Terminal`` where the tables end before the ``done`` on Kafka.
+
+        An erasure may have removed all rows of the last of the first ``erased`` backfills.
+        """
+        number = max([erased, *(one.number + 1 for one in self.listed() if one.number is not None)])
         if number < done:
             raise Terminal(
                 f"the corrections of {self.topology.name} are older than Kafka: were they restored from a backup?",

@@ -1,0 +1,196 @@
+"""Which keys a stream's audits have forgotten, and from where on they can judge since.
+
+A record counts where its SHA-256 holds, it is of this stream and, where there are keys, one of them has signed it. What
+a certificate that counts has listed needs no signature: it is the certificate's. Anything else is forged, which every
+audit calls a difference: so nobody without the signing key can pass a loss off as an erasure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from recount.audit.ledger import Order
+from recount.audit.ledger_rules import LEDGER
+from recount.audit.register import certificates_in_force
+from recount.audit.signing import PublicKeys, trusted_in
+from recount.audit.store import Run
+from recount.core.erasure import Erasure, signed
+from recount.core.errors import Terminal
+from recount.core.settings import Settings
+from recount.core.verdict import Difference
+from recount.declarations import DeclarationLog
+from recount.erasures import ErasureLog, not_finished, unfinished
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasedKeys:
+    """The erasures of the present version of ``stream`` that are ``done``, oldest first, and the one that is not.
+
+    ``forged`` says by record what is wrong with it, ``missing`` which records only a certificate has.
+    """
+
+    stream: str
+    done: tuple[Erasure, ...] = ()
+    unfinished: Erasure | None = None
+    forged: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: Settings, stream: str) -> Self:
+        """As the table and the newest certificate have them."""
+        log = ErasureLog(settings.data, stream)
+        certificates = certificates_in_force(settings, stream)
+        newest = max(certificates, key=lambda one: int(one["sequence"]), default={})
+        listed = [Erasure(**one) for one in newest.get("erasures", ())]
+        texts = log.texts()
+        if not texts and not listed:
+            return cls(stream=stream)
+        enacted = DeclarationLog(settings.data, stream).last()
+        counted, forged = _counted(texts, stream, trusted_in(settings.keys), {one.sha256 for one in listed})
+        known = {one.sha256 for one in counted}
+        missing = [one for one in listed if one.sha256 not in known]
+        mine = [one for one in (*missing, *counted) if one.version == (enacted.version if enacted else 1)]
+        done = {one.erasure: one for one in mine if one.state == "done"}
+        return cls(
+            stream=stream,
+            done=tuple(sorted(done.values(), key=lambda one: one.at_ms)),
+            unfinished=unfinished(mine),
+            forged=tuple(forged),
+            missing=tuple(one.erasure for one in missing),
+        )
+
+    @property
+    def newest(self) -> Erasure | None:
+        """The last one: no audit can look behind it."""
+        return self.done[-1] if self.done else None
+
+    @property
+    def backfills(self) -> int:
+        """So many backfills the stream has had, though there may be no rows of them any more."""
+        return max((one.backfills for one in self.done), default=0)
+
+    def require_finished(self) -> None:
+        """Raise ``Terminal`` while one of them has begun and is not done."""
+        if self.unfinished is not None:
+            raise not_finished(self.unfinished)
+
+    def admits(self, run: Run) -> bool:
+        """Whether an audit can go on from ``run``: it builds on what the newest erasure left."""
+        return self.newest is None or self.newest.audit in (run.audit, *run.lineage)
+
+    def require_judgeable(self, cut: Order) -> None:
+        """Raise ``Terminal`` where the batch ``cut`` lies before the newest erasure."""
+        newest = self.newest
+        if newest is not None and cut < newest.order:
+            raise Terminal(
+                f"what {self.stream} had done by then cannot be judged any more",
+                given=f"batch {cut[0]}/{cut[1]}; a key was erased after batch {newest.generation}/{newest.batch}",
+                expected="a batch after the erasure",
+                remedy=f"the certificates until {newest.audit} say what was found before",
+            )
+
+    def require_repeatable(self, audit: str, seed: Run | None) -> None:
+        """Raise ``Terminal`` where ``audit``, which began at ``seed``, saw what was erased since."""
+        if self.newest is not None and (seed is None or not self.admits(seed)):
+            raise Terminal(
+                "this audit cannot be repeated",
+                given=f"{audit}; a key was erased after audit {self.newest.audit}",
+                expected="an audit that began at the erasure or later",
+                remedy="trust its signature: what it judged is not there any more",
+            )
+
+    def snapshot_of(self, audit: str, certified: object) -> object:
+        """The SHA-256 that the snapshot of ``audit`` must have, whose certificate says ``certified``."""
+        for one in self.done:
+            if one.audit == audit and one.snapshot_before == certified:
+                certified = one.snapshot_after
+        return certified
+
+    def differences(self) -> list[Difference]:
+        """What is wrong with the records."""
+        place = f"table erasures/{self.stream}"
+        extra = [
+            Difference(
+                kind=LEDGER,
+                place=place,
+                verdict="extra",
+                expected="records that recount erase has written and signed",
+                actual=fault,
+                cause="nobody who may sign has erased this: what is missing was not erased but lost",
+                evidence=(f"erasure {name}",),
+            )
+            for name, fault in self.forged
+        ]
+        lost = [
+            Difference(
+                kind=LEDGER,
+                place=place,
+                verdict="lost",
+                expected="every erasure that a certificate lists",
+                actual="no such record",
+                cause="somebody removed it from the table; it counts as the certificate has it",
+                evidence=(f"erasure {name}",),
+            )
+            for name in self.missing
+        ]
+        return [*extra, *lost]
+
+    def seed_differences(self, run: Mapping[str, Any] | None, snapshot: str | None) -> list[Difference]:
+        """What is wrong with the row ``run`` of the audit that an audit begins at, and its ``snapshot``.
+
+        Nothing where the newest erasure has not left them. A ``snapshot`` that is not known (None) is not judged.
+        """
+        newest = self.newest
+        if newest is None or run is None or run["audit"] != newest.audit:
+            return []
+        told = {"run": (newest.run_sha256, run_sha256(run)), "snapshot": (newest.snapshot_after, snapshot)}
+        return [
+            Difference(
+                kind=LEDGER,
+                place=f"audits/{self.stream}",
+                verdict="altered",
+                expected=f"{name} {signed_for} as erasure {newest.erasure} left it",
+                actual=f"{name} {found}",
+                cause="somebody wrote to the audit's tables after the erasure",
+                evidence=(f"erasure {newest.erasure}",),
+            )
+            for name, (signed_for, found) in told.items()
+            if found is not None and found != signed_for
+        ]
+
+
+def run_sha256(document: Mapping[str, Any]) -> str:
+    """What tells a row of ``runs`` from any other: its cut, its offsets and its checksums among it."""
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def _counted(
+    texts: Sequence[str], stream: str, trusted: PublicKeys, listed: Iterable[str]
+) -> tuple[list[Erasure], list[tuple[str, str]]]:
+    vouched, counted, forged = set(listed), [], []
+    for text in texts:
+        try:
+            one = Erasure.from_json(text)
+        except Terminal as fault:
+            forged.append((hashlib.sha256(text.encode()).hexdigest()[:16], str(fault)))
+            continue
+        fault_found = _fault(one, stream, trusted, vouched)
+        if fault_found is None:
+            counted.append(one)
+        else:
+            forged.append((f"{one.erasure} {one.state}", fault_found))
+    return counted, forged
+
+
+def _fault(one: Erasure, stream: str, trusted: PublicKeys, vouched: set[str]) -> str | None:
+    if not one.holds:
+        return f"the SHA-256 of {one.erasure} is not that of the record"
+    if one.stream != stream:
+        return f"{one.erasure} is of the stream {one.stream}"
+    if not trusted.keys or one.sha256 in vouched:
+        return None
+    return trusted.fault_of(one.key_id, one.signature, signed(one))

@@ -1,0 +1,211 @@
+"""The erasure of one key from one stream and its audits, step by step; a run that was killed is completed by the next.
+
+1. ``begun`` is recorded: from then on neither driver nor audit nor backfill begins until it is done.
+2. Rows go from the stream's tables, then from the audits', then from the snapshot. Removing them twice does nothing.
+3. Tombstones go to compacted topics; a run that finds them there writes none.
+4. The newest audit's row of ``runs`` gets the checksums of what is left: all tables are as they will be by now.
+5. Files and commits that hold the key are removed.
+6. ``done`` is recorded, with the SHA-256 of what the next audit goes on from.
+
+The stream's lease is held all the while, and no certificate can be issued.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from recount.audit.erased_keys import ErasedKeys, run_sha256
+from recount.audit.issuing import certificates_of, locked
+from recount.audit.purging import purge
+from recount.audit.seed_digest import seed_sha256
+from recount.audit.settled import published_backfills
+from recount.audit.shape import flow_of
+from recount.audit.signing import signer_in
+from recount.audit.store import SNAPSHOTS, AuditStore, Run
+from recount.core.erasure import Erasure, key_sha256, new_salt, signed
+from recount.core.errors import Terminal
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.declarations import DeclarationLog
+from recount.erasure.hindrances import Ready, hindrances, newest_audit, ready
+from recount.erasure.holdings import all_paths, of_audits, of_stream
+from recount.erasure.noted_anew import note_anew
+from recount.erasure.rejected_rows import count_rejected, remove_rejected
+from recount.erasure.snapshot_rows import count_in_snapshot, erase_from_snapshots, snapshot_sha256
+from recount.erasure.state_log import purge_state
+from recount.erasure.tombstones import Tombstones
+from recount.erasures import ErasureLog, not_finished
+from recount.kafka.connection import Connection
+from recount.versions.standstill import standstill
+
+Step = Literal["begun", "tables", "audits", "snapshot", "tombstones", "runs", "files", "done"]
+Observer = Callable[[Step], None]
+
+
+def unobserved(step: Step) -> None:
+    """The observer of every day."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Who wants which ``key`` to be forgotten, and why."""
+
+    key: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamErasure:
+    """The erasure that ``order`` asks for, from ``topology``. ``observer`` is told when a step is done."""
+
+    settings: Settings
+    topology: Topology
+    order: Order
+    observer: Observer = unobserved
+
+    def counts(self) -> dict[str, int]:
+        """How many rows of the key there are, by table; tables without any are left out."""
+        holdings = [*of_stream(*self._where), *of_audits(self._tables, self.topology)]
+        found = {one.name: one.count(self.order.key) for one in holdings}
+        found["rejected"] = count_rejected(self._tables, self.topology.name, self.order.key)
+        run = newest_audit(self.settings, self.topology.name)
+        if run and AuditStore(None, self._tables, self.topology.name).has(SNAPSHOTS, run.audit) and self._is_general:
+            found["audits/snapshots"] = count_in_snapshot(self._tables, self.topology.name, run.audit, self.order.key)
+        return {name: number for name, number in found.items() if number}
+
+    def hindrances(self) -> list[str]:
+        """What stands in the way; nothing where a killed erasure of this key is to be completed."""
+        left = self._unfinished()
+        if left is None:
+            return hindrances(self.settings, self.topology)
+        return [] if left.is_of(self.order.key) else [str(not_finished(left))]
+
+    def run(self) -> Erasure:
+        """Erase, or complete what a killed run has begun; raises ``Terminal`` where something stands in the way."""
+        with self._alone():
+            found = self.hindrances()
+            if found:
+                raise Terminal(
+                    f"nothing can be erased from {self.topology.name} now",
+                    given="; ".join(found),
+                    expected="a stream that stands still, whose newest audit is a match up to its last batch",
+                    remedy="do what is said, then run this again",
+                )
+            begun = self._unfinished() or self._begin(ready(self.settings, self.topology))
+            self.observer("begun")
+            return self._complete(begun)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        folder = certificates_of(self.settings.reports, self.topology.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        with standstill(Connection.of(self.settings), self.topology), locked(folder):
+            yield
+
+    def _begin(self, at: Ready) -> Erasure:
+        enacted = DeclarationLog(self.settings.data, self.topology.name).last()
+        offsets: dict[str, dict[str, int]] = {}
+        for part in at.proof.partitions:
+            offsets.setdefault(part.topic, {})[str(part.partition)] = part.end
+        salt, at_ms = new_salt(), time.time_ns() // 1_000_000
+        begun = Erasure(
+            erasure=f"{self.topology.name}-{at_ms}",
+            stream=self.topology.name,
+            state="begun",
+            version=enacted.version if enacted else 1,
+            at_ms=at_ms,
+            by=self.order.by,
+            reason=self.order.reason,
+            generation=at.proof.generation,
+            batch=at.proof.batch,
+            audit=at.run.audit,
+            salt=salt,
+            key_sha256=key_sha256(salt, self.order.key),
+            offsets=offsets,
+            counts=self.counts(),
+            backfills=published_backfills(Connection.of(self.settings), self.topology),
+            snapshot_before=self._snapshot(at.run),
+        )
+        return record(self.settings, begun)
+
+    def _complete(self, begun: Erasure) -> Erasure:
+        stream, key, tables = self.topology.name, self.order.key, self._tables
+        run = self._run_of(begun)
+        for one in of_stream(*self._where):
+            one.remove(key)
+        remove_rejected(tables, stream, key)
+        self.observer("tables")
+        for one in of_audits(tables, self.topology):
+            one.remove(key)
+        self.observer("audits")
+        if self._is_general:
+            erase_from_snapshots(tables, stream, run.audit, key)
+        self.observer("snapshot")
+        ends = self._tombstones(begun, run)
+        self.observer("tombstones")
+        document = note_anew(AuditStore(None, tables, stream), tables, self.topology, run, key, ends)
+        self.observer("runs")
+        for path in all_paths(*self._where):
+            purge(path)
+        purge_state(tables, stream)
+        self.observer("files")
+        done = replace(begun, state="done", snapshot_after=self._snapshot(run), run_sha256=run_sha256(document))
+        done = record(self.settings, done)
+        self.observer("done")
+        return done
+
+    def _tombstones(self, begun: Erasure, run: Run) -> Mapping[str, Mapping[int, int]]:
+        tombstones = Tombstones(
+            connection=Connection.of(self.settings),
+            topology=self.topology,
+            run=run,
+            erasure=begun.erasure,
+            key=self.order.key,
+        )
+        held = {name for name in begun.counts if begun.counts[name]}
+        written = [
+            node.topic.name
+            for node in self.topology.written
+            if held & {f"outputs/{node.table}", f"corrections/{node.table}"}
+        ]
+        return tombstones.publish(written)
+
+    def _snapshot(self, run: Run) -> str:
+        if self._is_general:
+            return snapshot_sha256(self._tables, self.topology.name, run.audit)
+        return seed_sha256(self._tables, self.topology.name, run.lineage)
+
+    def _run_of(self, begun: Erasure) -> Run:
+        return next(
+            run for run in AuditStore(None, self._tables, self.topology.name).runs() if run.audit == begun.audit
+        )
+
+    def _unfinished(self) -> Erasure | None:
+        return ErasedKeys.of(self.settings, self.topology.name).unfinished
+
+    @property
+    def _is_general(self) -> bool:
+        return flow_of(self.topology) is None
+
+    @property
+    def _tables(self) -> Tables:
+        return Tables(self.settings.data)
+
+    @property
+    def _where(self) -> tuple[Tables, Topology, str]:
+        return self._tables, self.topology, self.order.key
+
+
+def record(settings: Settings, erasure: Erasure) -> Erasure:
+    """Append ``erasure`` to the records of its stream, signed where there is a key; returns it as it lies there."""
+    signer = signer_in(settings.keys)
+    hashed = erasure.hashed(signer.key_id if signer else None)
+    told = replace(hashed, signature=signer.signature(signed(hashed))) if signer else hashed
+    ErasureLog(settings.data, erasure.stream).append(told)
+    return told

@@ -1,0 +1,183 @@
+"""An erasure counts where one who may sign has signed it; anything else is named, and audits begin behind the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.audit.documents import findings
+from tests.unit.core.test_erasure import BEGUN
+
+from recount.audit.certificate import load
+from recount.audit.erased_keys import ErasedKeys, run_sha256
+from recount.audit.issuing import issue
+from recount.audit.signing import make_keys, signer_in
+from recount.audit.store import Run
+from recount.core.certificate import Unverified, certified, verify
+from recount.core.chain import Chain
+from recount.core.erasure import Erasure, signed
+from recount.core.errors import Terminal
+from recount.core.settings import Settings
+from recount.erasures import ErasureLog
+
+DONE = replace(BEGUN, state="done", stream="revenue", snapshot_before="a", snapshot_after="b")
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    make_keys(tmp_path / "keys", reports=tmp_path / "reports")
+    folders = {name: str(tmp_path / name) for name in ("data", "checkpoints", "reports", "logs", "run", "keys")}
+    return Settings(profile="embedded", bootstrap_servers="nowhere:1", jars="", **folders)
+
+
+def noted(settings: Settings, erasure: Erasure) -> Erasure:
+    """``erasure``, signed and in the table."""
+    signer = signer_in(settings.keys)
+    assert signer is not None
+    hashed = erasure.hashed(signer.key_id)
+    told = replace(hashed, signature=signer.signature(signed(hashed)))
+    ErasureLog(settings.data, erasure.stream).append(told)
+    return told
+
+
+def forge(settings: Settings, erasure: Erasure) -> None:
+    ErasureLog(settings.data, "revenue").append(erasure)
+
+
+def certify(settings: Settings, audit: str, *erasures: Erasure) -> Path:
+    document = {**findings(audit), "erasures": [one.to_document() for one in erasures]}
+    return issue("revenue", audit, lambda: document, settings.reports, signer=signer_in(settings.keys))
+
+
+def run(audit: str, *lineage: str) -> Run:
+    return Run(
+        audit=audit,
+        finished_ms=1,
+        interval_start_ms=None,
+        interval_end_ms=None,
+        source="auto",
+        seed=None,
+        lineage=(*lineage, audit),
+        generation=0,
+        batch=3,
+        frontier_ms=None,
+        published_ends={},
+        outcome="match",
+        certificate="",
+        counts={},
+    )
+
+
+def test_where_nothing_was_erased_audits_begin_where_they_like(settings: Settings) -> None:
+    erased = ErasedKeys.of(settings, "revenue")
+    assert (erased.done, erased.unfinished, erased.differences()) == ((), None, [])
+    assert erased.admits(run("night-1"))
+    erased.require_finished()
+    erased.require_judgeable((0, 0))
+    erased.require_repeatable("night-1", None)
+
+
+def test_a_signed_record_counts_and_no_audit_looks_behind_it(settings: Settings) -> None:
+    done = noted(settings, DONE)
+    erased = ErasedKeys.of(settings, "revenue")
+    assert (erased.done, erased.differences()) == ((done,), [])
+    assert [erased.admits(one) for one in (run("night-3"), run("night-4", "night-3"), run("night-2"))] == [
+        True,
+        True,
+        False,
+    ]
+    erased.require_judgeable((0, 3))
+    with pytest.raises(Terminal, match="cannot be judged"):
+        erased.require_judgeable((0, 2))
+    erased.require_repeatable("night-4", run("night-3"))
+    for seed in (None, run("night-2")):
+        with pytest.raises(Terminal, match="cannot be repeated"):
+            erased.require_repeatable("night-3", seed)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda done: replace(done, by="Mallory"),
+        lambda done: replace(done, by="Mallory").hashed(done.key_id),
+        lambda done: replace(done, by="Mallory").hashed(None),
+        lambda done: replace(replace(done, by="Mallory").hashed(done.key_id), signature=done.signature),
+        lambda done: replace(done, stream="notes"),
+    ],
+)
+def test_a_record_that_nobody_has_signed_is_forged_and_counts_for_nothing(settings: Settings, made: object) -> None:
+    done = noted(settings, DONE)
+    assert callable(made)
+    forge(settings, made(done))
+    erased = ErasedKeys.of(settings, "revenue")
+    assert erased.done == (done,)
+    assert [(one.verdict, one.place) for one in erased.differences()] == [("extra", "table erasures/revenue")]
+
+
+def test_a_forged_beginning_keeps_no_audit_from_judging_and_a_signed_one_does(settings: Settings) -> None:
+    forge(settings, replace(DONE, state="begun").hashed(None))
+    ErasedKeys.of(settings, "revenue").require_finished()
+    noted(settings, replace(DONE, state="begun"))
+    with pytest.raises(Terminal, match="has begun and is not done"):
+        ErasedKeys.of(settings, "revenue").require_finished()
+    noted(settings, DONE)
+    ErasedKeys.of(settings, "revenue").require_finished()
+
+
+def test_a_driver_waits_for_whatever_has_begun(settings: Settings) -> None:
+    log = ErasureLog(settings.data, "revenue")
+    log.require_finished()
+    forge(settings, replace(DONE, state="begun").hashed(None))
+    with pytest.raises(Terminal, match="run it again") as refused:
+        log.require_finished()
+    assert "--stream revenue" in refused.value.remedy
+
+
+def test_without_keys_an_unsigned_record_counts_as_unsigned_certificates_do(settings: Settings) -> None:
+    unsigned = replace(settings, keys="")
+    forge(unsigned, DONE.hashed(None))
+    assert len(ErasedKeys.of(unsigned, "revenue").done) == 1
+
+
+def test_a_record_that_a_certificate_lists_counts_though_it_was_removed_and_that_is_told(settings: Settings) -> None:
+    done = noted(replace(settings, data=settings.data + "-elsewhere"), DONE)
+    certify(settings, "night-4", done)
+    erased = ErasedKeys.of(settings, "revenue")
+    assert erased.done == (done,)
+    assert [one.verdict for one in erased.differences()] == ["lost"]
+
+
+def test_an_erasure_of_another_version_of_the_stream_bars_nothing(settings: Settings) -> None:
+    noted(settings, replace(DONE, version=2))
+    assert ErasedKeys.of(settings, "revenue").newest is None
+
+
+def test_a_snapshot_must_be_what_erasures_left_one_after_the_other(settings: Settings) -> None:
+    noted(settings, DONE)
+    noted(settings, replace(DONE, erasure="revenue-2", at_ms=2, snapshot_before="b", snapshot_after="c"))
+    erased = ErasedKeys.of(settings, "revenue")
+    assert erased.snapshot_of("night-3", "a") == "c"
+    assert erased.snapshot_of("night-3", "x") == "x"
+    assert erased.snapshot_of("night-4", "a") == "a"
+
+
+def test_what_the_next_audit_goes_on_from_must_be_what_was_signed(settings: Settings) -> None:
+    row = {"audit": "night-3", "checksums": 1}
+    noted(settings, replace(DONE, run_sha256=run_sha256(row)))
+    erased = ErasedKeys.of(settings, "revenue")
+    assert erased.seed_differences(row, "b") == erased.seed_differences(row, None) == []
+    assert [one.verdict for one in erased.seed_differences({**row, "checksums": 2}, "b")] == ["altered"]
+    assert [one.verdict for one in erased.seed_differences(row, "c")] == ["altered"]
+    assert erased.seed_differences({"audit": "night-4"}, "c") == []
+
+
+def test_a_later_certificate_lists_every_erasure_of_the_one_before(settings: Settings) -> None:
+    done = noted(settings, DONE)
+    first = load(certify(settings, "night-4", done))
+    later = certified(findings("night-5"), first)
+    with pytest.raises(Unverified, match="forgets an erasure"):
+        verify(later, [first])
+    verify(certified({**findings("night-5"), "erasures": [done.to_document()]}, first), [first])
+    chain = Chain("revenue", {"night-4.json": first, "night-5.json": later})
+    assert any("is not mentioned" in str(fault) for fault in chain.faults())
