@@ -71,8 +71,7 @@ def untried() -> Iterator[Untried]:
         "StreamTableJoinOperator._forget",
         "what is forgotten later is not asked for",
     )
-    yield _one(lookup, forget, "bound_ms - self._forgotten_ms <= history_ms // _SWEEPS", stays)
-    yield _one(lookup, forget, "pl.col(TIMESTAMP) <= (", "a version at the bound itself is the newest, or stays as one")
+    yield _one(lookup, forget, "bound_ms - self._forgotten_ms <= history_ms // SWEEPS", stays)
     many = "keys that are searched together: of so many that a scene cannot have them"
     yield _one(at + "time_join.py", "_found", "pl.col(_CODE).is_between", many)
     yield _one(at + "time_join.py", "_found", "pl.col(TIMESTAMP) - first_ms", "moves the places of both sides alike")

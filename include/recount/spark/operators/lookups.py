@@ -20,7 +20,7 @@ from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, rows_schem
 from recount.spark.polars_expressions import compiled, field_column
 
 _BY, _FOUND, _PLACE, _AS_OF = "__by", "__found", "__place", "as_of_ms"
-_SWEEPS = 16
+SWEEPS = 16
 """So often versions are forgotten while time passes by a history: each time all that are held are looked at."""
 
 
@@ -97,7 +97,7 @@ class StreamTableJoinOperator:
         if history_ms is None or clock.frontier_ms is None:
             return
         bound_ms = clock.frontier_ms - history_ms
-        if self._forgotten_ms is not None and bound_ms - self._forgotten_ms <= history_ms // _SWEEPS:
+        if self._forgotten_ms is not None and bound_ms - self._forgotten_ms <= history_ms // SWEEPS:
             return
         self._forgotten_ms = bound_ms
         waiting = self._waiting.rows.select(pl.col(_AS_OF).min()).item()
