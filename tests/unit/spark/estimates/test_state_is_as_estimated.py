@@ -102,7 +102,10 @@ CASES = [
     Case("a looked-up table keeps the versions of its history", stream(clicks).left_join_table(users(), history="8 s")),
     Case("a versioned table keeps every version", stream(clicks).left_join_table(users(versioned=True), history=None)),
     Case("as of arrival a table has a row for each key", stream(clicks).left_join_table(users(), as_of="arrival")),
-    Case("records wait for a table with a grace", stream(clicks).join_table(users(versioned=True), grace="10 s")),
+    Case(
+        "records wait for a table with a grace",
+        stream(clicks).join_table(users(versioned=True), grace="10 s", history="8 s"),
+    ),
     Case("two tables joined have a row for each key", table(clicks).join(users())),
     Case("a filtered table remembers the keys that pass", users().filter(col("length") > 0)),
     Case("grouped rows know their group", users().group_by(seen=col("seen")).aggregate(n=count()), options=["seen=1"]),
