@@ -128,6 +128,8 @@ def _of_defaults() -> Iterator[Mutant]:
     topology, flow = "core/topology.py", "core/flow.py"
     yield from other(topology, "Topology", "a quiet partition is idle", '= "5 min"', '= "299999 ms"', '= "300001 ms"')
     yield from other(topology, "Topology", "no absurd time", '= "1 h"', '= "3599999 ms"', '= "3600001 ms"')
+    far = '= "400 d"'
+    yield from other("core/histories.py", "", "how far a lookup sees", far, '= "9599 h"', '= "9601 h"')
     arrival = '= "arrival"'
     yield from other(flow, "RecordStream.join_table", "as of when a lookup is", '= "event"', arrival)
     yield from other(flow, "RecordStream.left_join_table", "as of when a left lookup is", '= "event"', arrival)

@@ -105,8 +105,25 @@ def _of_what_is_held() -> Iterator[Mutant]:
     yield from other(
         lookup, "StreamTableJoinOperator.__post_init__", "as of when a lookup is", event, event.replace("==", "!=")
     )
+    yield from _of_histories(lookup)
     joined = AT + "table_joins.py"
     yield from other(joined, "TableTableJoinOperator._with_row", "tables change in turn", backward, exact)
+
+
+def _of_histories(lookup: str) -> Iterator[Mutant]:
+    asking, forget = "StreamTableJoinOperator._asking", "StreamTableJoinOperator._forget"
+    late, idle = "what asks behind a history is late", "what had been idle has the others' history"
+    yield from comparison(lookup, asking, late, "margin >= 0")
+    yield from bound(lookup, asking, late, "history_ms - pl.col(TIMESTAMP) - 1")
+    end = "pl.max_horizontal(TIMESTAMP, pl.col(JUDGED) - history_ms"
+    yield from other(lookup, asking, "where a history ends", end, f"{end} + 1", f"{end} - 1")
+    yield from other(lookup, asking, "where a history ends", ".then(JUDGED)", ".then(TIMESTAMP)")
+    yield from other(lookup, asking, idle, "pl.lit(clock.before_ms, pl.Int64)", "pl.lit(None, pl.Int64)")
+    reached, gone = "clock.frontier_ms - history_ms", "pl.col(TIMESTAMP) < newest_ms"
+    yield from other(lookup, forget, "when a version is forgotten", reached, f"{reached} + 1")
+    yield from comparison(lookup, forget, "when a version is forgotten", gone)
+    asked = "bound_ms if waiting is None else min(bound_ms, waiting)"
+    yield from other(lookup, forget, "what waits is not forgotten", asked, "bound_ms", asked.replace("min(", "max("))
 
 
 def _of_timers_and_panes() -> Iterator[Mutant]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.mutants.scene import Scene
+from tests.mutants.scenes_of_histories import HISTORIES, of_history
 from tests.mutants.scenes_of_time import FLOWS, a_quiet_partition, event_times, records_in_order, scene_of_time
 from tests.mutants.scenes_of_values import (
     SUMS,
@@ -29,6 +30,9 @@ _OTHERS: dict[str, Callable[[], Scene]] = {
     "a partition that comes back": lambda: a_quiet_partition(
         "a partition that comes back", "hopping, kept as a graph", falls_back=True
     ),
+    "a quiet partition of a lookup with a history": lambda: a_quiet_partition(
+        "a quiet partition of a lookup with a history", "lookups with a history"
+    ),
     "values": values,
     "prices": prices,
     "long numbers": long_numbers,
@@ -43,9 +47,11 @@ def scene(name: str) -> Scene:
     """The scene ``name``; others are not even declared, for a mutant may refuse their declaration."""
     if name in SUMS:
         return of_sums(name)
+    if name in HISTORIES:
+        return of_history(name)
     return scene_of_time(name) if name in FLOWS else _OTHERS[name]()
 
 
 def names() -> list[str]:
     """Of all scenes."""
-    return [*FLOWS, *SUMS, *_OTHERS]
+    return [*FLOWS, *SUMS, *HISTORIES, *_OTHERS]

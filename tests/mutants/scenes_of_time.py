@@ -226,6 +226,9 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
     "windows below an order": lambda: _counted(WORDS.in_order(grace="5 ms").select("ln"), _HOPS),
     "lookups that wait": _waiting,
     "lookups at once": lambda: LEFT.select("ln").left_join_table(table(TOPICS["versions"]).select("vn")),
+    "lookups with a history": lambda: LEFT.select("ln").left_join_table(
+        table(TOPICS["versions"]).select("vn"), history="9 ms"
+    ),
     "lookups in a stream": lambda: LEFT.select("ln").left_join_table(
         stream(TOPICS["versions"]).filter(col("vn") > 0).to_table().select("vn")
     ),
@@ -245,6 +248,9 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
 }
 AHEAD = {"windows below lookups below firsts"}
 """Where the time of the table is beyond that of the records, so that it holds nothing back."""
+
+
+record_of, topology_of = _record, _topology
 
 
 def event_times() -> Scene:

@@ -71,6 +71,12 @@ def untried() -> Iterator[Untried]:
     room = "pl.int_range(pl.len()) < pl.len().cast(pl.Int64) - self.node.max_rows"
     yield _one(at + "remembering.py", "SuppressOperator._is_due_or_too_much", room, early)
     yield _one(at + "remembering.py", "SuppressOperator.process", "self._held.height > most", early)
+    lookup, forget, stays = (
+        at + "lookups.py",
+        "StreamTableJoinOperator._forget",
+        "what is forgotten later is not asked for",
+    )
+    yield _one(lookup, forget, "bound_ms - self._forgotten_ms <= history_ms // SWEEPS", stays)
     many = "keys that are searched together: of so many that a scene cannot have them"
     yield _one(at + "time_join.py", "_found", "pl.col(_CODE).is_between", many)
     yield _one(at + "time_join.py", "_found", "pl.col(TIMESTAMP) - first_ms", "moves the places of both sides alike")

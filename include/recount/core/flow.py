@@ -16,6 +16,7 @@ from recount.core.durations import Duration, milliseconds
 from recount.core.errors import InvalidDeclaration
 from recount.core.expression_types import columns_of
 from recount.core.expressions import Expression, col
+from recount.core.histories import BY_DEFAULT, history_ms_of
 from recount.core.joins import AsOf, JoinKind, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Emission, Filter, Node, Sink, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder, KeyState, Process
@@ -57,24 +58,50 @@ class RecordStream(Steps):
         )
 
     def join_table(
-        self, table: Table, *, grace: Duration | None = None, by: Expression | None = None, as_of: AsOf = "event"
+        self,
+        table: Table,
+        *,
+        grace: Duration | None = None,
+        by: Expression | None = None,
+        as_of: AsOf = "event",
+        history: Duration | None = BY_DEFAULT,
     ) -> RecordStream:
-        """Each record with the table's row as of its time; records without one are dropped."""
-        return self._join_table(table, "inner", grace, by, as_of)
+        """Each record with the table's row as of its time; records without one are dropped.
+
+        ``history``: how far behind its partition's stream time a record can look; None: any time. By default 400 days.
+        """
+        return self._join_table(table, "inner", grace, by, as_of, history)
 
     def left_join_table(
-        self, table: Table, *, grace: Duration | None = None, by: Expression | None = None, as_of: AsOf = "event"
+        self,
+        table: Table,
+        *,
+        grace: Duration | None = None,
+        by: Expression | None = None,
+        as_of: AsOf = "event",
+        history: Duration | None = BY_DEFAULT,
     ) -> RecordStream:
-        """Each record with the table's row as of its time, whose fields are null where there is none."""
-        return self._join_table(table, "left", grace, by, as_of)
+        """The same, and each record that found no row, with nulls."""
+        return self._join_table(table, "left", grace, by, as_of, history)
 
     def _join_table(
-        self, table: Table, kind: Literal["inner", "left"], grace: Duration | None, by: Expression | None, as_of: AsOf
+        self,
+        table: Table,
+        kind: Literal["inner", "left"],
+        grace: Duration | None,
+        by: Expression | None,
+        as_of: AsOf,
+        history: Duration | None,
     ) -> RecordStream:
-        grace_ms = None if grace is None else milliseconds(grace, "grace")
         return RecordStream(
             StreamTableJoin(
-                left=self.node, right=node_of(table, Table), kind=kind, grace_ms=grace_ms, by=by, as_of=as_of
+                left=self.node,
+                right=node_of(table, Table),
+                kind=kind,
+                grace_ms=None if grace is None else milliseconds(grace, "grace"),
+                by=by,
+                as_of=as_of,
+                history_ms=history_ms_of(history, self.node, as_of),
             )
         )
 

@@ -35,6 +35,11 @@ def require_order(nodes: Iterable[Node]) -> None:
             )
 
 
+def leaves_at_once(node: Node) -> bool:
+    """Whether each row leaves ``node`` in the batch that reads its record, at its own place in the log."""
+    return next(_made_elsewhere(node), None) is None
+
+
 def _made_elsewhere(node: Node) -> Iterator[Node]:
     """The nearest operators from ``node`` up of which a row does not leave at once at its own place in the log."""
     match node:

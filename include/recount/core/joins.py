@@ -98,7 +98,9 @@ class StreamTableJoin(Join):
 
     ``as_of``: the row as of the record's time (``event``), or the one that is current when the record is read
     (``arrival``), which depends on how the log was read. ``grace_ms``: the record waits until ``ts <= stream time of
-    the table - grace``. ``by`` finds the row by an expression instead of the key (a global table).
+    the table - grace``. ``by`` finds the row by an expression instead of the key (a global table). ``history_ms``: as
+    of the record's time, but of no time before ``c - history``, where c is how far time has come at the record; None:
+    of any time.
     """
 
     left: Node
@@ -107,6 +109,7 @@ class StreamTableJoin(Join):
     grace_ms: int | None = None
     by: Expression | None = None
     as_of: AsOf = "event"
+    history_ms: int | None = None
 
     def __post_init__(self) -> None:
         require(
@@ -129,6 +132,13 @@ class StreamTableJoin(Join):
             given=f"{self.grace_ms} ms, as_of='{self.as_of}', {self.right}",
             expected="a stream or topic read as a table, and as_of='event'",
             remedy="leave out the grace, or read the changes from a topic: table(topic)",
+        )
+        require(
+            self.history_ms is None or self.as_of == "event",
+            "history of a lookup",
+            given=f"{self.history_ms} ms, as_of='{self.as_of}'",
+            expected="a history with as_of='event': as of arrival there is one row for each key",
+            remedy="leave out the history",
         )
         if self.by is None:
             self._require_equal_keys()
@@ -153,7 +163,8 @@ class StreamTableJoin(Join):
         by = "" if self.by is None else f" by {self.by}"
         grace = "" if self.grace_ms is None else f", grace {readable(self.grace_ms)}"
         as_of = ", as of arrival" if self.as_of == "arrival" else ""
-        return f"{self.kind} join with {table}{by}{grace}{as_of}"
+        history = "" if self.history_ms is None else f", history {readable(self.history_ms)}"
+        return f"{self.kind} join with {table}{by}{grace}{as_of}{history}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -33,6 +33,7 @@ from typing import Literal
 from recount.core.durations import Duration, milliseconds
 from recount.core.errors import require
 from recount.core.flow import RecordStream, Table, cogroup, stream, table
+from recount.core.histories import require_histories
 from recount.core.in_order import require_order
 from recount.core.limits import Health
 from recount.core.nodes import Node, Sink, Source
@@ -112,6 +113,7 @@ class Topology:
             )
         self._require_outputs_of_its_own()
         require_versions(self.nodes())
+        require_histories(self.nodes())
         require_order(self.nodes())
         assert self.layers
 

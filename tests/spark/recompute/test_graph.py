@@ -232,6 +232,15 @@ CASES = [
         arrival=True,
     ),
     Case(name="lookup after all", flow=sides[0].join_table(users()), streams=True, tables_first=True),
+    Case(
+        name="lookup with a history", flow=sides[0].left_join_table(users(), history="9 ms"), streams=True, arrival=True
+    ),
+    Case(
+        name="lookup with a history and a grace",
+        flow=sides[0].join_table(users(versioned=True), grace="5 ms", history="20 ms"),
+        streams=True,
+        tables_first=True,
+    ),
     Case(name="versioned lookup", flow=sides[0].left_join_table(users(versioned=True)), streams=True, arrival=True),
     Case(
         name="versioned lookup after all",
@@ -528,6 +537,40 @@ def test_what_left_while_a_partition_was_idle_makes_its_record_late(
     topology = Topology(name="law", sinks=[stream(EVENTS).in_order(grace="5 ms").to(OUT)])
     done = recomputed(spark, topology, frames(spark, [log], ["events"]), batches=batches)
     assert [(row["stream_time_ms"], row["margin_ms"]) for row in done.late.collect()] == [(60, 0)] * late
+
+
+HISTORY = [
+    *(("users", 0, {"tier": tier}, at) for tier, at in (("tin", 40), ("iron", 51), ("gold", 58))),
+    *(("events", partition, {"n": 1}, at) for partition, at in ((0, 1), (1, 1), (0, 60), (1, 2))),
+]
+"""Partition 1 of the events is idle in the batch that brings the frontier to 60 ms, and comes back with 2 ms."""
+LOOKUPS_OF_PLACED = {
+    "records": stream(EVENTS).select("n"),
+    "first ones": stream(EVENTS).select("n").deduplicate("n", horizon="0 ms"),
+    "pairs": stream(EVENTS).select("n").join(stream(EVENTS).select(m=col("n")), before="0 s", after="0 s", grace="0 s"),
+}
+
+
+@pytest.mark.parametrize("rows", LOOKUPS_OF_PLACED)
+@pytest.mark.parametrize(("history", "tier"), [("9 ms", "iron"), ("10 ms", "tin"), ("20 ms", "tin"), (None, None)])
+def test_what_comes_from_a_partition_that_was_idle_looks_back_from_where_the_others_are(
+    spark: SparkSession, rows: str, history: str | None, tier: str | None
+) -> None:
+    log = [Arrival(topic=t, partition=p, key="u", value=v, timestamp_ms=ms) for t, p, v, ms in HISTORY]
+    both, idle = frozenset({("events", 0), ("events", 1), ("users", 0)}), frozenset({("events", 0)})
+    batches = one_by_one(log, ["events", "users"])
+    batches = [replace(one, awake=idle if number == 5 else both) for number, one in enumerate(batches)]
+    flow = LOOKUPS_OF_PLACED[rows].left_join_table(users(), history=history)
+    topology = Topology(name="law", sinks=[flow.to(OUT)])
+    options = {"table_ends": table_ends([log]), "batches": batches}
+    raw = frames(spark, [log], ["events", "users"])
+    for lateness in (True, False):
+        done = recomputed(spark, topology, raw, lateness=lateness, **options)
+        found = {row[RESULT_TIME]: row["tier"] for row in done.result("out").collect()}
+        assert found[2] == tier
+        named = [(row["timestamp_ms"], row["stream_time_ms"], row["margin_ms"]) for row in done.late.collect()]
+        is_late = lateness and history is not None and rows != "pairs"
+        assert named == ([(2, 60, 60 - int(history.split()[0]) - 2 - 1)] if is_late else [])  # type: ignore[union-attr]
 
 
 def test_what_has_won_stays_the_first_when_a_partition_that_was_idle_brings_an_earlier_record(

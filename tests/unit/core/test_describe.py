@@ -36,7 +36,7 @@ def test_every_operator_has_one_line_and_names_what_it_reads() -> None:
         "  4. sink sessions, table sessions  <- 3",
         "  5. source users",
         "  6. table  <- 5",
-        "  7. left join with table  <- 2, 6",
+        "  7. left join with table, history 400 d  <- 2, 6",
         "  8. filter (tier != '<none>')  <- 7",
         "  9. sink enriched, table enriched  <- 8",
     ]

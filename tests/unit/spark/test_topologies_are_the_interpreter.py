@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -14,14 +16,14 @@ from tests.unit.spark.by_hand import EXACT, LATEST, LEFT, assert_law, drawn_by_h
 from tests.unit.spark.engine import LogRecord
 from tests.unit.spark.random_flows import TOPICS, Comparable
 from tests.unit.spark.random_topologies import drawn_topologies, drawn_topology
-from tests.unit.spark.random_topology_logs import Cut, Event, closing, logs
+from tests.unit.spark.random_topology_logs import IDLE_AFTER_MS, Cut, Event, closing, logs
 from tests.unit.spark.topology_engine import TopologyEngine
 from tests.unit.spark.topology_runs import assert_agree, by_engine, by_interpreter, comparable, row_of
 
 from recount.core.aggregates import count
 from recount.core.describe import describe
 from recount.core.expressions import col
-from recount.core.flow import RecordStream, stream
+from recount.core.flow import RecordStream, stream, table
 from recount.core.nodes import KEY
 from recount.core.processing import KeyState
 from recount.core.schema import LONG, STRING
@@ -291,3 +293,39 @@ def test_an_update_that_was_held_for_an_older_one_of_another_partition_finds_its
         for _, window, _, revision, cells in found
         if window == (50, 60)
     ] == [(0, 1), (1, 2)]
+
+
+def version(at: int, n: int) -> Event:
+    """A change of the topic `versions`."""
+    value = json.dumps({"vn": n, "vw": "a"}).encode()
+    return Event("versions", LogRecord(timestamp_ms=at, key=b"a", value=value))
+
+
+ASKING = {
+    "records": (LEFT.select("ln"), 40),
+    "first ones": (LEFT.select("lw", "ln").deduplicate("lw", horizon="0 ms"), 40),
+    "pairs": (LEFT.select("ln").join(LEFT.select(m=col("ln")), before="0 ms", after="0 ms", grace="3 ms"), 40),
+    "records that wait": (LEFT.select("ln"), 2),
+}
+
+
+@pytest.mark.parametrize("rows", ASKING)
+def test_a_partition_that_was_idle_looks_back_from_where_the_others_are(rows: str) -> None:
+    #  left 0   5 ── 50          versions   1 ── 2 ── 40 ── 44
+    #  left 1   5 ── idle ── 6: it asks as of 51 - 8, where 40 is the newest; with a grace, as of the table's 44 - 8
+    flow, found = ASKING[rows]
+    grace = "200 ms" if rows == "records that wait" else None
+    flow = flow.left_join_table(table(TOPICS["versions"]).select("vn"), history="8 ms", grace=grace)
+    drawn = drawn_by_hand(flow, replace(EXACT, has_bounds=False), {"left": 2, "versions": 1})
+    cuts = [
+        Cut([version(1, 1), version(2, 2), left(5), left(5, "b", partition=1)]),
+        Cut([version(40, 40), version(44, 44), left(50, "c")], later_ms=IDLE_AFTER_MS),
+        Cut([left(51, "d")], restarts=True),
+        Cut([left(6, "e", partition=1)], restarts=True),
+    ]
+    log = [*cuts, closing(drawn.partitions)]
+    told, expected = by_engine(drawn, log), by_interpreter(drawn, log)
+    assert (Counter(told.rows["out"]), told.late) == (Counter(expected.rows["out"]), expected.late)
+    [six] = {{name: cell for name, _, cell in cells}["vn"] for *_, at, _, cells in told.rows["out"] if at == 6}
+    assert six == found
+    assert len(told.late) == (rows != "pairs")

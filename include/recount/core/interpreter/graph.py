@@ -97,15 +97,17 @@ class Graph:
         if isinstance(node, Suppress | StreamTableJoin):
             # They judge nobody: all records count, and Suppress measures from the first update that it holds.
             clock = Clock(topics_of(node), 0, self._partitions, holds_back=True)
-        else:
-            refusing = set(refusing_above(node))
-            above = [
-                Above(self.operators[judge].clock, delay_ms, judge in refusing)
-                for judge, delay_ms in judges_above(node)
-            ]
-            clock = Clock(
-                topics_of(node), delay_above_ms(node), self._partitions, above=above, holds_back=is_held_back(node)
-            )
+            self._clocks.append(clock)
+            return clock
+        return self._clock_below(node, holds_back=is_held_back(node))
+
+    def _clock_below(self, node: Node, *, holds_back: bool) -> Clock:
+        """A clock that is never ahead of what the operators above ``node`` can still let out."""
+        refusing = set(refusing_above(node))
+        above = [
+            Above(self.operators[judge].clock, delay_ms, judge in refusing) for judge, delay_ms in judges_above(node)
+        ]
+        clock = Clock(topics_of(node), delay_above_ms(node), self._partitions, above=above, holds_back=holds_back)
         self._clocks.append(clock)
         return clock
 
@@ -121,7 +123,10 @@ class Graph:
                 return StreamStreamJoinOperator(node=node, clock=clock, journal=journal)
             case StreamTableJoin():
                 table_clock = self._clock(node.right)
-                return StreamTableJoinOperator(node=node, clock=clock, journal=journal, table_clock=table_clock)
+                frontier = self._clock_below(node, holds_back=True)
+                return StreamTableJoinOperator(
+                    node=node, clock=clock, journal=journal, table_clock=table_clock, frontier=frontier
+                )
             case TableTableJoin():
                 return TableTableJoinOperator(node=node, clock=clock, journal=journal)
             case ToTable():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from recount.core.changelogs import is_versioned
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.clock import Clock
+from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record, Row
 from recount.core.interpreter.tables import TableState
@@ -96,19 +97,29 @@ class StreamStreamJoinOperator(Operator):
         )
 
 
+class _Asking(NamedTuple):
+    """A record, and as of when it looks its row up."""
+
+    record: Record
+    as_of_ms: int
+
+
 @dataclass(kw_only=True)
 class StreamTableJoinOperator(Operator):
     """Looks each record up in the table as it has been read; with a grace, only when that has come far enough in time.
 
-    As of the event's time every change is kept as a version, of whatever kind the table is. The record stays the log's
-    own, and keeps its place. Whether one had to wait depends on how far the table was read: with a grace all count as
-    held back, and are judged further down by the stream time that they found here.
+    As of the event's time every change is kept as a version for good, of whatever kind the table is: a history only
+    bounds which are asked for. The record stays the log's own, and keeps its place. Whether one had to wait depends on
+    how far the table was read: with a grace all count as held back, and are judged further down by the stream time that
+    they found here. ``frontier`` is the clock that counts for the history beside the record's own partition.
     """
 
     node: StreamTableJoin
     table_clock: Clock
+    frontier: Clock
     _table: TableState = field(init=False)
-    _waiting: list[Record] = field(default_factory=list)
+    _waiting: list[_Asking] = field(default_factory=list)
+    _passed_ms: int | None = None
 
     def __post_init__(self) -> None:
         self._table = TableState(versioned=self.node.as_of == "event")
@@ -122,31 +133,69 @@ class StreamTableJoinOperator(Operator):
             return ()
         if record.is_null:
             return self.drop(record, "null value")
+        as_of_ms = self._as_of_ms(record)
         if self.node.grace_ms is None:
-            return self._looked_up(record)
-        held = self.held_back(record)
-        if self._table_is_past(held, self.node.grace_ms):
-            return self._looked_up(held)
-        self._waiting.append(held)
-        self.journal.note(held.entry, "waiting")
+            return self._looked_up(_Asking(record, as_of_ms))
+        asking = _Asking(self.held_back(record), as_of_ms)
+        if self._table_is_past(asking, self.node.grace_ms):
+            return self._looked_up(asking)
+        self._waiting.append(asking)
+        self.journal.note(record.entry, "waiting")
         return ()
 
     def on_time(self) -> Iterator[Record]:
         """The records that the table has reached, by time."""
         grace_ms = self.node.grace_ms
         if grace_ms is not None:
-            due = [record for record in self._waiting if self._table_is_past(record, grace_ms)]
-            self._waiting = [record for record in self._waiting if not self._table_is_past(record, grace_ms)]
-            for record in sorted(due, key=lambda one: (one.timestamp_ms, one.order)):
-                yield from self._looked_up(record)
+            due = [one for one in self._waiting if self._table_is_past(one, grace_ms)]
+            self._waiting = [one for one in self._waiting if not self._table_is_past(one, grace_ms)]
+            for one in sorted(due, key=lambda one: (one.record.timestamp_ms, one.record.order)):
+                yield from self._looked_up(one)
 
-    def _table_is_past(self, record: Record, grace_ms: int) -> bool:
+    def end_batch(self) -> Iterable[Record]:
+        """The frontier that the batch has reached counts for the next one; it never falls back."""
+        frontiers_ms = [ms for ms in (self._passed_ms, self.frontier.frontier_ms) if ms is not None]
+        self._passed_ms = max(frontiers_ms, default=None)
+        return ()
+
+    def _as_of_ms(self, record: Record) -> int:
+        """As of when the record looks its row up; what looks up later than its own time is late for the history.
+
+        A record that was not held back goes by the stream time of its own partition over all good records.
+        """
+        own_ms = record.timestamp_ms
+        history_ms = self.node.history_ms
+        if history_ms is None:
+            return own_ms
+        is_read_now = record.entry is not None and record.stream_time_ms is None
+        of_partition_ms = self.stream_time_ms(record) if is_read_now else None
+        reached_ms = max((ms for ms in (of_partition_ms, self._passed_ms) if ms is not None), default=None)
+        if reached_ms is None or own_ms >= reached_ms - history_ms:
+            return own_ms
+        if record.entry is not None and self._by(record) is not None:
+            self.journal.late.append(
+                LateRecord(
+                    topic=record.entry.topic,
+                    partition=record.entry.partition,
+                    offset=record.entry.offset,
+                    key=record.row[self.node.key],
+                    timestamp_ms=own_ms,
+                    stream_time_ms=reached_ms,
+                    margin_ms=reached_ms - history_ms - own_ms - 1,
+                )
+            )
+        return reached_ms - history_ms
+
+    def _table_is_past(self, asking: _Asking, grace_ms: int) -> bool:
         table_ms = self.table_clock.frontier_ms
-        return table_ms is not None and record.timestamp_ms <= table_ms - grace_ms
+        return table_ms is not None and asking.record.timestamp_ms <= table_ms - grace_ms
 
-    def _looked_up(self, record: Record) -> Iterable[Record]:
-        by = record.row[self.node.key] if self.node.by is None else evaluate(self.node.by, record.row)
-        found = None if by is None else self._table.as_of(by, record.timestamp_ms)
+    def _by(self, record: Record) -> Any:
+        return record.row[self.node.key] if self.node.by is None else evaluate(self.node.by, record.row)
+
+    def _looked_up(self, asking: _Asking) -> Iterable[Record]:
+        record, by = asking.record, self._by(asking.record)
+        found = None if by is None else self._table.as_of(by, asking.as_of_ms)
         if found is None and self.node.kind == "inner":
             return self.drop(record, "null key" if by is None else "filtered")
         self.journal.note(record.entry, "counted")

@@ -23,8 +23,8 @@ stretch says, by ``kept()``, what the next one must know, as frames by name; the
   in any result, for the rows that it would meet are no longer there.
 
 Carried are records that can still influence what leaves; where records will not do (totals of all time, processors),
-one row for each key. So they are bounded by windows, graces, intervals and keys. Versions of a table that is looked up
-as of the event's time are all kept, as the stream keeps them: a record is never late for a table.
+one row for each key. So they are bounded by windows, graces, intervals, histories and keys. Of a table that is looked
+up as of the event's time with unlimited history all versions are kept.
 """
 
 from __future__ import annotations
@@ -148,8 +148,15 @@ class Carrying:
         return self._stood.get(clock, Reached.nowhere())
 
     def frontier_before_ms(self, node: Node) -> int:
-        """How far the frontier of ``node`` had come at the last cut, less what the operators above delay."""
+        """How far the frontier of ``node`` had come at the last cut, less what the operators above delay.
+
+        Who asks looks back from there (``asked``).
+        """
         self.asked[node] = None
+        return self.frontier_at_cut_ms(node)
+
+    def frontier_at_cut_ms(self, node: Node) -> int:
+        """The same, for who does not look back from there."""
         if self.carried is None:
             return NONE_DUE
         if self.names[node] not in self._frontiers:

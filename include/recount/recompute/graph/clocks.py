@@ -51,8 +51,10 @@ class Clocks:
 
     def times_of_all(self, node: Node) -> DataFrame | None:
         """The stream times over all records that lead to ``node``."""
-        if not self.lateness:
-            return None
+        return self.times_of_all_always(node) if self.lateness else None
+
+    def times_of_all_always(self, node: Node) -> DataFrame:
+        """The same, with ``lateness`` or without."""
         clock = self._clock_of_topics(node)
         return stream_times(self._entries(node), self._known[clock][1], self.carrying.stood(clock).stream_times)
 

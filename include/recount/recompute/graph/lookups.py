@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.frontiers import LEFT_IN, BatchEnds, Wait, left_in, with_left_in
+from recount.recompute.graph.histories import ASKED
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
 from recount.recompute.graph.ordering import leaves_when_read, lies_in_the_log, waits
 from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows, is_place, last_of
@@ -24,6 +25,7 @@ UNREAD_SCHEMA = (
     "topic string, partition int, offset long, timestamp_ms long, event_topic string, event_partition int, "
     "event_offset long, event_ms long, key string"
 )
+Needed = Callable[[DataFrame], DataFrame]
 _ENDS = "topic string, partition int, start long, end long, read map<string, long>"
 
 
@@ -44,14 +46,19 @@ class TableEnds:
 
 def keyed_for_lookup(node: StreamTableJoin, frame: DataFrame) -> DataFrame:
     """``frame`` with the key ``BY`` under which the table is read."""
-    by = named(node.key) if node.by is None else column(node.by, node.left.fields)
-    return frame.withColumn(BY, by)
+    return frame.withColumn(BY, by_of(node))
 
 
-def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Carrying) -> DataFrame:
+def by_of(node: StreamTableJoin) -> Column:
+    """The key of the table that a row asks for."""
+    return named(node.key) if node.by is None else column(node.by, node.left.fields)
+
+
+def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Carrying, needed: Needed) -> DataFrame:
     """Every row of ``keyed`` as ``LEFT`` with the table's row, if it had one, as ``RIGHT``.
 
-    Of the table are carried all versions, or as of arrival the row of each key.
+    It asks as of its time, or of ``ASKED`` where it has that column. Of the table are carried those versions that are
+    ``needed`` of all, or as of arrival the row of each key.
 
     A row of ``keyed`` without the column ``READ``, or with null in it, sees the whole log of the table; as of arrival
     that is its state in the end. ``UNREAD`` is the change that a row would have found instead of what it did, had it
@@ -68,7 +75,7 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Ca
     known = carrying.with_carried(node, "table", table.frame)
     key = named(node.right.key)
     if by_time:
-        carrying.keep(node, "table", lambda: last_of(known, [key, F.col(TIME)], F.col(ORDER)))
+        carrying.keep(node, "table", lambda: needed(last_of(known, [key, F.col(TIME)], F.col(ORDER))))
     elif is_told:
         carrying.keep(node, "table", lambda: last_of(known, [key], F.col(ORDER)))
     else:
@@ -76,7 +83,7 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Ca
     changes = known if by_time or is_told else state(table, known)
     fits = of(LEFT, BY) == of(RIGHT, node.right.key)
     if by_time:
-        fits &= of(RIGHT, TIME) <= of(LEFT, TIME)
+        fits &= of(RIGHT, TIME) <= of(LEFT, ASKED if ASKED in keyed.columns else TIME)
     newest = F.struct(of(RIGHT, TIME), of(RIGHT, ORDER)) if by_time else F.struct(of(RIGHT, ORDER))
     is_there = of(RIGHT, TIME).isNotNull()
     was_read = is_there & _was_read() if is_told else is_there
@@ -169,13 +176,18 @@ def with_read_when_due(
 
 def with_read_of_all(keyed: DataFrame, batches: Sequence[BatchEnds], session: SparkSession) -> DataFrame:
     """``keyed`` with the column ``READ``: up to where the batch had read that read the last record of each row."""
+    return _with_read_in(with_last_in(keyed, batches), batches, session)
+
+
+def with_last_in(rows: DataFrame, batches: Sequence[BatchEnds]) -> DataFrame:
+    """``rows`` with ``LEFT_IN``: the number of the batch that read the last record of each."""
     number = left_in(batches, [])
 
     def last(order: Sequence[Mapping[str, Any]]) -> int:
         places = (step for step in order if step["topic"] and step["partition"] >= 0)
         return max(number(place["topic"], place["partition"], place["offset"], 0) for place in places)
 
-    return _with_read_in(keyed.withColumn(LEFT_IN, F.udf(last, "long")(ORDER)), batches, session)
+    return rows.withColumn(LEFT_IN, F.udf(last, "long")(ORDER))
 
 
 def _with_read_in(numbered: DataFrame, batches: Sequence[BatchEnds], session: SparkSession) -> DataFrame:

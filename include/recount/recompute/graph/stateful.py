@@ -16,7 +16,8 @@ from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import Foreach, Peek, Repartition, Select, Through
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
-from recount.recompute.graph import joins, lookups, remembering
+from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph import histories, joins, lookups, remembering
 from recount.recompute.graph.carrying import CLOCKS, IS_NEW, Carrying, require_incremental
 from recount.recompute.graph.clocks import Clocks
 from recount.recompute.graph.frontiers import (
@@ -33,7 +34,7 @@ from recount.recompute.graph.frontiers import (
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, held_back, judged
 from recount.recompute.graph.ordering import leaves_at_once, leaves_when_read, lies_in_the_log, require_ordered, waits
-from recount.recompute.graph.rows import ORDER, PLACE, TIME, Rows, at_time, last_of, shaped
+from recount.recompute.graph.rows import OFFSET, ORDER, PLACE, TIME, Rows, at_time, last_of, shaped
 from recount.recompute.graph.stateless import returned, stateless
 from recount.recompute.graph.windowed_rows import Windowing
 from recount.recompute.once import once
@@ -61,6 +62,7 @@ class Stateful:
     ``withdrawn`` the final results that left in an earlier stretch and are no more,
     ``overtaken`` the changes of tables that came too late for rows of earlier stretches, ``processed_or_raised`` what
     processors made, beside the records for which they raised, ``tried`` the records that folds were tried with,
+    ``waiting`` the rows that wait for a table in which they can look a limited time back,
     ``beyond`` those that came too late even for what was carried.
     """
 
@@ -76,6 +78,7 @@ class Stateful:
     processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
     tried: dict[Node, DataFrame] = field(default_factory=dict)
     overtaken: dict[Node, DataFrame] = field(default_factory=dict)
+    waiting: dict[Node, DataFrame] = field(default_factory=dict)
     beyond: list[DataFrame] = field(default_factory=list)
 
     def windowed(self, node: WindowedAggregate, above: Rows) -> Rows:
@@ -127,6 +130,8 @@ class Stateful:
         frame = stream.current
         self.journal.note(frame.where(F.col(IS_NULL)), F.lit("null value"))
         valued = frame.where(~F.col(IS_NULL))
+        if node.history_ms is not None:
+            valued = self._asking(node, valued, node.history_ms)
         if node.grace_ms is not None:
             valued = held_back(self._due(node, valued, node.grace_ms))
         keyed = lookups.keyed_for_lookup(node, valued)
@@ -134,7 +139,11 @@ class Stateful:
             keyed = self._with_read(node, keyed, table)
         if node.as_of == "event":
             keyed = self._asked_again(node, keyed, table)
-        found = once(lookups.looked_up(node, keyed, table, self.carrying))
+
+        def needed(versions: DataFrame) -> DataFrame:
+            return versions if node.history_ms is None else self._within_history(node, versions, every)
+
+        found = every = once(lookups.looked_up(node, keyed, table, self.carrying, needed))
         self.journal.unread_by(lookups.unread_changes(node, found))
         if node.as_of == "event" and self.carrying.carried is not None:
             self.again[node] = lookups.with_table_row(node, found)
@@ -146,6 +155,50 @@ class Stateful:
         places = [joins.of(joins.LEFT, name).alias(name) for name in PLACE]
         self.journal.note(found.select(*places, fate.alias("__fate")), F.col("__fate"))
         return lookups.with_table_row(node, found)
+
+    def _asking(self, node: StreamTableJoin, valued: DataFrame, history_ms: int) -> DataFrame:
+        """``valued`` rows with ``ASKED``; those for which that is not their own time are late for the history."""
+        if leaves_at_once(node.left):
+            timed = judged(valued, self.clocks.times_of_all_always(node.left))
+        else:
+            timed = judged(valued, None)
+        if self.batches is not None:
+            awaited = waits(node.left)
+            if awaited is None and not leaves_when_read(node.left):
+                raise NotRecomputable(
+                    f"{node} cannot be recomputed",
+                    given=f"a history, and {node.left}, of whose rows the log does not tell when they came",
+                    expected="records of topics, in order or first ones too, or pairs of an inner join",
+                    remedy="leave the history out: it is unlimited then",
+                )
+            if awaited is None:
+                numbered = lookups.with_last_in(timed, self.batches)
+            else:
+                until = [Wait(self.clocks.frontiers_ms(one, self.batches), ahead_ms) for one, ahead_ms in awaited]
+                numbered = with_left_in(timed, self.batches, until)
+            first_ms = self.carrying.frontier_at_cut_ms(node)
+            timed = histories.reached_before(numbered, self.clocks.frontiers_ms(node, self.batches), first_ms)
+        timed = once(timed)
+        if self.lateness:
+            margin = histories.margin(history_ms)
+            asks = F.col(OFFSET).isNotNull() & lookups.by_of(node).isNotNull()
+            self._late(timed.where((margin >= 0) & asks), named(node.key), margin)
+        return histories.asking(timed, history_ms).drop(STREAM_TIME)
+
+    def _within_history(self, node: StreamTableJoin, versions: DataFrame, found: DataFrame) -> DataFrame:
+        """The ``versions`` that later rows can ask for, or those that wait, or again those of the look back."""
+        assert node.history_ms is not None
+        rows = found.select(f"{joins.LEFT}.*")
+        again = rows.where(F.col(TIME) >= self.clocks.since_ms(node.left))
+        if lookups.READ not in again.columns:
+            again = again.withColumn(lookups.READ, F.lit(None).cast("map<string, long>"))
+        bounds_ms = [self.clocks.frontier_now_ms(node) - node.history_ms, _least_ms(again)]
+        if node in self.waiting:
+            bounds_ms.append(_least_ms(self.waiting[node]))
+        told = again.where(F.col(lookups.READ).isNotNull()).select(F.map_entries(lookups.READ).alias("__read"))
+        ends = [{one["key"]: one["value"] for one in row["__read"]} for row in told.distinct().collect()]
+        bound_ms = min(ms for ms in bounds_ms if ms is not None)
+        return histories.without_forgotten(node, versions, bound_ms, histories.seen_by_all(ends))
 
     def _asked_again(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
         """With the rows of the look back, for which a change of the table can come yet; older changes are reported."""
@@ -164,6 +217,8 @@ class Stateful:
         if self.batches is not None:
             known = once(known)
         self.carrying.keep(node, "waiting", lambda: known.where(~is_due))
+        if node.history_ms is not None:
+            self.waiting[node] = known.where(~is_due)
         return known.where(is_due).drop(IS_NEW)
 
     def _with_read(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
@@ -355,6 +410,13 @@ def _leaving(node: Node, found: Mapping[Node, Rows]) -> Rows | None:
         return found.get(node)
     above = _leaving(node.input, found)
     return None if above is None else stateless(node, [above])
+
+
+def _least_ms(asking: DataFrame) -> int | None:
+    """The earliest time as of which a row asks; None without any."""
+    [row] = asking.agg(F.min(histories.ASKED).alias("least")).collect()
+    found: int | None = row["least"]
+    return found
 
 
 def _ends_in_sinks(node: Node, readers: Readers) -> bool:

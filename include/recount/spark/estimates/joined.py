@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from recount.core.changelogs import TableAggregate
 from recount.core.durations import readable
@@ -11,6 +12,7 @@ from recount.spark.estimates.amounts import counted
 from recount.spark.estimates.arrivals import Arrivals
 from recount.spark.estimates.inflow import Inflow
 from recount.spark.estimates.kept import Kept, lasting, one_per_key, passing
+from recount.spark.operators.lookups import SWEEPS
 
 
 def joined_stream(node: StreamStreamJoin, inflow: Inflow, port: int) -> Kept:
@@ -43,9 +45,20 @@ def join_cost(node: StreamStreamJoin, left: Arrivals, right: Arrivals) -> str:
 
 
 def joined_table(node: StreamTableJoin, inflow: Inflow) -> Kept:
-    """The table of a lookup (state ``table``): every version for good, or as of arrival the row of each key."""
+    """The table of a lookup (state ``table``): versions, or as of arrival the row of each key.
+
+    Versions are kept for a history and up to a sixteenth more, and of each key the newest for good; with unlimited
+    history all are. 10 changes/s of 100 keys, a history of 160 s: 100 + 10 x (170 s + a batch).
+    """
     _, changes = inflow.inputs
-    return _rows_or_versions(changes, inflow, versioned=node.as_of == "event")
+    if node.as_of == "arrival":
+        return one_per_key(changes, inflow, "keys")
+    if node.history_ms is None or math.isinf(changes.keys):
+        return lasting(changes.per_s, inflow, "versions")
+    span_ms = node.history_ms + node.history_ms // SWEEPS
+    passed = passing(changes.per_s, span_ms, replace(inflow, settles=True), "versions")
+    formula = f"{counted(changes.keys)} keys, kept for ever, + {passed.formula}"
+    return replace(passed, rows=changes.keys + passed.rows, formula=formula)
 
 
 def waiting_for_table(node: StreamTableJoin, inflow: Inflow) -> Kept:
@@ -63,10 +76,6 @@ def grouped_rows(node: TableAggregate, inflow: Inflow, state: str, groups: float
     """The table's rows, each in its group (state ``rows``), and the ``groups``."""
     changes = inflow.only if state == "rows" else Arrivals(per_s=inflow.only.per_s, keys=groups)
     return one_per_key(changes, inflow, state)
-
-
-def _rows_or_versions(changes: Arrivals, inflow: Inflow, *, versioned: bool) -> Kept:
-    return lasting(changes.per_s, inflow, "versions") if versioned else one_per_key(changes, inflow, "keys")
 
 
 def _either(sides: tuple[Arrivals, ...]) -> Arrivals:

@@ -135,7 +135,9 @@ def _operator(node: Node, operators: Mapping[Node, Operator]) -> Operator:
             return StreamStreamJoinOperator(node=node, clock=_clock(node, operators))
         case StreamTableJoin():
             return StreamTableJoinOperator(
-                node=node, table_clock=None if node.grace_ms is None else _clock(node.right, operators)
+                node=node,
+                clock=None if node.history_ms is None else _clock(node, operators, all_count=True),
+                table_clock=None if node.grace_ms is None else _clock(node.right, operators),
             )
         case TableTableJoin():
             return TableTableJoinOperator(node=node)
@@ -159,7 +161,8 @@ def _operator(node: Node, operators: Mapping[Node, Operator]) -> Operator:
             return StatelessOperator(node=node)
 
 
-def _clock(node: Node, operators: Mapping[Node, Operator]) -> Clock:
+def _clock(node: Node, operators: Mapping[Node, Operator], *, all_count: bool = False) -> Clock:
+    """The clock of ``node``; all records advance it where they were held back above, or ``all_count``."""
     if isinstance(node, Suppress):
         # It measures from the first update that it holds, whatever stands above it.
         return Clock(topics_of(node))
@@ -168,4 +171,5 @@ def _clock(node: Node, operators: Mapping[Node, Operator]) -> Clock:
         Above(operators[judge].clocks["clock"], delay_ms, judge in refusing) for judge, delay_ms in judges_above(node)
     ]
     settles = not any(comes_any_time(one) for one in waits_for(node))
-    return Clock(topics_of(node), delay_above_ms(node), above, holds_back=is_held_back(node), settles=settles)
+    holds_back = all_count or is_held_back(node)
+    return Clock(topics_of(node), delay_above_ms(node), above, holds_back=holds_back, settles=settles)

@@ -36,13 +36,16 @@ def on_time(
     is_late = (margin >= 0).fill_null(False)
     late = judged.filter(is_late)
     output.note(late, "late")
-    output.ledger(
-        late.with_columns(
-            reached.alias(STREAM_TIME),
-            key.cast(pl.String).alias("key"),
-            margin.alias("margin_ms"),
-            pl.lit(None, pl.Int64).alias(WINDOW_START),
-            pl.lit(None, pl.Int64).alias(WINDOW_END),
-        )
-    )
+    output.ledger(late_for_all(late, reached, key, margin))
     return judged.filter(~is_late)
+
+
+def late_for_all(late: pl.DataFrame, reached: pl.Expr, key: pl.Expr, margin: pl.Expr) -> pl.DataFrame:
+    """``late`` rows as the ledger has them that are late for no window in particular."""
+    return late.with_columns(
+        reached.alias(STREAM_TIME),
+        key.cast(pl.String).alias("key"),
+        margin.alias("margin_ms"),
+        pl.lit(None, pl.Int64).alias(WINDOW_START),
+        pl.lit(None, pl.Int64).alias(WINDOW_END),
+    )

@@ -82,7 +82,7 @@ def test_the_cost_of_a_join_is_the_pairs_that_it_makes() -> None:
 
 
 def test_what_is_kept_for_ever_is_said_as_growth_a_day() -> None:
-    topology = topology_of(stream(clicks).left_join_table(table(views, versioned=True)))
+    topology = topology_of(stream(clicks).left_join_table(table(views, versioned=True), history=None))
     state = states_of(topology, workload(topology, rate=["10"]))["table"]
     assert state.kept.grows_per_s == 10
     assert state.bytes_a_day == pytest.approx(864_000 * state.row_bytes)

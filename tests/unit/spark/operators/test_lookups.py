@@ -48,6 +48,10 @@ LOOKUPS = {
     "with grace": topology(left.left_join_table(versions, grace=WAITING)),
     "unversioned, with grace": topology(left.left_join_table(table, grace=WAITING)),
     "with grace, by an expression": topology(left.join_table(versions, grace=WAITING, by=col("word"))),
+    "history": topology(left.left_join_table(table, history="9 ms")),
+    "no history": topology(left.join_table(table, history="0 ms")),
+    "long history, by an expression": topology(left.left_join_table(table, by=col("word"), history="40 ms")),
+    "history, with grace": topology(left.left_join_table(table, grace=WAITING, history="9 ms")),
 }
 
 
@@ -97,7 +101,9 @@ def test_a_deleted_row_is_not_found_and_an_older_version_still_is() -> None:
     assert found("as of arrival", [change(10, 1), change(20, None)], [Event(19)]) == [None]
 
 
-@pytest.mark.parametrize("name", ["inner", "left", "by an expression", "versioned", "part of a versioned table"])
+@pytest.mark.parametrize(
+    "name", ["inner", "left", "by an expression", "versioned", "part of a versioned table", "history", "no history"]
+)
 @law
 @given(log=logs, one=cuts, other=cuts, again=restarts)
 def test_of_a_table_that_lies_in_the_log_all_records_find_the_same_wherever_batches_are_cut(
@@ -112,6 +118,42 @@ def test_a_change_that_comes_last_and_is_older_is_history_for_the_event_and_the_
     batches = [change(30, 3), change(10, 1)], [Event(20), Event(40)]
     assert found("left", *batches) == [1, 3]
     assert found("as of arrival", *batches) == [1, 1]
+
+
+def test_a_version_that_no_record_can_ask_for_any_more_is_forgotten_and_the_newest_before_that_is_not() -> None:
+    #  right   10 ── 20 ── 30        left   29: 20 is the newest at 29 - 9; 28 still finds it, and so does 1
+    changes = [change(at, at, partition) for at in (10, 20, 30) for partition in (0, 1)]
+    fed_ = fed(LOOKUPS["history"], [changes])
+    assert fed_.held()["table"] == 3
+    fed_.batch([Event(28), Event(28, partition=1)])
+    assert fed_.held()["table"] == 3
+    fed_.batch([Event(29), Event(29, partition=1)])
+    assert fed_.held()["table"] == 2
+    fed_.restart()
+    fed_.batch([Event(1), Event(20), Event(30)])
+    assert [dict(value)["r"] for _, value, _, _ in fed_.written[-3:]] == [20, 20, 30]
+
+
+def test_a_deletion_is_kept_as_the_newest_so_that_an_older_change_that_comes_late_is_not_found() -> None:
+    batches = [[change(10, 1), change(20, None)], [Event(40), Event(40, partition=1)], [change(15, 2)], [Event(20)]]
+    assert found("history", *batches) == [None, None, None]
+
+
+def test_what_a_waiting_record_asks_for_is_kept_until_it_leaves() -> None:
+    #  left   8, which waits for 78        right   1 ── 5 ── 50 ── 60: now 51 is the history's end, but 8 asks for 5
+    waiting = fed(LOOKUPS["history, with grace"], [[change(1, 1), change(5, 5), Event(8), Event(200, partition=1)]])
+    waiting.batch([Event(200), change(50, 50), change(60, 60), change(60, 60, partition=1)])
+    assert waiting.written == [] and waiting.held()["table"] == 3
+    waiting.batch([change(120, 120), change(120, 120, partition=1)])
+    assert [(at, dict(value)["r"]) for _, value, at, _ in waiting.written] == [(8, 5)]
+    assert waiting.held()["table"] == 2
+
+
+def test_a_record_further_behind_its_partition_than_the_history_is_in_the_late_ledger_and_counts() -> None:
+    late = fed(LOOKUPS["history"], [[change(0, 0), change(21, 1)], [Event(30), Event(21), Event(20), Event(22, "b")]])
+    assert [row[2:] for row in late.late] == [(2, 20, 30, "a", None, None, 0)]
+    assert late.fates["left", 0, 2] == "counted"
+    assert [dict(value)["r"] for _, value, _, _ in late.written] == [1, 1, 1, None]
 
 
 def test_a_record_waits_for_the_tables_time_and_keeps_its_place_in_the_log() -> None:
