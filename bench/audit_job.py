@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from bench.auditing import AGGREGATION, ARCHIVE, AUDIT, EXPECTATIONS, SECOND_NIGHT
 from bench.contending import Arguments, parsed, say, settings_of
-from bench.jobs import JOBS, orders_topic
-from bench.structured_streaming import JOBS as PLAIN_JOBS
-from bench.structured_streaming import decoded
+from bench.jobs import AUDITED_JOBS, ORDERS_WITH_PAYMENTS, orders_topic
+from bench.payments import payments_of
+from bench.structured_streaming import BATCH_JOBS, PAYMENT, decoded
 from recount.audit.expectations import FAILED, validate
 from recount.audit.findings import Findings, Interval
 from recount.audit.ledger import Ledger
@@ -58,21 +59,30 @@ class Scene:
     def topology(self) -> Topology:
         """The job as Recount's topology."""
         names = (self.arguments[self.prefix + name] for name in ("application", "topic", "output"))
-        return JOBS[self.arguments["job"]].topology(*names)
+        return AUDITED_JOBS[self.arguments["job"]].topology(*names)
+
+    def records(self, topic: str, *schema: str) -> tuple[DataFrame, Observation]:
+        """The decoded records of ``topic``, and how many there were once they have been read."""
+        records = (
+            self.session.read.format("kafka")
+            .option("kafka.bootstrap.servers", self.arguments["bootstrap"])
+            .option("subscribe", topic)
+            .option("startingOffsets", "earliest")
+            .options(**SCAN_OPTIONS)
+            .load()
+        )
+        counted = Observation()
+        return decoded(records, *schema).observe(counted, F.count("*").alias("records")), counted
 
 
 def aggregation(scene: Scene) -> Told:
-    """The same job as a batch query, as Spark's documentation would write it; its results are collected."""
-    records = (
-        scene.session.read.format("kafka")
-        .option("kafka.bootstrap.servers", scene.arguments["bootstrap"])
-        .option("subscribe", scene.topic)
-        .option("startingOffsets", "earliest")
-        .options(**SCAN_OPTIONS)
-        .load()
-    )
-    rows = PLAIN_JOBS[scene.arguments["job"]](decoded(records)).collect()
-    return Told(sum(row.orders for row in rows))
+    """The same job as a batch query, as Spark's documentation would write it; its results become a Delta table."""
+    inputs = [scene.records(scene.topic)]
+    if scene.arguments["job"] == ORDERS_WITH_PAYMENTS.name:
+        inputs.append(scene.records(payments_of(scene.topic), PAYMENT))
+    results = BATCH_JOBS[scene.arguments["job"]](*(records for records, _ in inputs))
+    results.write.format("delta").mode("overwrite").save(f"{scene.settings.data}/plain-{scene.prefix}results")
+    return Told(sum(counted.get["records"] for _, counted in inputs))
 
 
 def audit(scene: Scene) -> Told:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bench.checkpoint_times import processing_span_ms
-from bench.jobs import JOBS
+from bench.jobs import AUDITED_JOBS
 from recount.core.settings import Settings
 from recount.sessions import spark_session
 
@@ -31,7 +31,7 @@ def contend(run: RunJob) -> None:
             return
         run(session, settings, arguments, "warm-up-")
         say("measuring")
-        checkpoint, final = run(session, settings, arguments, ""), JOBS[arguments["job"]].results_final
+        checkpoint, final = run(session, settings, arguments, ""), AUDITED_JOBS[arguments["job"]].results_final
         first_ms, last_ms = processing_span_ms(checkpoint, int(arguments["records"]), to_the_end=final)
         say("measured", first_ms=first_ms, last_ms=last_ms)
     finally:

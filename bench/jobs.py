@@ -131,6 +131,11 @@ def _routing_by_region(source: str, output: str) -> list[Sink]:
     return [branch.to(output_topic(output + endings[name])) for name, branch in branches.items()]
 
 
+def _totals_per_user(source: str, output: str) -> list[Sink]:
+    orders = stream(orders_topic(source)).select_key(user_id=col("user_id"))
+    return [orders.aggregate(orders=count(), total=total("amount")).to(output_topic(output))]
+
+
 REVENUE_BY_REGION = Job(
     name="revenue-by-region",
     what="revenue by region, 5-minute windows (re-keyed, 7 keys)",
@@ -166,7 +171,15 @@ ROUTING_BY_REGION = Job(
     results_once=True,
     routes=BY_REGION,
 )
+TOTALS_PER_USER = Job(
+    name="totals-per-user",
+    what="orders and their total per user, of all time (a table of 10,000 keys)",
+    flow=_totals_per_user,
+    exact=lambda flow, _grace_ms: flow.records,
+)
 JOBS = {
     job.name: job
     for job in (REVENUE_BY_REGION, COUNTS_PER_USER, SESSIONS_PER_USER, ORDERS_WITH_PAYMENTS, ROUTING_BY_REGION)
 }
+AUDITED_JOBS = {**JOBS, TOTALS_PER_USER.name: TOTALS_PER_USER}
+"""Those that Recount runs to have something to audit: one more than all contenders run."""

@@ -24,6 +24,7 @@ from bench.jobs import (
     REVENUE_BY_REGION,
     ROUTING_BY_REGION,
     SESSIONS_PER_USER,
+    TOTALS_PER_USER,
     Job,
 )
 from bench.payments import PaidOrders
@@ -65,6 +66,12 @@ class Plan:
     recovery_repeats: int
     audit_repeats: int
     audited: Sequence[Contender] = (RECOUNT,)
+    audited_jobs: Sequence[tuple[Job, str]] = (
+        (REVENUE_BY_REGION, ORDERS),
+        (SESSIONS_PER_USER, ENDING),
+        (ORDERS_WITH_PAYMENTS, PAID),
+        (TOTALS_PER_USER, ENDING),
+    )
     latency_per_second: int = 20_000
     latency_warm_up_s: float = 30.0
 
@@ -95,13 +102,22 @@ class Plan:
 
     def flow(self, name: str) -> SeededFlow:
         """The flow of a scenario."""
-        sizes = {ORDERS: self.records, LAGGING: self.records, SHORT: SHORT_RECORDS}
-        return _flow(name, name, sizes.get(name, self.other_records))
+        return _flow(name, name, self._size(name))
 
     def warm_up(self, name: str) -> SeededFlow:
         """Other records of the same kind."""
         records = SHORT_WARM_UP_RECORDS if name == SHORT else self.warm_up_records
         return _flow(name, _WARM_UP + name, records, seed=1)
+
+    def audited_flows(self, job: Job, name: str, contender: int) -> tuple[SeededFlow, SeededFlow]:
+        """The flow of which a stream of the ``contender`` of this number is audited, and its warm-up."""
+        topic = f"audited-{job.name}-{contender}"
+        warm_up = _flow(name, _WARM_UP + topic, self.warm_up_records, seed=1)
+        return _flow(name, topic, self._size(name)), warm_up
+
+    def _size(self, name: str) -> int:
+        sizes = {ORDERS: self.records, LAGGING: self.records, SHORT: SHORT_RECORDS}
+        return sizes.get(name, self.other_records)
 
 
 def _flow(name: str, topic: str, records: int, seed: int = 20_261_121) -> SeededFlow:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from bench.contenders import AT_LEAST_ONCE
 from bench.contending import Arguments, contend
-from bench.jobs import JOBS
+from bench.jobs import AUDITED_JOBS
 from bench.plain_output import PlainWork
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
@@ -20,7 +20,7 @@ from recount.spark.runner import RunOptions, StreamRunner
 def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix: str) -> Path:
     """Run the job's topology with the runner."""
     name = arguments[prefix + "application"]
-    topology = JOBS[arguments["job"]].topology(name, arguments[prefix + "topic"], arguments[prefix + "output"])
+    topology = AUDITED_JOBS[arguments["job"]].topology(name, arguments[prefix + "topic"], arguments[prefix + "output"])
     options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now="follow" not in arguments)
     work = work_of(session, topology, settings.data)
     if arguments["guarantee"] == AT_LEAST_ONCE:

@@ -84,6 +84,7 @@ class AuditCost:
     cpu_s: float
     peak_memory_bytes: int
     contender: str = "Recount"
+    job: str = "revenue-by-region"
 
 
 @dataclass(frozen=True, kw_only=True)

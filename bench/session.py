@@ -11,9 +11,9 @@ from itertools import product
 
 import psutil
 
-from bench.auditing import AGGREGATION, WHAT, measure_audit
-from bench.flow import Flow, SeededFlow
-from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION
+from bench.auditing import AGGREGATION, measure_audit, measured_of
+from bench.flow import SeededFlow
+from bench.jobs import COUNTS_PER_USER, REVENUE_BY_REGION, Job
 from bench.latency import measure_latency
 from bench.plan import Plan
 from bench.recovery import measure_recovery, recovery_flow
@@ -89,35 +89,29 @@ class Session:
                 self._bench.cluster.remove(flow.topic)
 
     def audit(self) -> None:
-        """The plain query and the audits of one stream of each contender in turns, on a topic of its own.
+        """Of each job the plain query, and the audits of a stream of each contender in turns."""
+        for job, flow in self._plan.audited_jobs:
+            self._audit(job, flow)
 
-        All but the second night begin at the beginning. On one topic the contenders' archives would share a group.
-        """
-        flows = [
-            (
-                Flow(topic=f"audited-orders-{number}", records=self._plan.records),
-                Flow(topic=f"warm-up-audited-orders-{number}", records=self._plan.warm_up_records, seed=1),
-            )
-            for number in range(len(self._plan.audited))
-        ]
+    def _audit(self, job: Job, name: str) -> None:
+        """All but the second night begin at the beginning. Each contender has a topic: archives would share a group."""
+        flows = [self._plan.audited_flows(job, name, number) for number in range(len(self._plan.audited))]
         self._produce(one for both in flows for one in both)
-        with self._attempt("the streams to audit"), ExitStack() as prepared:
-            runs = [
-                prepared.enter_context(self._bench.prepared(contender, REVENUE_BY_REGION))
-                for contender in self._plan.audited
-            ]
+        with self._attempt(f"the streams of {job.name} to audit"), ExitStack() as prepared:
+            runs = [prepared.enter_context(self._bench.prepared(contender, job)) for contender in self._plan.audited]
             for run, (flow, warm_up) in zip(runs, flows, strict=True):
                 run.throughput(flow, warm_up)
             repeats, audited = range(self._plan.audit_repeats), zip(runs, flows, strict=True)
-            for repeat, each, (run, (flow, warm_up)) in product(repeats, WHAT, audited):
+            for repeat, each, (run, (flow, warm_up)) in product(repeats, measured_of(job), audited):
                 if each == AGGREGATION and run is not runs[0]:
                     continue
-                what = f"audit, {repeat + 1} of {self._plan.audit_repeats}: {each} of {run.contender.name}"
+                nth = f"{repeat + 1} of {self._plan.audit_repeats}"
+                what = f"audit of {job.name}, {nth}: {each} of {run.contender.name}"
                 with self._attempt(what):
                     measured = measure_audit(run, each, flow, warm_up)
                     self.results.audit.append(measured)
                     self._tell(f"{what}: {measured.seconds:.1f} s")
-        self._bench.cluster.remove("audited-orders")
+        self._bench.cluster.remove(f"audited-{job.name}")
 
     @contextmanager
     def _attempt(self, what: str) -> Iterator[None]:

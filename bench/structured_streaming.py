@@ -21,7 +21,7 @@ from recount.core.settings import Settings
 from recount.kafka.scanning import SCAN_OPTIONS
 
 _ORDER = "order_id STRING, user_id STRING, region STRING, amount DOUBLE, status STRING"
-_PAYMENT = "order_id STRING, method STRING"
+PAYMENT = "order_id STRING, method STRING"
 
 
 def source(session: SparkSession, arguments: Arguments, topic: str, max_offsets: int) -> DataFrame:
@@ -92,6 +92,12 @@ def routing_by_region(orders: DataFrame) -> DataFrame:
     return orders.select(F.col("order_id").alias("key"), "region", "amount", route.alias("route"))
 
 
+def totals_per_user(orders: DataFrame) -> DataFrame:
+    """The job totals-per-user."""
+    totals = orders.groupBy(F.col("user_id").alias("key"))
+    return totals.agg(F.count("*").alias("orders"), F.sum("amount").alias("total"))
+
+
 def _window_start() -> Column:
     return F.unix_millis("window.start").alias("window_start")
 
@@ -108,6 +114,8 @@ JOBS: dict[str, Callable[..., DataFrame]] = {
     "routing-by-region": routing_by_region,
 }
 """Each makes of the orders, and of the payments if it joins them, the key and the fields of its results."""
+BATCH_JOBS = {**JOBS, "totals-per-user": totals_per_user}
+"""What the same jobs are as batch queries; audits are compared with them."""
 _UPDATING = ("revenue-by-region", "counts-per-user")
 
 
@@ -118,7 +126,7 @@ def query(session: SparkSession, arguments: Arguments, topic: str) -> DataFrame:
         case "orders-with-payments":
             orders = source(session, arguments, topic, max_offsets // 2)
             payments = source(session, arguments, payments_of(topic), max_offsets // 2)
-            return JOBS[job](watermarked(orders), watermarked(payments, _PAYMENT))
+            return JOBS[job](watermarked(orders), watermarked(payments, PAYMENT))
         case "routing-by-region":
             return JOBS[job](decoded(source(session, arguments, topic, max_offsets)))
     return JOBS[job](watermarked(source(session, arguments, topic, max_offsets)))

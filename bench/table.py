@@ -10,11 +10,12 @@ from rich.table import Table
 
 from bench.auditing import AGGREGATION, WHAT
 from bench.contenders import RECOUNT
-from bench.jobs import JOBS
+from bench.jobs import AUDITED_JOBS, JOBS
 from bench.plan import LAGGING, SHORT, SHORT_RECORDS
 from bench.results import AuditCost, Results, Summary, summaries
 
 _MIB = 1 << 20
+_PLAIN = (AGGREGATION, RECOUNT.name)
 _FLOWS = {LAGGING: ", one partition 10 minutes behind", SHORT: f", {SHORT_RECORDS:,} records"}
 
 
@@ -131,25 +132,27 @@ def _recovery(results: Results) -> Rows:
 
 
 def _audit(results: Results) -> Rows:
-    runs: dict[tuple[str, str], list[AuditCost]] = {}
-    for each in sorted(results.audit, key=lambda cost: list(WHAT).index(cost.what)):
-        runs.setdefault((each.what, each.contender), []).append(each)
+    runs: dict[tuple[str, str, str], list[AuditCost]] = {}
+    in_order = sorted(results.audit, key=lambda cost: (list(AUDITED_JOBS).index(cost.job), list(WHAT).index(cost.what)))
+    for each in in_order:
+        runs.setdefault((each.job, each.what, each.contender), []).append(each)
     seconds = {of: statistics.median(each.seconds for each in found) for of, found in runs.items()}
-    plain = seconds.get((AGGREGATION, RECOUNT.name))
+    plain = {job: median for (job, what, contender), median in seconds.items() if (what, contender) == _PLAIN}
     body = [
         [
+            job,
             WHAT[what] if contender == RECOUNT.name else f"{WHAT[what]}: {contender}",
             f"{found[0].records:,}",
-            f"{seconds[what, contender]:.1f}",
+            f"{seconds[job, what, contender]:.1f}",
             _span([each.seconds for each in found]),
-            _ratio(seconds[what, contender], plain) if plain else "",
+            _ratio(seconds[job, what, contender], plain[job]) if job in plain else "",
             f"{statistics.median(each.cpu_s for each in found):.1f}",
             f"{statistics.median(each.peak_memory_bytes for each in found) / _MIB:,.0f}",
         ]
-        for (what, contender), found in runs.items()
+        for (job, what, contender), found in runs.items()
     ]
-    head = ["", "records", "s", "spread", "of the aggregation", "CPU s", "peak MiB"]
-    return Rows(name="audit", title="the audit of a topic", head=head, body=body)
+    head = ["job", "", "records", "s", "spread", "of the plain query", "CPU s", "peak MiB"]
+    return Rows(name="audit", title="the audit of a stream", head=head, body=body)
 
 
 def _span(seconds: Sequence[float]) -> str:

@@ -6,6 +6,7 @@ import pytest
 from bench.contenders import LONG_GRACE_MS, PEER, RECOUNT, recount_of
 from bench.jobs import COUNTS_PER_USER, GRACE_MS, JOBS, REVENUE_BY_REGION, Job
 from bench.plan import Plan, full, quick
+from bench.structured_streaming import BATCH_JOBS
 from bench.structured_streaming import JOBS as STRUCTURED_STREAMING_JOBS
 
 from recount.core.errors import Terminal
@@ -47,6 +48,18 @@ def test_a_scenario_reads_the_topics_of_its_flow(plan: Plan) -> None:
         flow = plan.flow(scenario.flow)
         topology = scenario.job.topology("bench", flow.topic, "results")
         assert sorted(source.topic.name for source in topology.sources) == sorted(flow.topics)
+
+
+@pytest.mark.parametrize("plan", [quick(3), full(3)], ids=["quick", "full"])
+def test_an_audited_stream_reads_topics_of_its_own_and_has_a_batch_query_beside_it(plan: Plan) -> None:
+    topics: list[str] = []
+    for job, name in plan.audited_jobs:
+        assert job.name in BATCH_JOBS
+        for flow in plan.audited_flows(job, name, 0):
+            topology = job.topology("bench", flow.topic, "results")
+            assert sorted(source.topic.name for source in topology.sources) == sorted(flow.topics)
+            topics += flow.topics
+    assert len(topics) == len({*topics})
 
 
 def test_a_warm_up_has_other_topics_than_what_it_warms_up_for() -> None:

@@ -4,9 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench.auditing import AGGREGATION, AUDIT
 from bench.contenders import PEER, RECOUNT
 from bench.page import write_page
-from bench.results import Latency, Recovery, Results, Throughput, summaries
+from bench.results import AuditCost, Latency, Recovery, Results, Throughput, summaries
 from bench.table import tables
 
 _RUN = Throughput(
@@ -59,6 +60,22 @@ def test_every_row_has_the_ratio_of_recount_to_it() -> None:
     assert [row[column] for row in throughput.body] == ["1.00 x", "2.00 x"]
     assert [row[3:5] for row in latency.body] == [["1.00 x", "1.00 x"], ["2.00 x", "0.50 x"]]
     assert recovery.body == [[RECOUNT.name, "10", "10.0", "9.0 to 12.0", "1.00 x"]]
+
+
+def test_an_audit_is_compared_with_the_plain_query_of_its_own_job() -> None:
+    revenue, totals = "revenue-by-region", "totals-per-user"
+    costs = [(revenue, AGGREGATION, 2.0), (revenue, AUDIT, 3.0), (totals, AUDIT, 4.0)]
+    audit = [
+        AuditCost(job=job, what=what, records=10, seconds=seconds, cpu_s=1.0, peak_memory_bytes=1)
+        for job, what, seconds in costs
+    ]
+    *_, table = tables(replace(_RESULTS, audit=audit))
+    ratio = table.head.index("of the plain query")
+    assert [(row[0], row[ratio]) for row in table.body] == [
+        (revenue, "1.00 x"),
+        (revenue, "1.50 x"),
+        (totals, ""),
+    ]
 
 
 def test_a_part_that_is_measured_anew_replaces_the_earlier_one_and_leaves_the_others() -> None:
