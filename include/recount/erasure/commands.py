@@ -12,7 +12,7 @@ from recount.core.errors import Terminal
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
-from recount.erasure.asked import Asked
+from recount.erasure.asked_key import Asked
 from recount.erasure.elsewhere import MAX_FILES, reports_naming, under_other_keys
 from recount.erasure.erasing import Order
 

@@ -24,7 +24,7 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
-from recount.erasure.asked import Asked
+from recount.erasure.asked_key import Asked
 from recount.erasure.erasing import Order
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project

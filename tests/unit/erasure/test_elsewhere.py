@@ -21,7 +21,7 @@ from recount.core.tables import Tables
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.erasure.archived_records import ArchiveErasure, readers_of
-from recount.erasure.asked import Asked
+from recount.erasure.asked_key import Asked
 from recount.erasure.elsewhere import has_in_state, reports_naming, under_other_keys
 from recount.erasure.erasing import Order
 from recount.erasure.hindrances import has_unpublished

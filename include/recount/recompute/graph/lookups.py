@@ -15,8 +15,8 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.frontiers import LEFT_IN, BatchEnds, Wait, left_in, with_left_in
-from recount.recompute.graph.histories import ASKED
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
+from recount.recompute.graph.looking_back import ASKED
 from recount.recompute.graph.ordering import leaves_when_read, lies_in_the_log, waits
 from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows, is_place, last_of
 

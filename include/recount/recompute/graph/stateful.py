@@ -17,7 +17,7 @@ from recount.core.stateless import Foreach, Peek, Repartition, Select, Through
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
-from recount.recompute.graph import histories, joins, lookups, remembering
+from recount.recompute.graph import joins, looking_back, lookups, remembering
 from recount.recompute.graph.carrying import CLOCKS, IS_NEW, Carrying, require_incremental
 from recount.recompute.graph.clocks import Clocks
 from recount.recompute.graph.frontiers import (
@@ -177,13 +177,13 @@ class Stateful:
                 until = [Wait(self.clocks.frontiers_ms(one, self.batches), ahead_ms) for one, ahead_ms in awaited]
                 numbered = with_left_in(timed, self.batches, until)
             first_ms = self.carrying.frontier_at_cut_ms(node)
-            timed = histories.reached_before(numbered, self.clocks.frontiers_ms(node, self.batches), first_ms)
+            timed = looking_back.reached_before(numbered, self.clocks.frontiers_ms(node, self.batches), first_ms)
         timed = once(timed)
         if self.lateness:
-            margin = histories.margin(history_ms)
+            margin = looking_back.margin(history_ms)
             asks = F.col(OFFSET).isNotNull() & lookups.by_of(node).isNotNull()
             self._late(timed.where((margin >= 0) & asks), named(node.key), margin)
-        return histories.asking(timed, history_ms).drop(STREAM_TIME)
+        return looking_back.asking(timed, history_ms).drop(STREAM_TIME)
 
     def _within_history(self, node: StreamTableJoin, versions: DataFrame, found: DataFrame) -> DataFrame:
         """The ``versions`` that later rows can ask for, or those that wait, or again those of the look back."""
@@ -198,7 +198,7 @@ class Stateful:
         told = again.where(F.col(lookups.READ).isNotNull()).select(F.map_entries(lookups.READ).alias("__read"))
         ends = [{one["key"]: one["value"] for one in row["__read"]} for row in told.distinct().collect()]
         bound_ms = min(ms for ms in bounds_ms if ms is not None)
-        return histories.without_forgotten(node, versions, bound_ms, histories.seen_by_all(ends))
+        return looking_back.without_forgotten(node, versions, bound_ms, looking_back.seen_by_all(ends))
 
     def _asked_again(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
         """With the rows of the look back, for which a change of the table can come yet; older changes are reported."""
@@ -414,7 +414,7 @@ def _leaving(node: Node, found: Mapping[Node, Rows]) -> Rows | None:
 
 def _least_ms(asking: DataFrame) -> int | None:
     """The earliest time as of which a row asks; None without any."""
-    [row] = asking.agg(F.min(histories.ASKED).alias("least")).collect()
+    [row] = asking.agg(F.min(looking_back.ASKED).alias("least")).collect()
     found: int | None = row["least"]
     return found
 
