@@ -27,10 +27,14 @@ from recount.kafka.offsets import partitions_of
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+from recount.spark import compaction
 from recount.spark.archive import ArchiveWork
 from recount.spark.runner import RunOptions, StreamRunner
 
 DAY_MS = 86_400_000
+KEPT = "20 min"
+"""Retention goes by the times of batches, so here by how long nights take."""
+_BATCHES_BETWEEN_UPKEEP = 3
 _COMPACTING = {"segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "60000"}
 
 
@@ -132,6 +136,8 @@ class Deployment:
 def deployment(folder: Path, topologies: Sequence[Topology], archives: Sequence[Archive]) -> Iterator[Deployment]:
     """Start broker and Spark over what is in ``folder``; ended in the end."""
     project = Project.containing(Path(__file__).parent)
+    # a night has a batch or two, and rows go with the upkeep
+    compaction.BATCHES_BETWEEN = _BATCHES_BETWEEN_UPKEEP
     folder.mkdir(parents=True, exist_ok=True)
     begun = folder / "begun"
     is_new = not begun.exists()

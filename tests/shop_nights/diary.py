@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
+
+MAX_GROWTH = 1.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,18 +84,26 @@ class Diary:
     def audits(self) -> int:
         return sum(len(night.outcomes) for night in self.nights)
 
+    @property
+    def growth(self) -> float | None:
+        """CPU of the audits of the last three nights, by that of the three from the third on; None: too few nights."""
+        costs = [night.audit_cpu_s for night in self.nights]
+        return None if len(costs) < 10 else median(costs[-3:]) / median(costs[2:5])
+
     def is_lied_about(self, stream: str, night: int) -> bool:
         """Whether an audit of the stream must be red in this night."""
         return any(one.stream == stream and one.night <= night <= one.last_night for one in self.lies)
 
     def wrong(self) -> list[str]:
-        """Audits that are red without a lie, or green with one, and lies that were not named."""
+        """Audits that are red without a lie, or green with one, lies that were not named, and nights that cost more."""
         found = [
             f"night {night.number}: {stream}: {outcome}"
             for night in self.nights
             for stream, outcome in night.outcomes.items()
             if outcome != ("violation" if self.is_lied_about(stream, night.number) else "match")
         ]
+        if self.growth is not None and self.growth > MAX_GROWTH:
+            found.append(f"the last audits cost {self.growth:.2f} times the first")
         return found + [
             f"night {lie.night + after}: {lie.stream}: not named: {lie.kind}, {lie.table}, {lie.key}"
             for lie in self.lies
