@@ -105,6 +105,11 @@ class DeclarationLog:
         """The declaration in force; None before the first start."""
         return next(reversed(self.all()), None)
 
+    def version(self) -> int:
+        """The version of the stream that is in force; 1 before the first start."""
+        last = self.last()
+        return last.version if last else 1
+
     def enact(self, kind: Kind, declared: Declared, **more: Any) -> Enacted:
         """Append ``declared`` as the one in force; ``more`` are fields of ``Enacted``."""
         before = self.last()

@@ -49,11 +49,11 @@ class ErasedKeys:
         texts = log.texts()
         if not texts and not listed:
             return cls(stream=stream)
-        enacted = DeclarationLog(settings.data, stream).last()
+        version = DeclarationLog(settings.data, stream).version()
         counted, forged = _counted(texts, stream, trusted_in(settings.keys), {one.sha256 for one in listed})
         known = {one.sha256 for one in counted}
         missing = [one for one in listed if one.sha256 not in known]
-        mine = [one for one in (*missing, *counted) if one.version == (enacted.version if enacted else 1)]
+        mine = [one for one in (*missing, *counted) if one.version == version]
         done = {one.erasure: one for one in mine if one.state == "done"}
         return cls(
             stream=stream,

@@ -69,8 +69,7 @@ def read_register(settings: Settings, stream: str) -> Register:
 
 def certificates_in_force(settings: Settings, stream: str) -> list[Certificate]:
     """The certificates of the present version of ``stream`` that hold and count."""
-    enacted = DeclarationLog(settings.data, stream).last()
-    version = enacted.version if enacted else 1
+    version = DeclarationLog(settings.data, stream).version()
     files = sorted((Path(settings.reports) / "certificates" / stream).glob("*.json"))
     return [one for one in _certified(files, stream, trusted_in(settings.keys)) if version_of(one) == version]
 

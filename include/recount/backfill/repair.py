@@ -132,8 +132,7 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
         BACKFILL_SLOT,
         group=connection.backfill_group(plan.topology.name),
     )
-    enacted = DeclarationLog(settings.data, plan.topology.name).last()
-    version = enacted.version if enacted else 1
+    version = DeclarationLog(settings.data, plan.topology.name).version()
     try:
         counter = (topic, 0)
         committed = transaction.committed([counter])

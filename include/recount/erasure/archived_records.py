@@ -121,13 +121,12 @@ class ArchiveErasure:
         last = self._last()
         if last is None:
             raise Terminal("an archive without a batch", given=self._path, expected="a table that its stream has made")
-        enacted = DeclarationLog(self.settings.data, self.archive.name).last()
         salt, at_ms = new_salt(), time.time_ns() // 1_000_000
         begun = Erasure(
             erasure=f"{self.archive.name}-{at_ms}",
             stream=self.archive.name,
             state="begun",
-            version=enacted.version if enacted else 1,
+            version=DeclarationLog(self.settings.data, self.archive.name).version(),
             at_ms=at_ms,
             by=self.order.by,
             reason=self.order.reason,

@@ -109,7 +109,6 @@ class StreamErasure:
             yield
 
     def _begin(self, at: Ready) -> Erasure:
-        enacted = DeclarationLog(self.settings.data, self.topology.name).last()
         offsets: dict[str, dict[str, int]] = {}
         for part in at.proof.partitions:
             offsets.setdefault(part.topic, {})[str(part.partition)] = part.end
@@ -118,7 +117,7 @@ class StreamErasure:
             erasure=f"{self.topology.name}-{at_ms}",
             stream=self.topology.name,
             state="begun",
-            version=enacted.version if enacted else 1,
+            version=DeclarationLog(self.settings.data, self.topology.name).version(),
             at_ms=at_ms,
             by=self.order.by,
             reason=self.order.reason,

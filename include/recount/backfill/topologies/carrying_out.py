@@ -150,7 +150,6 @@ class CarryingOut:
         return backfill
 
     def _records(self, number: int) -> list[KafkaRecord]:
-        enacted = DeclarationLog(self.settings.data, self._topology.name).last()
-        version = enacted.version if enacted else 1
+        version = DeclarationLog(self.settings.data, self._topology.name).version()
         rows = {node: self._corrections.rows(node, number) for node in self._topology.written}
         return [record_of(row, node, version) for node, found in rows.items() for row in in_order(found, node)]
