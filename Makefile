@@ -21,16 +21,18 @@ SEED ?= 2
 MINUTES ?= 30
 NIGHTS ?= 30
 LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py \
-	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py
+	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py \
+	tests/spark/audit/test_erasure_of_state.py
 PARTS := unit spark integration airflow chaos faults browser
-# two halves of the same length, each by a pytest of its own: one alone leaves a core idle
-HALVES := first second
-HALF_first := tests/unit tests/spark
-HALF_second := tests/chaos tests/integration tests/airflow tests/faults tests/browser
+# each by a pytest of its own, two at a time: one alone leaves a core idle; the third begins when the second has ended
+RUNS := first second third
+RUN_first := tests/unit tests/spark/audit tests/spark/engine tests/spark/local tests/spark/serve
+RUN_second := tests/chaos tests/integration tests/airflow tests/faults tests/browser
+RUN_third := tests/spark/recompute
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(HALVES:%=half-%) $(PARTS:%=test-%) laws mutants nights city-nights lies chaos faults shop lint format bench bench-scale bench-soak bench-long bench-join clean
+.PHONY: help setup lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -83,20 +85,23 @@ status: setup ## show what runs, where, and where its logs are
 down: setup ## stop everything `make up` started
 	@recount down $(ARGS)
 
-demo: setup ## the whole chain on a generated flow (ARGS: --keep, --inject duplicate|loss|alter|extra)
+play: setup ## after `make up`: run every stream of the shop, and send records to it until Ctrl-C (ARGS: --rate 100, --minutes 30, --seed 20)
+	@recount play $(ARGS)
+
+demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --inject duplicate|loss|alter|extra)
 	@recount demo $(ARGS)
 
 # ---- checks
 
-test: setup browser ## all tests, in two runs side by side; in one where ARGS are given, which go to pytest
+test: setup browser ## all tests, in three runs, two at a time; in one where ARGS are given, which go to pytest
 ifeq ($(ARGS),)
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(HALVES:%=half-%)
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(RUNS:%=run-%)
 else
-	@pytest $(HALF_first) $(HALF_second) $(ARGS)
+	@pytest $(RUN_first) $(RUN_second) $(RUN_third) $(ARGS)
 endif
 
-$(HALVES:%=half-%): half-%:
-	@pytest $(HALF_$*)
+$(RUNS:%=run-%): run-%:
+	@pytest $(RUN_$*)
 
 test-unit: setup ## tests without a JVM, in seconds
 test-spark: setup ## tests on a local Spark
@@ -132,6 +137,9 @@ shop: setup ## every stream of the shop at once, in at most four drivers; writes
 faults: setup ## a fault after every external effect (as root, for a disk that fills; ARGS: --page, --part, --fault, --sample 3)
 	@python -m tests.faults $(ARGS)
 
+errors: setup ## every error that the code raises, and what to do: writes docs/errors.md
+	@python -m tests.errors
+
 browser:
 	@command -v chromium >/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "setup: installing chromium for tests/browser" && \
@@ -162,6 +170,12 @@ bench-long: setup ## tens of millions of records: does a million cost the same? 
 
 bench-join: setup ## 300,000 and 30,000 records of 3 keys joined within 1,500 MiB, the stream and its audit
 	@python -m bench.join_memory $(ARGS)
+
+bench-lens: setup ## what `recount lens` says that the other engines drop, beside what they drop (ARGS: --records 200000 --publish)
+	@python -m bench.lens_engines $(ARGS)
+
+bench-serve: setup ## latency of `recount serve` with one client and with fifty; needs wrk (ARGS: --records 500000 --publish)
+	@python -m bench.serve_load $(ARGS)
 
 clean: ## remove .venv, .cache and .recount (stop the profile first: make down)
 	@rm -rf .venv .cache .recount

@@ -16,11 +16,9 @@ from typing import Annotated
 import typer
 
 from bench.report import Place
-from bench.shop_flow import ShopSource
 from bench.shop_report import Event, reported
 from bench.shop_samples import ShopSample, ShopSampler
 from recount.airflow.drivers import DriverProcess, log_of, record_of
-from recount.airflow.naming import stream_dag
 from recount.airflow.streams import SMALL_JVM
 from recount.core.errors import Transient
 from recount.core.registry import Declarations, declared
@@ -29,12 +27,16 @@ from recount.kafka.control import request_run, request_stop, withdraw_stop
 from recount.kafka.declared import all_topics
 from recount.kafka.status import last_epoch
 from recount.kafka.topics import apply, plan
-from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRuns
 from recount.local.home import Home
 from recount.local.profile import Profile
+from recount.play.pace import Pace
+from recount.play.shop_flow import ShopFlow
+from recount.play.shop_kinds import SHARES
+from recount.play.source import ShopSource
 
 FAILING, STOPPED = "region-counts", "page-popularity"
+LATE_EVERY, BAD_EVERY = 1_001, 10_007
 _START_LIMIT_S = 1_200
 _END_LIMIT_S = 60.0
 
@@ -58,18 +60,12 @@ class Shop:
         admin = self.connection.admin()
         apply(admin, plan(admin, all_topics(self.declarations, self.connection.own), "embedded"))
         if self.profile.airflow:
-            self._unpause_all(self.profile.airflow)
+            DagRuns(self.profile.airflow.api).unpause_streams(self.declarations.streams)
             return
         for stream in self.declarations.streams:
             request_run(self.connection, stream, 0)
         for group in self.declarations.groups:
             self._launch(group)
-
-    def _unpause_all(self, airflow: EmbeddedAirflow) -> None:
-        """In one request: many of them beside the tasks that they start wait for each other's locks in SQLite."""
-        DagRuns(airflow).parsed(stream_dag(next(iter(self.declarations.streams))))
-        pattern = stream_dag("%25")
-        airflow.request("PATCH", f"/api/v2/dags?dag_id_pattern={pattern}&limit=200", {"is_paused": False})
 
     def _launch(self, group: str) -> None:
         settings, memory = self.profile.settings, self.declarations.group(group).driver_memory
@@ -149,6 +145,19 @@ def samples(shop: Shop, sampler: ShopSampler, minutes: float, every_s: float) ->
         time.sleep(max(0.0, begun_s + number * every_s - time.monotonic()))
 
 
+def steady_flow(declarations: Declarations, rate: int) -> ShopFlow:
+    """Records of now, without bursts, disorder and deletions, so that a stream's lag is its own."""
+    return ShopFlow(
+        partitions={name: topic.partitions for name, topic in declarations.topics.items() if name in SHARES},
+        begin_ms=time.time_ns() // 1_000_000,
+        pace=Pace(rate=rate, burst=1),
+        jitter_ms=0,
+        late_every=LATE_EVERY,
+        bad_every=BAD_EVERY,
+        tombstone_every=0,
+    )
+
+
 def main(
     minutes: Annotated[float, typer.Option(min=1, help="How long, once every stream runs.")] = 30,
     rate: Annotated[int, typer.Option(min=100, help="Records a second, over all topics.")] = 2_000,
@@ -176,8 +185,9 @@ def main(
         place.tell(f"{all_run} streams run after {time.monotonic() - begun_s:.0f} s")
         sampler = ShopSampler(shop.connection, declarations, home)
         zero_s = time.monotonic()
-        with ShopSource(shop.connection.producer({"linger.ms": 50}), rate) as source:
+        with ShopSource(shop.connection.producer({"linger.ms": 50}), steady_flow(declarations, rate)) as source:
             for sample in samples(shop, sampler, minutes, every):
+                source.require_well()
                 found.append(sample)
                 print(json.dumps(sample.to_json()), file=kept, flush=True)
                 behind = max(sample.streams.items(), key=lambda item: item[1].lag)
@@ -187,6 +197,7 @@ def main(
             sent = source.sent
     events = [Event(at_s=round(event.at_s - zero_s), stream=event.stream, what=event.what) for event in shop.events]
     settings = {"minutes": minutes, "rate": rate, "every_s": every, "airflow": airflow, "sent": sent}
+    settings |= {"late_every": LATE_EVERY, "bad_every": BAD_EVERY}
     reported(settings, declarations, found, events).hand_over(place, publish=publish)
 
 

@@ -12,10 +12,10 @@ import psutil
 from bench.processes import cpu_s, footprints
 from recount.core.registry import Declarations
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import Partition, committed_offsets, log_ranges, partitions_of
 from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
 from recount.local import daemon
 from recount.local.home import Home
+from recount.play.shop_reading import ShopReading
 
 _MIB = 1 << 20
 
@@ -60,40 +60,23 @@ class ShopSampler:
         self._connection = connection
         self._home = home
         self._groups = list(declarations.groups)
-        self._topics = {
-            name: [topic for layer in _layers(declarations, name) for topic in layer] for name in declarations.streams
-        }
-        names = {topic for topics in self._topics.values() for topic in topics}
-        self._partitions = {topic: list(partitions_of(connection, topic)) for topic in names}
+        self._reading = ShopReading(connection, declarations)
         self._begun_s = time.monotonic()
 
     def take(self) -> ShopSample:
         """A sample of now."""
         with closing(StatusBoard(self._connection)) as board:
             statuses = board.latest()
-        places = [place for found in self._partitions.values() for place in found]
-        ends = {place: kept.end for place, kept in log_ranges(self._connection, places).items()}
+        lags = self._reading.unread()
         pids = dict(self._pids())
         return ShopSample(
             seconds=round(time.monotonic() - self._begun_s, 1),
-            streams={name: self._stream(name, statuses[name], ends) for name in self._topics if name in statuses},
+            streams={name: _stream(statuses[name], lag) for name, lag in lags.items() if name in statuses},
             memory_mib={
                 name: {role: round(one.memory_bytes / _MIB) for role, one in footprints(pid).items()}
                 for name, pid in pids.items()
             },
             cpu_s={name: round(cpu_s([pid]), 1) for name, pid in pids.items()},
-        )
-
-    def _stream(self, name: str, status: StreamStatus, ends: Mapping[Partition, int]) -> StreamSample:
-        places = [place for topic in self._topics[name] for place in self._partitions[topic]]
-        read = committed_offsets(self._connection, self._connection.group(name), places)
-        return StreamSample(
-            state=status.state,
-            epoch=status.lease_epoch,
-            batch=status.batch,
-            lag=sum(ends[place] - read.get(place, 0) for place in places),
-            batch_ms=status.batch_duration_ms,
-            pid=status.pid,
         )
 
     def _pids(self) -> Iterator[tuple[str, int]]:
@@ -102,7 +85,12 @@ class ShopSampler:
                 yield (status_of_group(one.name) if one.name in self._groups else one.name), one.pid
 
 
-def _layers(declarations: Declarations, name: str) -> tuple[tuple[str, ...], ...]:
-    if name in declarations.archives:
-        return ((declarations.archives[name].topic.name,),)
-    return declarations.topologies[name].layers
+def _stream(status: StreamStatus, lag: int) -> StreamSample:
+    return StreamSample(
+        state=status.state,
+        epoch=status.lease_epoch,
+        batch=status.batch,
+        lag=lag,
+        batch_ms=status.batch_duration_ms,
+        pid=status.pid,
+    )

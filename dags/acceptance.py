@@ -9,7 +9,7 @@ from airflow.sdk import DAG, Param
 
 from recount.airflow.acceptance import AcceptanceOperator, AcceptOperator, OpenFindingsOperator
 from recount.airflow.naming import domain_of, findings_dag, labels
-from recount.airflow.notices import notifiers
+from recount.airflow.notices import PersonAwaited, notifiers
 from recount.core.registry import DEFAULT_MODULES, declared
 
 DECLARATIONS = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES))
@@ -30,6 +30,7 @@ for name in DECLARATIONS.topologies:
             task_id="approval",
             subject=f"Accept these findings of {name} as they are?",
             body="{{ ti.xcom_pull(task_ids='open_findings', key='told') }}",
+            notifiers=[PersonAwaited()],
             params={"reason": Param("", type="string", title="Reason", description="Why the differences may stay")},
         )
         accept = AcceptOperator(task_id="accept", stream=name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from airflow.sdk import DAG, AsyncCallback, DeadlineAlert, DeadlineReference
 
 from recount.airflow.audit_tasks import audit_params, follow
-from recount.airflow.audits import AuditOperator
+from recount.airflow.audits import AuditOperator, PanelsOperator
 from recount.airflow.naming import audit_dag, domain_of, labels
 from recount.airflow.notices import notifiers, tell_of_deadline
 from recount.airflow.schedules import DEADLINE, audit_pool, nightly
@@ -37,13 +37,13 @@ for name in DECLARATIONS.topologies:
         params=audit_params(),
         doc_md=__doc__,
     ):
-        follow(
-            AuditOperator(
-                task_id="audit",
-                stream=name,
-                application=JOB,
-                retries=2,
-                retry_delay=timedelta(seconds=30),
-                pool=audit_pool(),
-            )
+        audit = AuditOperator(
+            task_id="audit",
+            stream=name,
+            application=JOB,
+            retries=2,
+            retry_delay=timedelta(seconds=30),
+            pool=audit_pool(),
         )
+        follow(audit)
+        audit >> PanelsOperator(task_id="panels", streams=[name], trigger_rule="all_done")

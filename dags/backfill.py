@@ -14,7 +14,7 @@ from airflow.sdk import DAG, Param, task
 
 from recount.airflow.backfills import BackfillOperator
 from recount.airflow.naming import audit_dag, backfill_dag, domain_of, grace_misses, labels
-from recount.airflow.notices import notifiers
+from recount.airflow.notices import PersonAwaited, notifiers
 from recount.core.registry import DEFAULT_MODULES, declared
 
 JOB = Path(__file__).parents[1] / "spark_jobs" / "backfill.py"
@@ -58,6 +58,7 @@ for name in DECLARATIONS.topologies:
                 "{{ ti.xcom_pull(task_ids='dry_run', key='as_of') }}: the log of the task dry_run shows every change. "
                 "The repair takes all misses that are open when it runs, those of later audits too."
             ),
+            notifiers=[PersonAwaited()],
             **RETRIES,
         )
         repair = BackfillOperator(

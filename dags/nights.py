@@ -11,6 +11,7 @@ from pathlib import Path
 from airflow.sdk import DAG, AsyncCallback, DeadlineAlert, DeadlineReference, TaskGroup
 
 from recount.airflow.audit_tasks import audit_params, follow
+from recount.airflow.audits import PanelsOperator
 from recount.airflow.naming import night_dag
 from recount.airflow.nights import LEFT_OUT, GroupAuditOperator
 from recount.airflow.notices import notifiers, tell_of_deadline
@@ -61,3 +62,4 @@ for group in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).gro
                 )
                 follow(verdict)
             audit >> verdict
+        audit >> PanelsOperator(task_id="panels", streams=streams, trigger_rule="all_done")

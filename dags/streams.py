@@ -26,7 +26,7 @@ for name, stream in STREAMS.items():
         start_date=BEGINNING,
         max_active_runs=1,
         catchup=False,
-        default_args={"owner": domain_of(DECLARATIONS, name)},
+        default_args={"owner": domain_of(DECLARATIONS, name), "on_failure_callback": notifiers()},
         **labels(DECLARATIONS, name, "stream"),
         doc_md=StreamOperator.__doc__,
     ):
@@ -38,7 +38,6 @@ for name, stream in STREAMS.items():
             limits=stream.health,
             group=group.name if group else None,
             driver_memory=group.driver_memory if group else "2g",
-            on_failure_callback=notifiers(),
             retries=10,
             retry_delay=timedelta(seconds=10),
         )
@@ -47,6 +46,7 @@ with DAG(
     dag_id="stream_control",
     description="Stops a stream after its batch, or starts it again",
     schedule=None,
+    default_args={"on_failure_callback": notifiers()},
     tags=["recount", "stream"],
     params={
         "stream": Param(next(iter(STREAMS), ""), type="string", enum=list(STREAMS), description="The stream"),

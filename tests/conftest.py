@@ -8,6 +8,7 @@ import re
 import signal
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -57,9 +58,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterato
 def airflow(
     tmp_path_factory: pytest.TempPathFactory, project: Project, kafka: EmbeddedKafka
 ) -> Iterator[EmbeddedAirflow]:
-    """A real Airflow with the DAGs of the demo, a home of its own and the broker of the run, for one test module."""
+    """A real Airflow with the DAGs of the demo, a home of its own and the broker of the run, for one test module.
+
+    Its prefix is its own, too: an order to stop that one module leaves behind would hold the stream in the next.
+    """
     home = Home(path=tmp_path_factory.mktemp("airflow"))
-    settings = embedded_settings(home, project, kafka.bootstrap_servers, topologies=TOPOLOGIES)
+    settings = replace(
+        embedded_settings(home, project, kafka.bootstrap_servers, topologies=TOPOLOGIES), prefix=home.path.name
+    )
     try:
         with EmbeddedAirflow(home=home, project=project, environment=settings.to_environment()) as started:
             yield started

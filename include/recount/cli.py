@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -20,7 +19,8 @@ _COMMANDS = {
     "up": ("recount.local.commands:up", "Start the embedded profile: Kafka, Airflow, Spark."),
     "status": ("recount.local.commands:status", "Show what runs, where, and where its logs are."),
     "down": ("recount.local.commands:down", "Stop everything the embedded profile started."),
-    "demo": ("recount.local.demo:demo", "Run the whole chain on a generated order flow, and say what held."),
+    "demo": ("recount.play.demo_command:demo", "Run the whole chain on a generated flow, and say what held."),
+    "play": ("recount.play.commands:play", "Let the shop live: all streams in Airflow, records of all topics."),
     "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
     "describe": ("recount.commands.describe:describe", "Print a topology."),
     "fingerprint": ("recount.commands.meaning:fingerprint", "Print what a declaration means, as one hash."),
@@ -28,10 +28,15 @@ _COMMANDS = {
         "recount.spark.estimates.command:estimate",
         "Estimate a topology's state and costs; show them measured.",
     ),
+    "grace": ("recount.grace.commands:grace", "Say what a longer grace would have saved, and what it costs."),
     "conformance": ("recount.commands.conformance:conformance", "Run Kafka Streams' own cases."),
     "stream": ("recount.spark.commands:stream", "Run one stream in this process."),
     "reset": ("recount.versions.commands:reset", "Begin a new version of a stream whose declaration has changed."),
     "upgrade": ("recount.versions.commands:upgrade", "Go on with a stream's state under a changed declaration."),
+    "query": ("recount.serve.commands:query", "Ask what a stream's results are now, or were at a time in the past."),
+    "serve": ("recount.serve.commands:serve", "Answer such questions over HTTP."),
+    "lens": ("recount.lens.commands:lens", "Say what Kafka Streams and Spark would have answered on the same log."),
+    "panels": ("recount.panels.commands:panels", "Write what the pages show of a longer grace and other engines."),
     "audit": ("recount.audit.commands:audit", "Recompute an interval from the raw log and judge the output."),
     "verify": ("recount.audit.verifying:verify", "Check a certificate, or a whole chain of them."),
     "keys": ("recount.audit.verifying:keys", "Make the key that signs certificates."),
@@ -71,7 +76,9 @@ def _attach(name: str, target: str, help_line: str) -> None:
                 room.command(name)(_load(target))
             room(args=context.args, prog_name=f"recount {name}")
         except RecountError as error:
-            print(f"recount {name}: {error}", file=sys.stderr)
+            from recount.log_lines import tell_error
+
+            tell_error(f"recount {name}: {error}")
             raise typer.Exit(_EXIT_TRANSIENT if isinstance(error, Transient) else _EXIT_TERMINAL) from None
 
 

@@ -1,8 +1,10 @@
-"""What the audits of a stream have released for removal, as the stream itself asks for it; without Spark."""
+"""What the audits of a stream have found and released for removal, as others ask for it; without Spark."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 from deltalake import DeltaTable
@@ -12,6 +14,8 @@ from recount.core.tables import Tables
 
 RUNS = "runs"
 """The audit's table of complete audits, each a JSON document."""
+MISSES = "misses"
+"""The audit's table of grace misses."""
 
 
 def audits_version(root: str, stream: str) -> int:
@@ -25,9 +29,18 @@ def released(root: str, stream: str) -> Released | None:
 
     Not the newest: another audit that began before that one ended may still look for what it released.
     """
+    return released_by(complete_audits(root, stream))
+
+
+def released_by(audits: Sequence[Mapping[str, Any]]) -> Released | None:
+    """The same, of these documents of ``complete_audits``."""
+    return Released.from_document(audits[-2].get("released")) if len(audits) > 1 else None
+
+
+def complete_audits(root: str, stream: str) -> list[Mapping[str, Any]]:
+    """The documents of all complete audits of ``stream``, as ``audit.store.Run`` says them, oldest first."""
     path = Tables(root).audit(stream, RUNS)
     if not DeltaTable.is_deltatable(path):
-        return None
+        return []
     documents = [json.loads(text) for text in pl.scan_delta(path).select("document").collect()["document"]]
-    in_order = sorted(documents, key=lambda document: int(document["finished_ms"]))
-    return Released.from_document(in_order[-2].get("released")) if len(in_order) > 1 else None
+    return sorted(documents, key=lambda document: int(document["finished_ms"]))

@@ -54,8 +54,8 @@ def spark_session(settings: Settings, app_name: str, *, java_options: str = "") 
     if "spark.master" not in _submitted():
         builder = builder.master("local[2]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
         builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)
-        if java_options:
-            builder = builder.config("spark.driver.extraJavaOptions", java_options)
+        if options := settings.java_options(java_options):
+            builder = builder.config("spark.driver.extraJavaOptions", options)
     # it would tell of every connection to the JVM, the last ones when nobody listens any more
     logging.getLogger("py4j").setLevel(logging.WARNING)
     session = builder.getOrCreate()

@@ -11,6 +11,7 @@ import pytest
 from tests.airflow.conftest import Deployment, eventually
 
 from recount.airflow.verdicts import certificate_of
+from recount.audit.told_findings import STATES
 from recount.core.settings import Settings
 from recount.local.airflow import AUDIT_POOL, EmbeddedAirflow
 from recount.local.home import Home
@@ -100,7 +101,7 @@ def issue(settings: Settings, audit: str, outcome: str) -> None:
         "grace_misses_found": 0,
         "interval_ms": [None, None],
         "cut": {"batch_timestamp_ms": 900, "frontier_ms": 800},
-        "findings": {"open_found": 1},
+        "findings": {f"{state}{found}": [] if not found else 0 for state in STATES for found in ("", "_found")},
         "sha256": "ab",
     }
     file = certificate_of(settings, "orders", audit)

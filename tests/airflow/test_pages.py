@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.airflow.conftest import STREAM, Deployment
+from tests.airflow.conftest import STREAM, Deployment, eventually
 
 from recount.local.airflow import EmbeddedAirflow
 
@@ -33,6 +34,35 @@ def test_the_overview_lists_every_stream(deployment: Deployment, user: httpx.Cli
     assert page.status_code == 200
     assert STREAM in page.text
     assert "never started" in page.text
+
+
+def test_the_page_says_what_airflow_knows_of_the_audits(deployment: Deployment, user: httpx.Client) -> None:
+    [row] = [one for one in user.get("/recount/").text.split("<tr") if f'/recount/streams/{STREAM}"' in one]
+    assert f"audit__{STREAM} is paused" in row
+    deployment.unpause(f"audit__{STREAM}")
+    eventually(
+        "next audit", lambda: re.search(r"next audit\">2\d{3}-\d\d-\d\d 0[1-3]:\d\d", user.get("/recount/").text)
+    )
+
+
+def test_a_button_starts_a_run_in_the_name_of_the_user_and_nobody_else_can(
+    deployment: Deployment, user: httpx.Client
+) -> None:
+    deployment.unpause("stream_control")
+    page = user.get(f"/recount/streams/{STREAM}").text
+    [token] = set(re.findall(r'name="token" value="([^"]+)"', page))
+    order = f"/recount/streams/{STREAM}/stop"
+    assert user.post(order).status_code == 403
+    assert httpx.post(deployment.airflow.url + order, data={"token": token}, timeout=60).status_code == 401
+    assert deployment.last_run("stream_control") is None
+    answer = user.post(order, data={"token": token})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/recount/streams/{STREAM}?started=stop")
+    run = deployment.last_run("stream_control")
+    assert run is not None
+    started = deployment.airflow.request("GET", f"/api/v2/dags/stream_control/dagRuns/{run}")
+    assert started["conf"] == {"stream": STREAM, "order": "stop"}
+    assert (started["triggered_by"], started["triggering_user_name"]) == ("ui", deployment.airflow.username)
+    assert deployment.finished("stream_control", run) == "success"
 
 
 def test_a_stream_has_a_page_and_an_unknown_one_has_none(deployment: Deployment, user: httpx.Client) -> None:

@@ -58,7 +58,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator
     home = Home(path=tmp_path_factory.mktemp("browser"))
     with Profile(home=home, project=project, topologies=TOPOLOGIES) as profile:
         assert profile.airflow is not None
-        runs = DagRuns(profile.airflow)
+        runs = DagRuns(profile.airflow.api)
         runs.succeed("topics", _PATIENCE_S)
         runs.unpause(stream_dag(STREAM))
         connection = Connection(bootstrap_servers=profile.settings.bootstrap_servers)

@@ -1,4 +1,4 @@
-"""What a user sees in Chromium: the grid, the page of the streams, a certificate, the Data Docs, an approval."""
+"""What a user sees in Chromium: the grid, the page of the streams, a certificate, the expectations, an approval."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(900)
 
 def test_the_grid_shows_a_stream_that_runs(page: Page, shop: Shop) -> None:
     page.goto(f"{shop.airflow.url}/dags/{stream_dag(STREAM)}")
-    expect(page.get_by_role("heading", name=stream_dag(STREAM))).to_be_visible()
+    expect(page.get_by_role("heading", name=f"{STREAM}: stream")).to_be_visible()
     for task in ("hold", "run"):
         expect(page.get_by_text(task, exact=True).first).to_be_visible()
 
@@ -28,17 +28,34 @@ def test_the_page_of_the_streams_leads_to_the_certificate_and_loads_nothing_from
     page.goto(f"{shop.airflow.url}/plugin/recount")
     inside = page.frame_locator("iframe")
     expect(inside.get_by_role("row", name=STREAM)).to_contain_text("running")
-    inside.get_by_role("link", name=f"{STREAM}: ").first.click()
+    inside.get_by_role("link", name=f"{STREAM}: match").first.click()
     expect(inside.get_by_role("heading", name=f"{STREAM} match")).to_be_visible()
     expect(inside.locator("body")).to_contain_text(f"{shop.flow.records:,}")
     expect(inside.locator("body")).to_contain_text("Every output record is there exactly once")
     assert [url for url in asked if not url.startswith((shop.airflow.url, "data:", "blob:"))] == []
 
 
-def test_the_data_docs_list_what_was_validated(page: Page, shop: Shop) -> None:
+def test_after_its_audit_a_stream_says_what_a_longer_grace_and_other_engines_would_have_made(
+    page: Page, shop: Shop
+) -> None:
+    page.goto(f"{shop.airflow.url}/recount/streams/{STREAM}")
+    grace = page.get_by_role("region", name="What a larger grace would have admitted, and its cost").first
+    expect(grace).to_contain_text("late records, missing from")
+    expect(grace.get_by_role("row").nth(1)).to_contain_text("+ ")
+    lens = page.get_by_role("region", name="What another engine would have dropped last night").first
+    for engine in ("Kafka Streams", "Structured Streaming"):
+        expect(lens).to_contain_text(f"{engine}: records dropped ")
+
+
+def test_what_great_expectations_found_is_shown_and_loads_nothing_from_elsewhere(page: Page, shop: Shop) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{shop.airflow.url}/recount/data-docs")
-    expect(page).to_have_title("Data Docs created by Great Expectations")
-    assert STREAM in page.content()
+    page.get_by_role("row", name=STREAM).get_by_role("link").nth(1).click()
+    for suite in ("raw_log", "batch_ledger", "reconciliation"):
+        expect(page.get_by_role("heading", name=f"{suite} ")).to_be_visible()
+    expect(page.get_by_role("cell", name="holds").first).to_be_visible()
+    assert [url for url in asked if not url.startswith(shop.airflow.url)] == []
 
 
 def test_a_stranger_is_sent_to_the_login(page: Page, shop: Shop) -> None:

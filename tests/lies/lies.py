@@ -16,8 +16,8 @@ from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.topology import Written
 
-Found = tuple[str, str | None]
-"""Place and key of a difference."""
+Found = tuple[str, str | None, int | None]
+"""Place, key and start of the window of a difference."""
 _OWN = (GENERATION, BATCH, RESULT_TIME, REVISION, ORIGIN, IS_NULL)
 _FORGED = {"string": "nobody", "long": 987_654_321}
 
@@ -117,23 +117,36 @@ def tell_all(stage: Stage, sink: Written) -> Iterator[Told]:
             victims.remove(row)
             key = _FORGED[sink.fields[sink.key].kind] if lie.tell is _forged else row[sink.key]
             places = {TOPIC: f"topic {sink.topic.name}", TABLE: f"table outputs/{sink.table}"}
-            seen = frozenset((places[place], str(key)) for place in lie.places)
+            start = _start(sink, row)
+            starts = [start] if start is None or lie.tell is not _moved else [start, start + 1]
+            seen = frozenset((places[place], str(key), at) for place in lie.places for at in starts)
             yield Told(lie=lie.name, sink=sink.topic.name, seen=seen)
             break
 
 
 def _victims(stage: Stage, sink: Written) -> list[Row]:
-    """The last row of each key: so the differences of two lies have different keys."""
+    """The last row of each key and window: so the differences of two lies are told apart."""
     rows = [row for row in stage.rows(sink) if row[sink.key] is not None]
     last = {identity_in(identity_of(sink), sink, row): row for row in rows}
-    keys = Counter(row[sink.key] for row in last.values())
-    by_key = {row[sink.key]: row for row in last.values() if not row[IS_NULL]}
-    return [by_key[key] for key, _ in sorted(keys.items(), key=lambda one: (one[1], str(one[0]))) if key in by_key]
+    places = Counter((row[sink.key], _start(sink, row)) for row in last.values())
+    found = {(row[sink.key], _start(sink, row)): row for row in last.values() if not said_in(row, IS_NULL)}
+    return [
+        found[place] for place, _ in sorted(places.items(), key=lambda one: (one[1], str(one[0]))) if place in found
+    ]
+
+
+def _start(sink: Written, row: Row) -> int | None:
+    return row[WINDOW_START] if WINDOW_START in sink.fields else None
+
+
+def said_in(row: Row, column: str) -> Any:
+    """What ``row`` says in a column that tables of single aggregations lack."""
+    return row.asDict().get(column)
 
 
 def identity_in(identity: Identity, sink: Written, row: Row) -> tuple[Any, ...]:
     window = (row[WINDOW_START], row[WINDOW_END]) if identity.has_bounds else ()
-    return (row[sink.key], *window, row[ORIGIN])
+    return (row[sink.key], *window, said_in(row, ORIGIN))
 
 
 def with_other_value(sink: Written, row: Row) -> Mapping[str, Any] | None:

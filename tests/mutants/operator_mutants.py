@@ -25,13 +25,19 @@ def _of_windows() -> Iterator[Mutant]:
     yield from bound(AT + "windowed.py", "WindowedOperator._is_due", "a result is due", due)
     yield from comparison(AT + "windowing.py", "is_late", "a row is late for its window", ">= 0")
     yield from bound(AT + "windowing.py", "margin_ms", "a row is late for its window", "windows.closes_ms(0)")
-    gone = "pl.col(WINDOW_END) + windows.closes_ms(0) <= settled_ms"
+    gone = "pl.col(WINDOW_END) + settles_ms <= settled_ms"
     yield from other(AT + "windowed.py", "WindowedOperator._forget", "when a result is forgotten", gone, f"{gone} + 1")
     session = AT + "merged_sessions.py"
     yield from comparison(session, "MergedSessions._marked", "sessions are apart", "pl.col(WINDOW_START) > ends")
     yield from bound(session, "MergedSessions._marked", "sessions are apart", "self.windows.gap_ms")
     yield from bound(session, "_reached", "the session before is joined", "timestamp_ms - gap_ms")
     yield from bound(session, "_reached", "the session after is joined", "timestamp_ms + gap_ms")
+    reach = "at_ms + self.windows.reach_ms"
+    yield from bound(session, "MergedSessions._late", "how far before its end a record may join", reach)
+    reach = "record.timestamp_ms + self._windows.reach_ms"
+    yield from bound(AT + "session_panes.py", "SessionPane.add", "how far before the end of a cut one", reach)
+    follows = "passes | (pl.col(REVISION) > 0)"
+    yield from other(AT + "stateless.py", "_filtered", "a filter follows what is withdrawn", follows, "passes")
     yield from comparison(AT + "lateness.py", "on_time", "a row is late for its operator", "margin >= 0")
     yield from bound(AT + "lateness.py", "on_time", "a row is late for its operator", "bound_ms - 1")
     yield from other(

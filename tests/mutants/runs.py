@@ -266,9 +266,9 @@ def _that_count(rows: Iterable[Row], identity: Identity) -> Counter[Row]:
 
 
 def _gaps(rows: Iterable[Row], identity: Identity) -> Counter[Row]:
-    """Where a result is known by its key and window: those whose revisions do not count up from 0."""
+    """The results whose revisions do not count up from 0, where every revision leaves."""
     revisions: dict[Row, list[int]] = {}
-    for key, window, _, revision, _ in rows if identity.is_latest and identity.suppression is None else ():
+    for key, window, _, revision, _ in rows if identity.is_dense else ():
         revisions.setdefault((key, window), []).append(revision)
     return Counter(place for place, found in revisions.items() if sorted(found) != list(range(len(found))))
 

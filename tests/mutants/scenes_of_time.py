@@ -49,10 +49,10 @@ def _batches(topics: list[str], *, table_ahead: bool) -> Iterator[list[Event]]:
         return [_record(topic, at_ms, word.format(topic)) for at_ms, word in moments for topic in topics]
 
     yield of_all(sorted(_pairs()))
-    yield of_all([*((at_ms, "known") for at_ms in range(180, 200)), *_clocks(200)])
+    yield of_all([*((at_ms, "known") for at_ms in range(180, 200)), (194, "short"), *_clocks(200)])
     again = [(at_ms, "known") for at_ms in range(199, 170, -1)]
     late = [(at_ms, f"late{at_ms}") for at_ms in range(200, 159, -1)]
-    yield of_all([(191, "won"), *again, *late, (154, "b4"), (155, "b5")])
+    yield of_all([(191, "won"), (197, "short"), *again, *late, (154, "b4"), (155, "b5")])
     yield of_all([(210, "g"), (215, "g"), (212, "g"), (225, "h"), (220, "h"), (222, "h"), *_clocks(225)])
     yield list(_at_random(topics))
     stairs: list[tuple[int, str]] = []
@@ -180,8 +180,11 @@ FLOWS: dict[str, Callable[[], RecordStream | Table]] = {
     "sliding, each update": lambda: (
         WORDS.windowed_by(sliding("6 ms", grace="4 ms")).aggregate(n=count()).emit_each_record()
     ),
-    "sessions": lambda: WORDS.windowed_by(session("4 ms", grace="3 ms")).aggregate(n=count(), text=TEXT).emit_final(),
+    "sessions": lambda: (
+        WORDS.windowed_by(session("4 ms", grace="3 ms", reach="6 ms")).aggregate(n=count(), text=TEXT).emit_final()
+    ),
     "sessions that are cut": lambda: _counted(WORDS, session("4 ms", grace="3 ms", max_duration="9 ms")),
+    "short sessions": lambda: _counted(WORDS, session("4 ms", grace="0 ms")).filter(col("n") < 2),
     "inner join": lambda: _joined("inner"),
     "left join": lambda: _joined("left"),
     "outer join": lambda: _joined("outer"),

@@ -54,8 +54,20 @@ def untried() -> Iterator[Untried]:
     forgets = "what is forgotten when: tests/unit/spark/operators/test_what_windows_forget.py has before, at and after"
     for code in ("pl.col(TIMESTAMP) - windows.first_start_ms", "pl.col(TIMESTAMP) - into_newest_ms"):
         yield _one(at + "kept_records.py", "KeptRecords.forget", code, forgets)
-    for code in ("longest_ms + windows.gap_ms", "pl.col(WINDOW_END) + reach_ms <= settled_ms"):
-        yield _one(at + "windowed.py", "WindowedOperator._forget", code, forgets)
+    for code in ("end_ms + self.gap_ms", "end_ms + self.gap_ms + self.reach_ms"):
+        yield _one(windows, "SessionWindows.settles_ms", code, forgets)
+    yield _one(at + "clock.py", "Clock._advance_frontier", "one.delay_ms + one.revised_for_ms", forgets)
+    yield _one(at + "settling.py", "revised_for_ms", "reach_ms + gap_ms", forgets)
+    merged = "pl.col(WINDOW_END) + self.windows.settles_ms(0) <= settled_ms"
+    yield _one(at + "merged_sessions.py", "MergedSessions.forget", merged, forgets)
+    for code in (
+        "self._windows.settles_ms(end) > settled_ms",
+        "start < begin_ms <= end",
+        "start <= min(earlier)",
+        "one.timestamp_ms < begin_ms",
+    ):
+        yield _one(at + "session_panes.py", "SessionPane.settled", code, forgets)
+    yield _one(at + "kept_records.py", "KeptRecords.forget", "windows.settles_ms(0) <= settled_ms", forgets)
     none = "of nothing the sum is null, and so is its quotient"
     yield _one(at + "accumulator_kinds.py", "Averaged.result", 'column["count"] > 0', none)
     plain = "set(map(type, values)) <= _PLAIN.get(kind.kind, set())"

@@ -6,14 +6,14 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import OffsetSpec
 from pyspark.sql import SparkSession
 from tests.local_spark import TINY, local_session
-from tests.spark.audit.stage import Stage, settings_below
+from tests.spark.audit.stage import Stage, configure, send, settings_below
 from tests.unit.topologies.shop_log import START_MS, Arrival, topics_of
 
 from recount.audit.auditable import AuditRequest
@@ -35,6 +35,8 @@ DAY_MS = 86_400_000
 KEPT = "20 min"
 """Retention goes by the times of batches, so here by how long nights take."""
 _BATCHES_BETWEEN_UPKEEP = 3
+_SLOTS = 4
+"""Tasks wait for Python workers and for consumers to close: more of them than cores keep the cores at work."""
 _COMPACTING = {"segment.ms": "60000", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "60000"}
 
 
@@ -69,17 +71,12 @@ class Deployment:
             if "compact" in source.topic.cleanup_policy
         }
         for topic in (*self.topics, *written):
-            self._configure(topic, _COMPACTING if topic in compacted else {"retention.ms": "-1"})
+            configure(self._connection, topic, _COMPACTING if topic in compacted else {"retention.ms": "-1"})
 
     def produce(self, log: Sequence[Arrival], night: int) -> None:
         """The records of a night, at the end of their topics."""
         later_ms = self.begin_ms + night * DAY_MS - START_MS
-        producer = Connection.of(self.settings).producer()
-        for one in log:
-            producer.produce(
-                one.topic, key=one.key, value=one.value, partition=one.partition, timestamp=one.timestamp_ms + later_ms
-            )
-        assert producer.flush(60) == 0
+        send(self._connection, [replace(one, timestamp_ms=one.timestamp_ms + later_ms) for one in log])
 
     def archive(self) -> None:
         """Copy what is new of the archived topics."""
@@ -125,12 +122,6 @@ class Deployment:
     def _connection(self) -> Connection:
         return Connection.of(self.settings)
 
-    def _configure(self, topic: str, entries: dict[str, str]) -> None:
-        said = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in entries.items()]
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=said)
-        admin = self._connection.admin()
-        admin.incremental_alter_configs([resource])[resource].result(15)
-
 
 @contextmanager
 def deployment(folder: Path, topologies: Sequence[Topology], archives: Sequence[Archive]) -> Iterator[Deployment]:
@@ -145,7 +136,7 @@ def deployment(folder: Path, topologies: Sequence[Topology], archives: Sequence[
         begun.write_text(str(time.time_ns() // 1_000_000 // DAY_MS * DAY_MS - 31 * DAY_MS))
     with EmbeddedKafka(home=Home(path=folder / "kafka"), project=project) as kafka:
         settings = settings_below(folder, kafka, project)
-        session = local_session(settings.jars, folder, **TINY)
+        session = local_session(settings.jars, folder, **TINY | {"spark.master": f"local[{_SLOTS}]"})
         try:
             deployed = Deployment(
                 spark=session,

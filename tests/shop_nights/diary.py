@@ -63,6 +63,8 @@ class Diary:
     planned: int
     nights: list[Night] = field(default_factory=list)
     lies: list[Lie] = field(default_factory=list)
+    produced: int = 0
+    """So many nights have their records: one that was ended in the middle goes on without producing them again."""
 
     @classmethod
     def in_folder(cls, folder: Path, planned: int) -> Diary:
@@ -72,12 +74,24 @@ class Diary:
             return cls(path, planned)
         told = json.loads(path.read_text())
         nights = [Night(**one) for one in told["nights"]]
-        return cls(path, planned, nights, [Lie(**one) for one in told["lies"]])
+        return cls(path, planned, nights, [Lie(**one) for one in told["lies"]], told["produced"])
 
     def write(self, night: Night) -> None:
         """Add a night that is complete."""
         self.nights.append(night)
-        told = {"nights": [asdict(one) for one in self.nights], "lies": [asdict(one) for one in self.lies]}
+        self._save()
+
+    def note_produced(self, nights: int) -> None:
+        """The records of so many nights are on Kafka."""
+        self.produced = nights
+        self._save()
+
+    def _save(self) -> None:
+        told = {
+            "nights": [asdict(one) for one in self.nights],
+            "lies": [asdict(one) for one in self.lies],
+            "produced": self.produced,
+        }
         self.path.write_text(json.dumps(told, indent=1))
 
     @property

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import psutil
 from pyspark.sql import Row
-from tests.lies.lies import identity_in, with_other_value
+from tests.lies.lies import identity_in, said_in, with_other_value
 from tests.shop_nights.deployment import DAY_MS, Deployment
 from tests.shop_nights.diary import Diary, Lie, Night
 from tests.spark.audit.stage import Stage
@@ -34,15 +34,19 @@ from recount.core.topology import Topology, Written
 from recount.kafka.transaction import OutputTransaction
 
 KEPT_DAYS = 3
-STREAMS_AT_ONCE = 2
+STREAMS_AT_ONCE = 3
 LIE_EVERY, BACKFILL_EVERY = 5, 10
+_APART = 11
+"""So many streams lie between those of one lie and of the next."""
 FAULTS = ("a checkpoint is lost", "a driver ends between Delta and Kafka", "an audit ends before it is complete")
 KINDS = ("lost from the table", "another value in the table")
 
 
 def live(deployed: Deployment, diary: Diary, number: int, records: int) -> Night:
     """The night ``number``; what of it an earlier try has done is done again only where that changes nothing."""
-    deployed.produce([one for one in shop_log(deployed.topics, number + 1, records) if _is_of_a_day(one)], number)
+    if diary.produced <= number:
+        deployed.produce([one for one in shop_log(deployed.topics, number + 1, records) if _is_of_a_day(one)], number)
+        diary.note_produced(number + 1)
     deployed.archive()
     victim, fault = deployed.stages[number % len(deployed.stages)], FAULTS[number % len(FAULTS)]
     began = time.monotonic()
@@ -114,7 +118,7 @@ def _lie(deployed: Deployment, diary: Diary, number: int) -> None:
     told = len(diary.lies)
     stages = deployed.stages
     for at in range(len(stages)):
-        stage = stages[(number * 7 + at) % len(stages)]
+        stage = stages[(told * _APART + at) % len(stages)]
         sink = stage.topology.written[0]
         kind = KINDS[told % len(KINDS)]
         for row in _last_rows(stage, sink):
@@ -132,7 +136,7 @@ def _last_rows(stage: Stage, sink: Written) -> Iterator[Row]:
     identity, seen = identity_of(sink), set()
     for row in reversed(stage.rows(sink)):
         name = identity_in(identity, sink, row)
-        if name not in seen and row[sink.key] is not None and not row[IS_NULL]:
+        if name not in seen and row[sink.key] is not None and not said_in(row, IS_NULL):
             yield row
         seen.add(name)
 

@@ -6,6 +6,7 @@ import copy
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from recount.core.settings import Settings
 from recount.local.project import Project
 
 WITHOUT_DEFAULT = re.compile(r"\$\{(\w+):\?[^}]+\}")
-SECRET = re.compile(r"PASSWORD|SECRET|_KEY$|CLUSTER_ID")
+ROOT = Path(__file__).parents[2]
+SECRET = re.compile(r"PASSWORD|SECRET|TOKEN|_KEY$|CLUSTER_ID")
 
 
 @pytest.fixture
@@ -27,10 +29,12 @@ def compose(project: Project) -> dict[str, Any]:
 def faults(compose: dict[str, Any]) -> list[str]:
     """What would stop the composition, or open it to strangers."""
     services, volumes = compose["services"], compose["volumes"]
-    found = []
+    found = [f"{one['file']} is missing" for one in compose["configs"].values() if not (ROOT / one["file"]).exists()]
     for name, service in services.items():
         found += [f"{name} depends on {other}" for other in service.get("depends_on", ()) if other not in services]
         mounts = (mount.split(":")[0] for mount in service.get("volumes", ()))
+        used = [one["source"] for one in service.get("configs", ())] + list(service.get("secrets", ()))
+        found += [f"{name} uses {one}" for one in used if one not in compose["configs"] | compose["secrets"]]
         found += [f"{name} mounts {volume}" for volume in mounts if volume not in volumes]
         found += [f"{name} publishes {port}" for port in service.get("ports", ()) if not port.startswith("127.0.0.1:")]
         found += [
@@ -51,6 +55,8 @@ def test_the_composition_is_whole_and_closed(compose: dict[str, Any]) -> None:
         ("scheduler", "depends_on", ["zookeeper"]),
         ("kafka-1", "volumes", ["lost:/var/lib/kafka/data"]),
         ("api-server", "ports", ["8080:8080"]),
+        ("prometheus", "secrets", ["lost"]),
+        ("serve", "environment", {"RECOUNT_TOKEN": "told"}),
         ("postgres", "environment", {"POSTGRES_PASSWORD": "airflow"}),
     ],
 )
@@ -69,7 +75,7 @@ def test_three_brokers_replicate_everything(compose: dict[str, Any]) -> None:
         assert {value for key, value in settings.items() if key.endswith(("MIN_ISR", "MIN_INSYNC_REPLICAS"))} == {2}
 
 
-@pytest.mark.parametrize("service", ["scheduler", "triggerer", "dag-processor", "api-server", "spark-worker"])
+@pytest.mark.parametrize("service", ["scheduler", "triggerer", "dag-processor", "api-server", "spark-worker", "serve"])
 def test_the_settings_of_a_service_are_complete(compose: dict[str, Any], service: str) -> None:
     settings = Settings.from_environment(compose["services"][service]["environment"])
     assert settings.profile == "production"
@@ -80,6 +86,15 @@ def test_every_secret_it_asks_for_is_generated(project: Project) -> None:
     script = project.root / "docker" / "new_secrets.py"
     printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
     assert {line.partition("=")[0] for line in printed.splitlines()} == asked
+
+
+def test_prometheus_scrapes_services_of_the_composition_at_their_ports(compose: dict[str, Any]) -> None:
+    scraped = yaml.safe_load((ROOT / "docker" / "prometheus.yml").read_text())["scrape_configs"]
+    jobs = {job["job_name"]: [target for one in job["static_configs"] for target in one["targets"]] for job in scraped}
+    assert jobs == {"recount": ["serve:8321"], "airflow": ["statsd-exporter:9102"]}
+    assert {target.partition(":")[0] for targets in jobs.values() for target in targets} <= compose["services"].keys()
+    [secret] = compose["services"]["prometheus"]["secrets"]
+    assert scraped[0]["authorization"] == {"credentials_file": f"/run/secrets/{secret}"}
 
 
 def test_the_image_copies_only_what_exists(project: Project) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from recount.local.project import Project
 
-FOUNDATION = {"core", "codec", "sessions", "kafka"}
+FOUNDATION = {"core", "codec", "sessions", "kafka", "log_lines"}
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
 ROOMS = {
@@ -20,14 +20,16 @@ ROOMS = {
     "commands": {"core", "spark"},
     "testing": {"core"},
     "sessions": {"core"},
+    "log_lines": {"core"},
     "kafka": {"core"},
     "proofs": {"core"},
     "released": {"core"},
     "process_identity": set(),
+    "status_metrics": {"kafka"},
     "maintenance": {"core"},
     "declarations": {"core"},
     "erasures": {"core"},
-    "spark": FOUNDATION | {"proofs", "released", "declarations", "erasures"},
+    "spark": FOUNDATION | {"proofs", "released", "declarations", "erasures", "status_metrics"},
     "recompute": FOUNDATION,
     "audit": FOUNDATION | {"recompute", "proofs", "released", "declarations", "erasures"},
     "backfill": FOUNDATION | {"recompute", "audit", "declarations", "versions"},
@@ -35,14 +37,34 @@ ROOMS = {
     # it writes the tables of streams, of archives and of audits, each as their writer does
     "erasure": FOUNDATION
     | {"recompute", "audit", "spark", "proofs", "released", "declarations", "erasures", "versions"},
-    "serve": FOUNDATION | {"audit"},
-    "airflow": FOUNDATION | {"audit", "serve", "process_identity", "declarations", "maintenance"},
+    "serve": FOUNDATION | {"audit", "proofs", "released", "status_metrics"},
+    "grace": FOUNDATION | {"spark", "serve", "proofs", "released"},
+    "web": {"core", "kafka", "audit", "serve", "proofs"},
+    "airflow": FOUNDATION | {"audit", "serve", "grace", "web", "process_identity", "declarations", "maintenance"},
+    "lens": FOUNDATION | {"proofs"},
+    "panels": FOUNDATION | {"spark", "audit", "grace", "lens"},
     "local": FOUNDATION | {"audit", "process_identity"},
+    "play": FOUNDATION | {"audit", "serve", "grace", "local"},
     "topologies": {"core"},
     "dags": {"core", "airflow"},
     "spark_jobs": FOUNDATION | {"spark", "recompute", "audit", "backfill"},
     "cli": FOUNDATION
-    | {"spark", "recompute", "audit", "backfill", "versions", "serve", "airflow", "local", "maintenance", "erasure"},
+    | {
+        "spark",
+        "recompute",
+        "audit",
+        "backfill",
+        "versions",
+        "serve",
+        "grace",
+        "lens",
+        "panels",
+        "airflow",
+        "local",
+        "play",
+        "maintenance",
+        "erasure",
+    },
 }
 
 # What a room must not need: Airflow parses DAGs with it, a broker client without a JVM uses it.
@@ -50,6 +72,11 @@ BANNED_LIBRARIES = {
     "airflow": {"pyspark", "great_expectations", "polars", "pandas"},
     "dags": {"pyspark", "great_expectations", "polars", "pandas"},
     "kafka": {"pyspark", "airflow", "great_expectations"},
+    "serve": {"pyspark", "airflow", "great_expectations"},
+    "grace": {"pyspark", "airflow", "great_expectations"},
+    "lens": {"pyspark", "airflow", "great_expectations"},
+    "panels": {"pyspark", "airflow", "great_expectations"},
+    "web": {"pyspark", "airflow", "great_expectations"},
     "recompute": {"airflow", "great_expectations"},
     "spark": {"airflow", "great_expectations"},
 }

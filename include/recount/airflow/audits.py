@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -100,7 +100,28 @@ class LimitsOperator(BaseOperator):
             raise AirflowFailException(f"{self.stream}: beyond the declared limits: {self.warnings}")
 
 
-class ExpectationsOperator(BaseOperator):
+class ProcessOperator(BaseOperator):
+    """Runs a module of Recount in a process of its own: an import of what it needs takes seconds."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._process: subprocess.Popen[str] | None = None
+
+    def on_kill(self) -> None:
+        if self._process:
+            self._process.terminate()
+
+    def run_module(self, module: str, *arguments: str) -> int:
+        """Run it to its end, with its lines in the task's log; returns its exit code."""
+        command = [sys.executable, "-m", module, *arguments]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            self._process = process
+            for line in process.stdout or ():
+                self.log.info(line.rstrip())
+        return process.returncode
+
+
+class ExpectationsOperator(ProcessOperator):
     """Says what the expectations came to that the audit's application put to what it had looked at.
 
     Where it did not come to that, or the task is tried again, they are put to it in a process of their own: nothing
@@ -115,7 +136,6 @@ class ExpectationsOperator(BaseOperator):
         super().__init__(**kwargs)
         self.stream = stream
         self.audit = audit
-        self._process: subprocess.Popen[str] | None = None
 
     def execute(self, context: Context) -> None:
         if self.audit in ("", "None"):
@@ -129,10 +149,6 @@ class ExpectationsOperator(BaseOperator):
         if exit_code:
             raise AirflowFailException(f"the expectations could not be tried: exit code {exit_code}, see the log above")
 
-    def on_kill(self) -> None:
-        if self._process:
-            self._process.terminate()
-
     def _read(self, told: Path) -> int:
         outcome = json.loads(told.read_text(encoding="utf-8"))
         for line in outcome["lines"]:
@@ -140,12 +156,7 @@ class ExpectationsOperator(BaseOperator):
         return int(outcome["exit_code"])
 
     def _run(self) -> int:
-        command = [sys.executable, "-m", "recount.audit.expectations", "--stream", self.stream, "--audit", self.audit]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-            self._process = process
-            for line in process.stdout or ():
-                self.log.info(line.rstrip())
-        return process.returncode
+        return self.run_module("recount.audit.expectations", "--stream", self.stream, "--audit", self.audit)
 
 
 class GraceMissesOperator(BaseOperator):
@@ -168,6 +179,24 @@ class GraceMissesOperator(BaseOperator):
         if not int(self.misses) or not _params(context).get("announce", True):
             raise AirflowSkipException("nothing to announce")
         context["outlet_events"][grace_misses(self.stream)].extra = {"audit": self.audit, "misses": int(self.misses)}
+
+
+class PanelsOperator(ProcessOperator):
+    """Writes what the pages of ``streams`` show of a longer grace and of other engines.
+
+    Skipped in the audit after a repair, which judges no new batch: what the night's has led to stays.
+    """
+
+    def __init__(self, *, streams: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.streams = list(streams)
+
+    def execute(self, context: Context) -> None:
+        if not _params(context).get("announce", True):
+            raise AirflowSkipException("the panels of the night stay")
+        exit_code = self.run_module("recount.panels.commands", *self.streams)
+        if exit_code:
+            raise AirflowException(f"the panels could not be written: exit code {exit_code}, see the log above")
 
 
 def _audit_id(task_instance: object) -> str:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException
 
 from recount.airflow.failures import airflow_failures
+from recount.airflow.lineage import StreamLineage
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.audit.open_misses import summary_file
 from recount.core.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 
 class BackfillOperator(BaseOperator):
@@ -64,6 +68,9 @@ class BackfillOperator(BaseOperator):
             context["ti"].xcom_push(key="changes", value=summary["changes"])
             context["ti"].xcom_push(key="unpublished", value=summary["unpublished"])
             context["ti"].xcom_push(key="as_of", value=summary["audit"])
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        return StreamLineage.of(self.stream).corrected(only_shown=self.only_show)
 
     def _arguments(self) -> list[str]:
         narrowed = ["--audit", self.audit] if self.audit else []

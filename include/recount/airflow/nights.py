@@ -7,19 +7,23 @@ from collections.abc import Sequence
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException
 
 from recount.airflow.audits import interval_of, source_of
 from recount.airflow.failures import airflow_failures
+from recount.airflow.lineage import StreamLineage
 from recount.airflow.naming import audit_dag
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.verdicts import certificate_of
 from recount.audit.audit_session import JAVA_FOR_FEW
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 LEFT_OUT = "left out: "
 """Begins the key of the XCom that says why a stream was not audited."""
@@ -83,6 +87,9 @@ class GroupAuditOperator(BaseOperator):
         may_retry = context["ti"].try_number <= context["ti"].max_tries
         if missing and (may_retry or not judged):
             raise AirflowException(f"not judged: {missing}; exit code {exit_code}, see the log above")
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        return StreamLineage.of(*self.streams).audited()
 
     def on_kill(self) -> None:
         if self._submission:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, cast
 
-from airflow.sdk import Context
+from airflow.sdk import BaseNotifier, Context
 
 from recount.core.errors import Terminal
 
@@ -52,6 +52,14 @@ def notify(context: Context, reason: str) -> None:
             notifier(told)
         except Exception:
             _LOG.exception("a notifier failed to tell: %s", reason)
+
+
+class PersonAwaited(BaseNotifier):
+    """Of an operator that asks a person: tells every notifier what waits for an answer."""
+
+    def notify(self, context: Context) -> None:
+        asked: Any = context["task"]
+        notify(context, f"{asked.subject} It waits for an answer under Required Actions. {asked.body}")
 
 
 async def tell_of_deadline(context: Context, **_: object) -> None:

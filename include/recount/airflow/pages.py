@@ -1,165 +1,282 @@
-"""The plugin's pages: streams with their status, audits with their certificates, Data Docs.
+"""The plugin's pages: the streams, each of them, what Great Expectations found, and the reports folder.
 
-Every route needs a user whom Airflow knows and who may see plugins; the reports folder is served through these routes
-only. A path that leads out of the folder does not exist.
+Every route needs a user whom Airflow knows and who may see plugins. The pages are rendered by ``recount.web`` and run
+no script; the reports folder is served through these routes only. A path that leads out of the folder does not exist.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from html import escape
+from collections.abc import Callable, Collection
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
-from urllib.parse import quote
+from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, Form, HTTPException, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
+from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 
 from recount.airflow.drivers import log_of
-from recount.airflow.health import StreamHealth, health_of
-from recount.airflow.naming import PAGES, report_page, stream_page
-from recount.core.durations import readable
-from recount.core.registry import Stream, declared
+from recount.airflow.naming import audit_dag, stream_dag
+from recount.airflow.page_orders import Order, buttons, dags_of, is_token_of, token_for
+from recount.airflow.runs_by_hand import AirflowRuns, Runs
+from recount.airflow.seen_streams import Scene, nightly_dag
+from recount.core.errors import RecountError
+from recount.core.registry import Declarations, Stream, declared
 from recount.core.settings import Settings
+from recount.core.tables import Tables
 from recount.kafka.connection import Connection
-from recount.kafka.status import StatusBoard, StreamStatus
+from recount.web import stream_lines
+from recount.web.broker_watch import BrokersSay, BrokerWatch
+from recount.web.issued import MOST, first_misses
+from recount.web.panels import TITLES, panel
+from recount.web.rendering import rendered
+from recount.web.stream_detail import log_tail, tables_say
+from recount.web.tried import outcome, outcomes
 
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222}
-table{border-collapse:collapse;width:100%;margin:1rem 0}th,td{text-align:left;padding:.4rem .7rem;
-border-bottom:1px solid #ddd}th{font-weight:600;background:#f6f6f6}pre{background:#f6f6f6;padding:1rem;overflow:auto}
-.ok{color:#176b2c}.degraded{color:#8a5a00}.failed{color:#a11}.quiet{color:#666}
-"""
-_DATA_DOCS = "gx/uncommitted/data_docs/local_site/index.html"
-_LOG_TAIL_BYTES = 20_000
-_NO_SCRIPT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'self'"
-"""For every page but the Data Docs, which are programs of Great Expectations."""
+_STATIC = Path(stream_lines.__file__).parent / "static"
+_STATIC_FILES = frozenset({"pages.css", "icon.svg"})
+_EVERYWHERE = "default-src 'none'; base-uri 'none'; frame-ancestors 'self'"
+_OWN = f"{_EVERYWHERE}; style-src 'self'; img-src 'self'; form-action 'self'"
+_REPORTS = f"{_EVERYWHERE}; style-src 'unsafe-inline'; img-src data:; form-action 'none'"
+"""Certificates are pages of one file."""
+Watch = Callable[[Collection[tuple[str, int]]], BrokersSay]
 
 
-def _reader(user: GetUserDep) -> None:
+def reader(user: GetUserDep) -> None:
     if not get_auth_manager().is_authorized_view(access_view=AccessView.PLUGINS, user=user):
         raise HTTPException(403, "this user may not see plugins")
 
 
-def _settings() -> Settings:
+def settings_here() -> Settings:
+    """Of the environment of the api-server."""
     return Settings.from_environment(os.environ)
 
 
-Here = Annotated[Settings, Depends(_settings)]
-app = FastAPI(title="Recount", dependencies=[Depends(_reader)], docs_url=None, redoc_url=None, openapi_url=None)
+Here = Annotated[Settings, Depends(settings_here)]
+
+
+@lru_cache(maxsize=4)
+def _watch(settings: Settings) -> BrokerWatch:
+    return BrokerWatch(Connection.of(settings), declared(settings.topologies).streams)
+
+
+def brokers(settings: Here) -> Watch:
+    """One watch for the whole process, that keeps its topics open."""
+    return _watch(settings)
+
+
+def airflow_runs() -> Runs:
+    """Airflow's own."""
+    return AirflowRuns()
+
+
+def now_ms() -> int:
+    """The clock of the pages."""
+    return time.time_ns() // 1_000_000
+
+
+Brokers = Annotated[Watch, Depends(brokers)]
+OfAirflow = Annotated[Runs, Depends(airflow_runs)]
+Now = Annotated[int, Depends(now_ms)]
+app = FastAPI(title="Recount", dependencies=[Depends(reader)], docs_url=None, redoc_url=None, openapi_url=None)
 
 
 @app.middleware("http")
 async def without_scripts(request: Request, call_next: RequestResponseEndpoint) -> Response:
-    """What a page shows comes from topics and records: whatever slips through is never run."""
+    """What a page shows comes from topics and records: whatever slips through is never run, and loads nothing."""
     answer = await call_next(request)
     answer.headers["X-Content-Type-Options"] = "nosniff"
-    if "/reports/gx/" not in request.url.path:
-        answer.headers["Content-Security-Policy"] = _NO_SCRIPT
+    answer.headers["Referrer-Policy"] = "same-origin"
+    is_report = request.url.path.removeprefix(_base(request)).startswith("/reports/")
+    answer.headers["Content-Security-Policy"] = _REPORTS if is_report else _OWN
+    return answer
+
+
+@app.exception_handler(RecountError)
+async def of_error(request: Request, error: RecountError) -> Response:
+    """Settings or declarations that are wrong are said on the page, and are no error of the server."""
+    return _message(request, 503, "This cannot be shown now", str(error))
+
+
+@app.exception_handler(AnyHTTPException)
+async def of_http(request: Request, error: AnyHTTPException) -> Response:
+    """A page that says what is wrong, with the status of the error."""
+    answer = _message(request, error.status_code, {404: "Not found"}.get(error.status_code, "Refused"), error.detail)
+    answer.headers.update(error.headers or {})
     return answer
 
 
 @app.get("/", response_class=HTMLResponse)
-def overview(settings: Here) -> str:
-    """All declared streams and the newest certificates."""
-    board = StatusBoard(Connection.of(settings))
-    try:
-        statuses = board.latest()
-    finally:
-        board.close()
-    streams = declared(settings.topologies).streams
-    rows = "".join(overview_row(name, stream, statuses.get(name)) for name, stream in sorted(streams.items()))
-    columns = ("stream", "state", "batch", "lag", "records/s", "records", "late", "dead letters", "health")
-    heads = "".join(f"<th>{column}</th>" for column in columns)
-    return _page("Recount", f"<table><tr>{heads}</tr>{rows}</table>{_certificates(settings)}")
+def overview(
+    request: Request,
+    settings: Here,
+    watch: Brokers,
+    runs: OfAirflow,
+    now: Now,
+    text: str = "",
+    state: str = "",
+    by: str = "",
+) -> str:
+    """All declared streams, those that match ``text`` and ``state``; a filter that there is not shows all."""
+    declarations = declared(settings.topologies)
+    audits = {dag for name in declarations.topologies for dag in (audit_dag(name), nightly_dag(declarations, name))}
+    scene = Scene(settings=settings, declarations=declarations, say=watch(()), dags=runs.states(audits), now_ms=now)
+    lines = [scene.line(name, stream_lines.NIGHTS) for name in declarations.streams]
+    wanted = stream_lines.Wanted.of(text, state, by)
+    return _page(
+        request,
+        "overview.html",
+        here="overview",
+        now_ms=scene.now_ms,
+        problems=scene.say.problems,
+        totals=stream_lines.Totals.of(lines),
+        wanted=wanted,
+        states=stream_lines.STATES,
+        sections=stream_lines.sections(lines, wanted),
+        nights=stream_lines.NIGHTS,
+    )
 
 
 @app.get("/streams/{name}", response_class=HTMLResponse)
-def stream_status(name: str, settings: Here) -> str:
-    """The last status of one stream, its certificates and the end of its driver's log."""
+def stream_page(
+    name: str,
+    request: Request,
+    settings: Here,
+    watch: Brokers,
+    runs: OfAirflow,
+    now: Now,
+    user: GetUserDep,
+    started: str = "",
+) -> str:
+    """One stream; ``started`` names the order that was just given."""
     declarations = declared(settings.topologies)
-    if name not in declarations.streams:
-        raise HTTPException(404, "no such stream")
-    group = declarations.group_of(name)
-    board = StatusBoard(Connection.of(settings))
-    try:
-        status = board.of(name)
-    finally:
-        board.close()
-    said = status.to_json().decode() if status else "no driver has spoken yet"
-    log = _tail(log_of(settings.logs, group.name if group else name))
-    title = f"Log of the driver of group {group.name}" if group else "Driver log"
-    body = f"<pre>{escape(said.replace(',', ',' + chr(10)))}</pre><h2>{title}</h2><pre>{escape(log)}</pre>"
-    return _page(name, _certificates(settings, name) + body)
+    stream = _stream(declarations, name)
+    say = tables_say(Tables(settings.data), stream)
+    parts = {(part.topic, part.partition) for part in say.newest.partitions} if say.newest else set()
+    states = runs.states({*dags_of(stream), nightly_dag(declarations, name)})
+    scene = Scene(settings=settings, declarations=declarations, say=watch(parts), dags=states, now_ms=now)
+    line, group = scene.line(name, MOST), declarations.group_of(name)
+    found = buttons(stream, states, runs, user)
+    told = next((f"{button.dag} was started: {button.does}." for button in found if button.order == started), None)
+    return _page(
+        request,
+        "stream.html",
+        here="stream",
+        now_ms=scene.now_ms,
+        line=line,
+        told=told,
+        problems=[*scene.say.problems, *([say.problem] if say.problem else [])],
+        buttons=found,
+        token=token_for(user),
+        stream_dag=stream_dag(name),
+        tables=say,
+        drawing=say.drawing(stream),
+        partitions=say.partitions(scene.say.ends),
+        charts=line.charts,
+        history_said=scene.say.history_said,
+        misses=first_misses(settings.reports, line.certificates[0]) if line.certificates else [],
+        tried=next(iter(outcomes(settings.reports, name)), None),
+        panels=[one for kind in TITLES if (one := panel(settings.reports, kind, name))],
+        in_group=group is not None,
+        log=log_tail(log_of(settings.logs, group.name if group else name)),
+    )
 
 
-@app.get("/data-docs")
-def data_docs(settings: Here) -> RedirectResponse:
-    """The start page of the Data Docs."""
-    if not (Path(settings.reports) / _DATA_DOCS).exists():
-        raise HTTPException(404, "no Data Docs yet: they are written by the first audit")
-    return RedirectResponse(report_page(_DATA_DOCS))
+@app.post("/streams/{name}/{order}")
+def give_order(
+    name: str,
+    order: Order,
+    request: Request,
+    settings: Here,
+    runs: OfAirflow,
+    user: GetUserDep,
+    token: Annotated[str, Form()] = "",
+) -> RedirectResponse:
+    """Start the DAG run of a button, with the rights of ``user``; refused unless a page of ours was asked before."""
+    stream = _stream(declared(settings.topologies), name)
+    if not is_token_of(user, token):
+        raise HTTPException(
+            403, "This order does not come from the page of the stream, or the page is older than 12 h."
+        )
+    button = next(
+        (one for one in buttons(stream, runs.states(dags_of(stream)), runs, user) if one.order == order), None
+    )
+    if button is None:
+        raise HTTPException(404, f"An archive has no {order}.")
+    if not runs.may_start(button.dag, user):
+        raise HTTPException(403, f"You may not start runs of {button.dag}.")
+    if button.objection:
+        raise HTTPException(409, f"Nothing was started: {button.objection}.")
+    runs.start(button.dag, button.conf, user)
+    return RedirectResponse(f"{_base(request)}/streams/{name}?started={order}", status_code=303)
+
+
+@app.get("/data-docs", response_class=HTMLResponse)
+def data_docs(request: Request, settings: Here, now: Now) -> str:
+    """What Great Expectations found, by stream, in the newest audit."""
+    names = sorted(declared(settings.topologies).topologies)
+    newest = [
+        (name, audit, outcome(settings.reports, name, audit))
+        for name in names
+        for audit in outcomes(settings.reports, name)[:1]
+    ]
+    return _page(request, "expectations.html", here="expectations", now_ms=now, stream="", newest=newest)
+
+
+@app.get("/expectations/{name}/{audit}", response_class=HTMLResponse)
+def expectations(name: str, audit: str, request: Request, settings: Here, now: Now) -> str:
+    """What it found in one audit."""
+    _stream(declared(settings.topologies), name)
+    if audit not in outcomes(settings.reports, name):
+        raise HTTPException(404, "The expectations of this audit were not tried, or are kept no longer.")
+    found = outcome(settings.reports, name, audit)
+    return _page(request, "expectations.html", here="expectations", now_ms=now, stream=name, audit=audit, found=found)
+
+
+@app.get("/static/{name}")
+def static(name: str) -> FileResponse:
+    """The style sheet and the icon."""
+    file = _STATIC / name
+    if name not in _STATIC_FILES:
+        raise HTTPException(404, "There is no such file.")
+    return FileResponse(file, headers={"Cache-Control": "private, max-age=300"})
 
 
 @app.get("/reports/{path:path}")
 def report(path: str, settings: Here) -> FileResponse:
-    """A file below the reports folder."""
+    """A file below the reports folder, but for the Data Docs: they are programs and load others from elsewhere."""
     root = Path(settings.reports).resolve()
     file = (root / path).resolve()
     if not file.is_relative_to(root) or not file.is_file():
-        raise HTTPException(404, "no such report")
+        raise HTTPException(404, "There is no such report.")
+    if file.is_relative_to(root / "gx"):
+        raise HTTPException(
+            404, f"These pages load programs from elsewhere. Open {file} on its machine, or see Expectations."
+        )
     return FileResponse(file)
 
 
-def overview_row(name: str, stream: Stream, status: StreamStatus | None) -> str:
-    """One line of the overview; every text in it comes from the status topic, to which others may write."""
-    link = f'<a href="{escape(stream_page(name))}">{escape(name)}</a>'
-    if status is None:
-        return f'<tr><td>{link}</td><td class="quiet" colspan="8">never started</td></tr>'
-    now_ms = time.time_ns() // 1_000_000
-    age = readable(max(0, now_ms - status.heartbeat_ms) // 1_000 * 1_000)
-    cells = [
-        link,
-        f'{escape(status.state)} <span class="quiet">{escape(age)} ago</span>',
-        *_numbers(status.batch, status.lag, round(status.records_per_second), status.records_total),
-        *_numbers(status.late_records, status.dead_letters),
-        _health(health_of(status, stream.health, now_ms)),
-    ]
-    return "<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
+def _stream(declarations: Declarations, name: str) -> Stream:
+    if name not in declarations.streams:
+        raise HTTPException(404, "There is no such stream.")
+    return declarations.streams[name]
 
 
-def _numbers(*numbers: int | None) -> list[str]:
-    return [escape(str(number)) for number in numbers]
+def _base(request: Request) -> str:
+    """Where these pages are, as the browser sees it: below Airflow's own address."""
+    return str(request.scope.get("root_path", ""))
 
 
-def _health(health: StreamHealth) -> str:
-    problems = f": {escape('; '.join(health.problems))}" if health.problems else ""
-    return f'<span class="{health.state}">{health.state}{problems}</span>'
+def _page(request: Request, template: str, **values: Any) -> str:
+    return rendered(template, base=_base(request), **values)
 
 
-def _certificates(settings: Settings, stream: str = "*") -> str:
-    """Links to the newest certificates and to the Data Docs."""
-    root = Path(settings.reports)
-    found = sorted(root.glob(f"certificates/{stream}/*.html"), key=lambda file: file.stat().st_mtime, reverse=True)
-    pages = [(report_page(str(file.relative_to(root))), f"{file.parent.name}: {file.stem}") for file in found[:20]]
-    links = "".join(f'<li><a href="{escape(quote(page))}">{escape(name)}</a></li>' for page, name in pages)
-    docs = f'<p><a href="{PAGES}/data-docs">Data Docs of the expectations</a></p>'
-    return f"<h2>Certificates</h2><ul>{links or '<li>none yet</li>'}</ul>{docs}"
-
-
-def _page(title: str, body: str) -> str:
-    head = f"<meta charset='utf-8'><title>{escape(title)}</title><style>{_STYLE}</style>"
-    return f"<!doctype html><html lang='en'><head>{head}</head><body><h1>{escape(title)}</h1>{body}</body></html>"
-
-
-def _tail(log: Path) -> str:
-    if not log.exists():
-        return "no log on this machine"
-    with log.open("rb") as content:
-        content.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
-        return content.read().decode(errors="replace")
+def _message(request: Request, status: int, title: str, said: object) -> Response:
+    page = _page(request, "message.html", here="", now_ms=now_ms(), title=title, said=said)
+    return HTMLResponse(page, status_code=status)

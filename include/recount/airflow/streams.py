@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
@@ -16,6 +16,7 @@ from recount.airflow.drivers import DriverProcess, log_of, record_of
 from recount.airflow.failures import airflow_failures
 from recount.airflow.group_driver import GroupDriver
 from recount.airflow.health import standstill
+from recount.airflow.lineage import StreamLineage
 from recount.airflow.links import StreamLink
 from recount.airflow.naming import stream_page
 from recount.airflow.notices import notify
@@ -29,6 +30,9 @@ from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
 from recount.kafka.control import request_run
 from recount.kafka.status import last_epoch
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 _RELAUNCHES_FORGOTTEN_AFTER_MS = 600_000
 _MOST_BACKOFF_MS = 300_000
@@ -134,6 +138,9 @@ class StreamOperator(BaseOperator):
         context["ti"].xcom_push(key=StreamLink().xcom_key, value=stream_page(self.stream))
         self._wait(after_epoch, launched_at_ms, relaunched=0)
         return None
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        return StreamLineage.of(self.stream).running()
 
     def found(
         self,

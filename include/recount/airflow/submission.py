@@ -44,6 +44,7 @@ class Submission:
         jars = sorted(str(jar) for jar in Path(settings.jars).glob("*.jar"))
         if not jars:
             raise Terminal("no Spark jars", given=settings.jars, expected="a folder of jars", remedy="run: make setup")
+        options = settings.java_options(java_options)
         self._application = str(application)
         self._hook = SparkSubmitHook(
             conn_id=connection,
@@ -51,7 +52,7 @@ class Submission:
             application_args=list(arguments),
             jars=",".join(jars),
             driver_memory=driver_memory,
-            conf={**_QUIET, **({"spark.driver.extraJavaOptions": java_options} if java_options else {})},
+            conf={**_QUIET, **({"spark.driver.extraJavaOptions": options} if options else {})},
         )
         self._resolved = self._hook._resolve_connection()
         self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ)}

@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from recount.airflow.lineage import StreamLineage
 from recount.airflow.links import CertificateLink, DataDocsLink
-from recount.airflow.naming import audited
+from recount.airflow.naming import audited, findings_dag
+from recount.audit.told_findings import violation_in_words
 from recount.core.certificate import Certificate
 from recount.core.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
 
 
 def certificate_of(settings: Settings, stream: str, audit: str) -> Path:
@@ -34,12 +39,20 @@ class JudgedStream(BaseOperator):
         super().__init__(outlets=[audited(stream)], **kwargs)
         self.stream = stream
         self.certificate = ""
+        self.match: bool | None = None
+
+    def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
+        return StreamLineage.of(self.stream).audited()
+
+    def get_openlineage_facets_on_complete(self, _: object) -> OperatorLineage[Any, Any]:
+        return StreamLineage.of(self.stream).audited(self.certificate, self.match)
 
     def tell(self, context: Context, issued: Path) -> None:
         """Push what ``issued`` says, and emit ``recount://audited/<stream>``; fails when it is a violation."""
         certificate: Certificate = json.loads(issued.read_text(encoding="utf-8"))
         audit = certificate["audit"]
         self.certificate = f"certificates/{self.stream}/{audit}.html"
+        self.match = certificate["outcome"] == "match"
         pushed = {
             "audit": audit,
             "outcome": certificate["outcome"],
@@ -51,7 +64,9 @@ class JudgedStream(BaseOperator):
             context["ti"].xcom_push(key=key, value=value)
         if certificate["outcome"] == "violation":
             raise AirflowFailException(
-                f"violation: {certificate['findings']['open_found']} open findings, see the certificate"
+                f"{violation_in_words(certificate)}\n"
+                "next: mend the place, and the next audit calls the finding repaired; or take it as it is, "
+                f"with the DAG {findings_dag(self.stream)} or recount findings accept"
             )
         context["outlet_events"][audited(self.stream)].extra = audited_interval(certificate)
 

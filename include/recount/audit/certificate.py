@@ -10,6 +10,8 @@ from typing import Any
 from recount.core.certificate import Certificate, SignatureFault, verify
 from recount.core.errors import Terminal
 
+_NAME_ONE = "name a file AUDIT.json below certificates/STREAM of the reports"
+
 
 def certificates_in(folder: Path) -> list[Certificate]:
     """All certificates in ``folder``."""
@@ -21,9 +23,11 @@ def load(path: Path) -> Certificate:
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise Terminal("no certificate", given=str(path), expected="a JSON certificate", remedy=str(error)) from error
+        raise Terminal(
+            "no certificate", given=f"{path}: {error}", expected="a JSON object", remedy=_NAME_ONE
+        ) from error
     if not isinstance(document, Mapping) or "sha256" not in document:
-        raise Terminal("no certificate", given=str(path), expected="a JSON object with a sha256")
+        raise Terminal("no certificate", given=str(path), expected="a JSON object with a sha256", remedy=_NAME_ONE)
     return document
 
 

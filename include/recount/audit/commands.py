@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +15,11 @@ from rich.console import Console
 from recount.audit.certificate import load
 from recount.audit.summary import explained, summary
 from recount.core.errors import Terminal, Transient
+from recount.core.instants import A_TIME, instant_ms
 from recount.core.registry import Declarations, declared
 from recount.core.settings import Settings
 from recount.core.topology import Topology
+from recount.log_lines import write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,15 +33,13 @@ EXIT_WARNING = 4
 EXIT_TERMINAL, EXIT_TRANSIENT = 1, 75
 """An audit could not judge: a human must act, or the same call may succeed later."""
 
-_TIME = "a time in ISO 8601, UTC unless it has an offset"
-
 
 def audit(
     stream: Annotated[list[str] | None, typer.Option("--stream", help="A topology to audit; may be repeated.")] = None,
     group: Annotated[str | None, typer.Option(help="Audit the topologies of this group of streams.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Audit every topology.")] = False,
-    start: Annotated[str | None, typer.Option(help=f"Start of the data interval: {_TIME}.")] = None,
-    end: Annotated[str | None, typer.Option(help=f"Judge batches recorded before: {_TIME}. Default: all.")] = None,
+    start: Annotated[str | None, typer.Option(help=f"Start of the data interval: {A_TIME}.")] = None,
+    end: Annotated[str | None, typer.Option(help=f"Judge batches recorded before: {A_TIME}. Default: all.")] = None,
     source: Annotated[
         str, typer.Option(help="Where the raw log is read: kafka, archive, or auto, which takes from each what it has.")
     ] = "auto",
@@ -67,13 +65,13 @@ def audit(
     from recount.audit.together import audited_together
     from recount.sessions import spark_session
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     where = source_named(source)
     settings = Settings.from_environment(os.environ)
+    write_log(settings.log_format)
     topologies = _topologies(declared(settings.topologies), stream or [], group, every=every)
     request = AuditRequest(
         audit=audit_id or new_audit_id(),
-        interval=Interval(start_ms=_milliseconds(start), end_ms=_milliseconds(end)),
+        interval=Interval(start_ms=_instant_ms(start), end_ms=_instant_ms(end)),
         source=where,
         from_the_beginning=from_the_beginning,
     )
@@ -169,11 +167,5 @@ def audit_job() -> None:
     typer.run(audit)
 
 
-def _milliseconds(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise Terminal("no time", given=text, expected=_TIME, remedy="write 2026-11-21T01:00:00Z") from error
-    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
+def _instant_ms(text: str | None) -> int | None:
+    return None if text is None else instant_ms(text)

@@ -11,12 +11,11 @@ from recount.audit.fidelity import EXPIRED, JUDGED_GROUP
 from recount.audit.results import COMPLETE, EXPECTED, KEY_TEXT, in_order, same_result, text_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_LATE, JUDGED_KEY, RECORDS
-from recount.core.verdict import Difference, GraceMiss
+from recount.core.verdict import MAX_LATE_NAMED, Difference, GraceMiss
 from recount.recompute.flow import Flow
 
 COMPLETENESS, CORRECTION = "completeness", "correction"
 KEPT, REPAIRED, MISSED = "kept", "repaired", "missed"
-MAX_LATE_NAMED = 100
 
 
 def with_completeness(lined_up: pl.DataFrame, flow: Flow) -> pl.DataFrame:

@@ -140,6 +140,7 @@ def main(
             "streams and audits do not go in pairs",
             given=f"{len(stream)} streams, {len(audit)} audits",
             expected="one --audit for each --stream, in the same order",
+            remedy="repeat both: --stream A --audit X --stream B --audit Y",
         )
     settings = Settings.from_environment(os.environ)
     topologies = declared(settings.topologies)

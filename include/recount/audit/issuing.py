@@ -114,7 +114,7 @@ def _issued(
     if signer:
         certificate = signer.with_signature(certificate)
     draft = _draft(target)
-    _write(draft, json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    write_whole(draft, json.dumps(certificate, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
     if publisher:
         try:
             publisher.publish(head_of(certificate))
@@ -182,7 +182,7 @@ def _complete(draft: Path, target: Path) -> None:
     except FileExistsError:
         if target.read_bytes() != draft.read_bytes():
             raise
-    _write(target.with_suffix(".html"), page(json.loads(target.read_text(encoding="utf-8"))))
+    write_whole(target.with_suffix(".html"), page(json.loads(target.read_text(encoding="utf-8"))))
     draft.unlink()
 
 
@@ -190,7 +190,7 @@ def _draft(target: Path) -> Path:
     return target.with_name(f".{target.name}.draft")
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Whole or not at all, even when the machine fails."""
     part = path.with_name(f"{path.name}.part")
     with part.open("w", encoding="utf-8") as file:

@@ -94,7 +94,9 @@ def main(
 
     chosen = next((known for known in KINDS if known == kind), None)
     if chosen is None:
-        raise Terminal("no such mutation", given=kind, expected=f"one of {', '.join(KINDS)}")
+        raise Terminal(
+            "no such mutation", given=kind, expected=f"one of {', '.join(KINDS)}", remedy="name one of these"
+        )
     settings = Settings.from_environment(os.environ)
     session = spark_session(settings, f"recount mutation {kind}")
     try:
@@ -106,7 +108,12 @@ def main(
 def _victim(rows: DataFrame, flow: Flow, place: int) -> Row:
     found = rows.orderBy(*map(named, group_of(flow)[1:]), named(flow.key), REVISION).limit(place + 1).collect()
     if len(found) <= place:
-        raise Terminal("too few results to tamper with", given=len(found), expected=f"at least {place + 1}")
+        raise Terminal(
+            "too few results to tamper with",
+            given=len(found),
+            expected=f"at least {place + 1}",
+            remedy="let the stream write more results first",
+        )
     return found[place].asDict()
 
 

@@ -28,11 +28,11 @@ from recount.core.own_columns import AUDIT
 from recount.core.retention import Released
 from recount.core.tables import Tables
 from recount.core.verdict import Difference, GraceMiss, PartitionAccount
-from recount.released import RUNS
+from recount.released import MISSES, RUNS
 
 PARTIALS, PUBLISHED, VERDICTS, PLANS = "partials", "published", "verdicts", "plans"
 RECONCILIATION, CORRECTIONS = "reconciliation", "corrections"
-PARTITIONS, DIFFERENCES, MISSES = "partitions", "differences", "misses"
+PARTITIONS, DIFFERENCES = "partitions", "differences"
 SNAPSHOTS = "snapshots"
 OF_ROWS = (PARTIALS, PUBLISHED, VERDICTS, RECONCILIATION, CORRECTIONS)
 """The tables with a row for each row of a sink."""
@@ -159,7 +159,12 @@ class AuditStore:
     def require_new(self, audit: str) -> None:
         """Raise ``Terminal`` unless ``audit`` can name an audit and no complete one has that name."""
         if not _NAME.fullmatch(audit):
-            raise Terminal("invalid name of an audit", given=audit, expected="letters, digits, '-', '_', '.'")
+            raise Terminal(
+                "invalid name of an audit",
+                given=audit,
+                expected="letters, digits, '-', '_', '.'",
+                remedy="leave --audit out, or name it like 20260101T010000Z-1",
+            )
         if any(run.audit == audit for run in self.runs()):
             raise Terminal(
                 "an audit of that name is complete",

@@ -9,9 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from recount.audit.told_findings import counted, followed, life_of
+from recount.audit.told_findings import counted, followed, life_of, place_of
 from recount.core.certificate import Certificate, standing
-from recount.core.instants import told_time
 
 
 def summary(certificate: Certificate) -> RenderableType:
@@ -53,14 +52,14 @@ def explained(certificate: Certificate, key: str | None, window_start: int | Non
     for one in filter(wanted, followed(certificate)):
         style = "bold red" if one.get("state", "open") == "open" else "bold"
         parts += [
-            Text(f"{one['verdict']}: {one['kind']}, {one['place']}{_window(one)}", style=style),
+            Text(f"{one['verdict']}: {one['kind']}, {one['place']}{place_of(one)}", style=style),
             *([Text(f"  finding  {one['finding']}, {life_of(one)}")] if "state" in one else []),
             Text(f"  expected {one['expected']}\n  actual   {one['actual']}\n  cause    {one['cause']}"),
             *(Text(f"  - {place}") for place in one["evidence"]),
         ]
     for one in filter(wanted, certificate["grace_misses"]):
         parts += [
-            Text(f"grace miss{_sink(one)}{_window(one)}", style="bold yellow"),
+            Text(f"grace miss{_sink(one)}{place_of(one)}", style="bold yellow"),
             Text(f"  published            {one['published']}\n  with unlimited grace {one['complete']}"),
             *(Text(f"  - late: {place}") for place in one["late"]),
         ]
@@ -69,11 +68,3 @@ def explained(certificate: Certificate, key: str | None, window_start: int | Non
 
 def _sink(one: Mapping[str, Any]) -> str:
     return f", topic {one['sink']}" if one.get("sink") else ""
-
-
-def _window(one: Mapping[str, Any]) -> str:
-    if one["window_start"] is None:
-        return "".join(f", {said}" for said in (one["key"], one.get("origin")) if said is not None)
-    bounds = (one["window_start"], one["window_end"])
-    first, last = ("" if at is None else told_time(at) for at in bounds)
-    return f", {one['key']} in [{first}, {last}) UTC"

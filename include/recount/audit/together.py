@@ -18,9 +18,10 @@ from recount.core.certificate import Certificate
 from recount.core.errors import RecountError
 from recount.core.settings import Settings
 from recount.core.topology import Topology
+from recount.log_lines import about
 
-_AT_A_TIME = 2
-"""While one audit of few records plans or waits for the brokers, the other computes. One of many takes all cores."""
+_AT_A_TIME = 4
+"""While some audits of few records plan or wait for the brokers, others compute. One of many takes all cores."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -59,22 +60,23 @@ def audited_together(
 
     def outcome(topology: Topology) -> Outcome:
         session = session_for(spark, found.offsets[topology.name])
-        try:
-            done = audited(
-                session,
-                settings,
-                topology,
-                audit=request.audit,
-                interval=request.interval,
-                source=request.source,
-                from_the_beginning=request.from_the_beginning,
-            )
-        except Exception as refusal:
-            # whatever it is, the others are audited
-            if not isinstance(refusal, RecountError):
-                _LOG.exception("the audit of %s failed", topology.name)
-            return Outcome(stream=topology.name, refusal=refusal)
-        return Outcome(stream=topology.name, certificate=done.certificate)
+        with about(stream=topology.name, audit=request.audit):
+            try:
+                done = audited(
+                    session,
+                    settings,
+                    topology,
+                    audit=request.audit,
+                    interval=request.interval,
+                    source=request.source,
+                    from_the_beginning=request.from_the_beginning,
+                )
+            except Exception as refusal:
+                # whatever it is, the others are audited
+                if not isinstance(refusal, RecountError):
+                    _LOG.exception("the audit of %s failed", topology.name)
+                return Outcome(stream=topology.name, refusal=refusal)
+            return Outcome(stream=topology.name, certificate=done.certificate)
 
     # the longest first, so that no core is left idle in the end
     todo = [one for one in topologies if one.name in found.offsets]

@@ -9,6 +9,10 @@ from recount.core.certificate import Certificate
 from recount.core.instants import told_time
 
 STATES = ("open", "accepted", "repaired")
+FIRST = 10
+"""Findings that a task's log names."""
+LONGEST = 200
+"""Characters of a value there."""
 
 
 def counted(certificate: Certificate) -> dict[str, int]:
@@ -36,6 +40,33 @@ def life_of(one: Mapping[str, Any]) -> str:
         case "open":
             return f"open ({seen})"
     return ""
+
+
+def place_of(one: Mapping[str, Any]) -> str:
+    """Which row a difference is about, after its place: key and window, or key and origin."""
+    if one["window_start"] is None:
+        return "".join(f", {said}" for said in (one["key"], one.get("origin")) if said is not None)
+    first, last = ("" if at is None else told_time(at) for at in (one["window_start"], one["window_end"]))
+    return f", {one['key']} in [{first}, {last}) UTC"
+
+
+def violation_in_words(certificate: Certificate) -> str:
+    """Why an audit is red, for who sees only the task's log or the notification: the first open findings."""
+    stream, audit, section = certificate["stream"], certificate["audit"], certificate["findings"]
+    of_before = sum(one["first_audit"] != audit for one in section["open"])
+    before = f", {of_before} of them since an earlier audit" if of_before else ""
+    lines = [f"violation: {section['open_found']:,} open findings of {stream}{before}"]
+    for one in section["open"][:FIRST]:
+        lines.append(f"- finding {one['finding']}: {one['verdict']}, {one['kind']}, {one['place']}{place_of(one)}")
+        told = {name: str(one[name] or "") for name in ("expected", "actual", "cause")} | {
+            "at": ", ".join(one["evidence"])
+        }
+        lines += [
+            f"    {name:8} {text[:LONGEST]}{'...' * (len(text) > LONGEST)}" for name, text in told.items() if text
+        ]
+    if section["open_found"] > FIRST:
+        lines.append(f"- and {section['open_found'] - FIRST:,} more")
+    return "\n".join([*lines, f"all of them: recount findings --stream {stream}, or the certificate {audit}"])
 
 
 def covered_in_words(certificate: Certificate) -> str:

@@ -43,7 +43,12 @@ def verify(
 ) -> None:
     """Check a certificate and what came before it, or a whole chain; without --head nothing but files is needed."""
     if (certificate is None) == (chain is None):
-        raise Terminal("nothing to verify, or two things", expected="a file, or --chain with a folder")
+        raise Terminal(
+            "nothing to verify, or two things",
+            given=f"file {certificate}, --chain {chain}",
+            expected="a file, or --chain with a folder",
+            remedy="recount verify FILE, or recount verify --chain FOLDER",
+        )
     signature_fault = public_keys(public_key).fault if public_key else None
     if certificate is not None:
         for checked in verify_file(certificate, signature_fault):
@@ -93,7 +98,12 @@ def chain_in(
 ) -> Chain:
     """The chain in ``folder``; a file that is no certificate counts as an altered one."""
     if not folder.is_dir():
-        raise Terminal("no such folder", given=str(folder), expected="a folder with certificates")
+        raise Terminal(
+            "no such folder",
+            given=str(folder),
+            expected="a folder with certificates",
+            remedy="name certificates/STREAM below the reports",
+        )
     files = {path.name: _loaded(path) for path in sorted(folder.glob("*.json"))}
     return Chain(stream, files, signature_fault=signature_fault, head=head, head_is_asked=head_is_asked)
 
@@ -118,7 +128,11 @@ def keys(
 def _head(topic: str, stream: str, bootstrap_servers: str | None) -> tuple[Certificate | None, list[Fault]]:
     servers = bootstrap_servers or os.environ.get(f"{PREFIX}BOOTSTRAP_SERVERS")
     if not servers:
-        raise Terminal("no brokers to ask for the head", expected="--bootstrap-servers or RECOUNT_BOOTSTRAP_SERVERS")
+        raise Terminal(
+            "no brokers to ask for the head",
+            expected="--bootstrap-servers or RECOUNT_BOOTSTRAP_SERVERS",
+            remedy="name the brokers with either",
+        )
     prefix = os.environ.get(f"{PREFIX}PREFIX") or "recount"
     try:
         return published_head(Connection(bootstrap_servers=servers, prefix=prefix), stream, topic=topic), []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Annotated
 
@@ -25,6 +24,7 @@ from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
+from recount.log_lines import about, write_log
 from recount.recompute.columns import named
 from recount.sessions import spark_session
 
@@ -37,25 +37,32 @@ def backfill(
     dry_run: Annotated[bool, typer.Option(help="Only show what would change.")] = False,
 ) -> None:
     """Correct all results that audits found incomplete and nobody has repaired: higher revisions, exactly once."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = Settings.from_environment(os.environ)
+    write_log(settings.log_format)
     topology = declared(settings.topologies).topology(stream)
     ErasedKeys.of(settings, stream).require_finished()
     session = spark_session(settings, f"recount backfill {stream}")
     try:
-        tables = Tables(settings.data)
-        if flow_of(topology) is None:
-            backfill_rows(session, settings, topology, audit, dry_run=dry_run)
-            return
-        planned = plan(session, tables, topology, audit)
-        Console().print(_table(planned))
-        if dry_run:
-            keep(session, tables, planned)
-            _tell(settings, stream, planned.audit, planned.changes.count(), pending(session, settings, planned))
-            return
-        _tell_done(repair(session, settings, planned))
+        with about(stream=stream, audit=audit):
+            _backfill(session, settings, topology, audit, dry_run=dry_run)
     finally:
         session.stop()
+
+
+def _backfill(
+    session: SparkSession, settings: Settings, topology: Topology, audit: str | None, *, dry_run: bool
+) -> None:
+    tables = Tables(settings.data)
+    if flow_of(topology) is None:
+        backfill_rows(session, settings, topology, audit, dry_run=dry_run)
+        return
+    planned = plan(session, tables, topology, audit)
+    Console().print(_table(planned))
+    if dry_run:
+        keep(session, tables, planned)
+        _tell(settings, topology.name, planned.audit, planned.changes.count(), pending(session, settings, planned))
+        return
+    _tell_done(repair(session, settings, planned))
 
 
 def backfill_rows(

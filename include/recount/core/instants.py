@@ -1,8 +1,36 @@
-"""Times as people read them."""
+"""Times as people read and write them."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+from recount.core.errors import Terminal
+
+A_TIME = "a time in ISO 8601, UTC unless it has an offset, or milliseconds since the epoch"
+_MILLISECONDS = re.compile(r"(?![0-9]{8}$)-?[0-9]{1,18}")
+"""Eight digits are a date, 20261121. ``fromisoformat`` takes longer numbers for dates as well."""
+
+
+class NoTime(Terminal):
+    """A text that is no time."""
+
+
+def instant_ms(text: str) -> int:
+    """The time that ``text`` names, in milliseconds since the epoch; raises ``NoTime``.
+
+    >>> instant_ms("2026-11-21T01:00:00Z"), instant_ms("2026-11-21T02:00:00+01:00"), instant_ms("1500")
+    (1795222800000, 1795222800000, 1500)
+    """
+    if _MILLISECONDS.fullmatch(text):
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise NoTime(
+            "no time", given=text[:100], expected=A_TIME, remedy="write 2026-11-21T01:00:00Z; in a URL a + is %2B"
+        ) from error
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1_000)
 
 
 def told_time(at_ms: int) -> str:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.kept_files import Keeping
+from recount.core.metric_ports import metric_ports
 
 Profile = Literal["embedded", "production"]
+LogFormat = Literal["text", "json"]
 PREFIX = "RECOUNT_"
 _PREFIX_OF_IDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_OF_THE_LAUNCHER = frozenset({"RECOUNT_HOME"})
+TOKEN_VARIABLE = "RECOUNT_TOKEN"  # noqa: S105 - a name
+"""Has the token of `recount serve`. It is no setting: settings are handed on to every process, and written down."""
+_JSON_OF_SPARK = "classpath:org/apache/spark/log4j2-json-layout.properties"
+_NO_SETTINGS = frozenset({"RECOUNT_HOME", TOKEN_VARIABLE})
 
 
 class InvalidSettings(Terminal):
@@ -39,6 +44,8 @@ class Settings:
     ``audit_pool`` is the Airflow pool in which audits run; whoever sets it makes the pool.
     ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
     ``keeping`` says how long files are kept, see ``core.kept_files``.
+    ``metrics`` says at which ports drivers serve their metrics, see ``core.metric_ports``; empty: at none.
+    ``log_format`` is how processes write their logs: lines of text, or of JSON.
     """
 
     profile: Profile
@@ -55,30 +62,45 @@ class Settings:
     keys: str = ""
     audit_pool: str = "default_pool"
     keeping: str = ""
+    log_format: LogFormat = "text"
+    metrics: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
         """Read and check ``environ``; raises ``InvalidSettings`` naming every fault."""
         known = {PREFIX + field.name.upper(): field for field in fields(cls)}
         given = {key: value for key, value in environ.items() if key.startswith(PREFIX)}
-        faults = [f"{key} is unknown" for key in sorted(given.keys() - known.keys() - _OF_THE_LAUNCHER)]
+        faults = [f"{key} is unknown" for key in sorted(given.keys() - known.keys() - _NO_SETTINGS)]
         faults += [
             f"{key} is missing" for key, field in known.items() if not given.get(key) and field.default is MISSING
         ]
         profile = given.get("RECOUNT_PROFILE", "embedded")
         if profile not in ("embedded", "production"):
             faults.append(f"RECOUNT_PROFILE is {profile!r}, not embedded or production")
+        log_format = given.get("RECOUNT_LOG_FORMAT") or "text"
+        if log_format not in get_args(LogFormat):
+            faults.append(f"RECOUNT_LOG_FORMAT is {log_format!r}, not text or json")
         prefix = given.get("RECOUNT_PREFIX") or "recount"
         if not _PREFIX_OF_IDS.fullmatch(prefix):
             faults.append(f"RECOUNT_PREFIX is {prefix!r}, not 1 to 64 letters, digits, '_' or '-'")
-        try:
-            Keeping.of(given.get("RECOUNT_KEEPING", ""))
-        except InvalidDeclaration as fault:
-            faults.append(f"RECOUNT_KEEPING: {fault}")
+        lists = {"RECOUNT_KEEPING": Keeping.of, "RECOUNT_METRICS": metric_ports}
+        for key, read in lists.items():
+            try:
+                read(given.get(key, ""))
+            except InvalidDeclaration as fault:
+                faults.append(f"{key}: {fault}")
         if faults:
             raise InvalidSettings(faults)
         values = {field.name: given[key] for key, field in known.items() if given.get(key)}
-        return cls(**cast("dict[str, Profile]", values))
+        return cls(**cast("dict[str, Any]", values))
+
+    def java_options(self, *others: str) -> str:
+        """Options of a JVM of Spark: ``others``, and those by which it logs as ``log_format`` says.
+
+        Spark's own setting for that does not hold for a JVM that Python starts.
+        """
+        of_log = f"-Dlog4j2.configurationFile={_JSON_OF_SPARK}" if self.log_format == "json" else ""
+        return " ".join(filter(None, (*others, of_log)))
 
     def to_environment(self) -> dict[str, str]:
         """The environment from which ``from_environment`` reads this object back."""

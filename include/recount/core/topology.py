@@ -41,6 +41,7 @@ from recount.core.own_columns import require_distinct
 from recount.core.reading import Layers, reading_layers, require_versions
 from recount.core.stateless import Foreach, Merge, Through
 from recount.core.topics import FARTHEST_AHEAD
+from recount.core.withdrawals import require_followed
 
 Written = Sink | Through
 """Operators whose rows are written to a topic and a table."""
@@ -115,6 +116,7 @@ class Topology:
         require_versions(self.nodes())
         require_histories(self.nodes())
         require_order(self.nodes())
+        require_followed(self.nodes())
         assert self.layers
 
     def _require_outputs_of_its_own(self) -> None:

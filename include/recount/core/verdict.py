@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+MAX_LATE_NAMED = 100
+"""Of the late records of one grace miss."""
 Outcome = Literal["match", "violation"]
 """``match``: every output is there exactly once, as the log says. Grace misses do not count against it."""
 
@@ -36,10 +38,11 @@ class Difference:
 class GraceMiss:
     """A result that unlimited grace would change, and the late records that would change it.
 
-    ``late`` names them as ``topic-partition@offset +margin ms``, at most the first 100 of ``late_records``. The miss is
-    explained when the stream's late ledger holds exactly the records that are missing; of topologies beyond one
-    aggregation, when it holds records that can have made the difference. There a row without a window is named by
-    ``origin``, and ``sink`` is its topic. ``complete`` None: with unlimited grace there is no such row.
+    ``late`` names them as ``topic-partition@offset +margin ms``, at most the first ``MAX_LATE_NAMED`` of
+    ``late_records``. The miss is explained when the stream's late ledger holds exactly the records that are missing; of
+    topologies beyond one aggregation, when it holds records that can have made the difference. There a row without a
+    window is named by ``origin``, and ``sink`` is its topic. ``complete`` None: with unlimited grace there is no such
+    row.
     """
 
     key: str | None

@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from recount.core.durations import Duration, milliseconds, readable
 from recount.core.errors import require
 
+REACH_MS = 3_600_000
+"""How long before the end of its session a record can be, unless the session or the declaration says."""
 Origin = Duration | datetime
 """A time at which a window starts: how long after the epoch, or itself. It is a moment, so windows keep their length
 where clocks are put forward or back."""
@@ -142,17 +144,20 @@ class SessionWindows:
     """Records of a key that follow each other at most ``gap_ms`` apart (inclusive); ends are the records themselves.
 
     Closed when ``end < clock - grace - gap``. ``max_duration_ms`` cuts: taking the records by time, one further than
-    that from the session's start begins a new session.
+    that from the session's start begins a new session. A record is late altogether if even a session that ends
+    ``reach_ms`` after it would be closed; no session ends later than the longest duration after a record.
     """
 
     gap_ms: int
     grace_ms: int
     max_duration_ms: int | None = None
+    reach_ms: int = REACH_MS
 
     def __post_init__(self) -> None:
         _require_positive("gap", self.gap_ms)
         if self.max_duration_ms is not None:
             _require_positive("max_duration", self.max_duration_ms)
+            object.__setattr__(self, "reach_ms", min(self.reach_ms, self.max_duration_ms))
 
     def continues(self, start_ms: int, end_ms: int, timestamp_ms: int) -> bool:
         """Whether a record at ``timestamp_ms >= end_ms`` still belongs to the session [start, end].
@@ -170,6 +175,14 @@ class SessionWindows:
         """The first time of the clock at which the session is closed."""
         return end_ms + self.gap_ms + self.grace_ms + 1
 
+    def settles_ms(self, end_ms: int) -> int:
+        """The first stream time at which no record of a partition can change the session any more.
+
+        Gap 5, no grace, reach 20: at 100 a record of 74 is late altogether, and one of 75 can join a session that ended
+        at 70.
+        """
+        return self.closes_ms(end_ms + self.gap_ms + self.reach_ms)
+
     @property
     def delay_ms(self) -> int:
         """A result at the session's end waits for the gap and the grace."""
@@ -177,7 +190,8 @@ class SessionWindows:
 
     def __str__(self) -> str:
         cut = "" if self.max_duration_ms is None else f", at most {readable(self.max_duration_ms)}"
-        return f"session gap {readable(self.gap_ms)}{cut}, grace {readable(self.grace_ms)}"
+        reach = "" if self.reach_ms == self.max_duration_ms else f", reach {readable(self.reach_ms)}"
+        return f"session gap {readable(self.gap_ms)}{cut}{reach}, grace {readable(self.grace_ms)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,12 +235,21 @@ def sliding(difference: Duration, *, grace: Duration) -> SlidingWindows:
     return SlidingWindows(difference_ms=milliseconds(difference, "difference"), grace_ms=milliseconds(grace, "grace"))
 
 
-def session(gap: Duration, *, grace: Duration, max_duration: Duration | None = None) -> SessionWindows:
-    """Periods of activity, ended by more than ``gap`` of silence or cut at ``max_duration``."""
+def session(
+    gap: Duration, *, grace: Duration, max_duration: Duration | None = None, reach: Duration | None = None
+) -> SessionWindows:
+    """Periods of activity, ended by more than ``gap`` of silence or cut at ``max_duration``.
+
+    A record that is late by itself still counts where the session that it joins has not ended; but not if it is more
+    than ``reach`` before that end. Without one: the longest duration, or an hour.
+    """
+    longest_ms = None if max_duration is None else milliseconds(max_duration, "max_duration")
+    reach_ms = REACH_MS if longest_ms is None else longest_ms
     return SessionWindows(
         gap_ms=milliseconds(gap, "gap"),
         grace_ms=milliseconds(grace, "grace"),
-        max_duration_ms=None if max_duration is None else milliseconds(max_duration, "max_duration"),
+        max_duration_ms=longest_ms,
+        reach_ms=reach_ms if reach is None else milliseconds(reach, "reach"),
     )
 
 

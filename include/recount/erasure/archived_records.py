@@ -120,7 +120,12 @@ class ArchiveErasure:
     def _begin(self) -> Erasure:
         last = self._last()
         if last is None:
-            raise Terminal("an archive without a batch", given=self._path, expected="a table that its stream has made")
+            raise Terminal(
+                "an archive without a batch",
+                given=self._path,
+                expected="a table that its stream has made",
+                remedy="restore the whole table, its _delta_log included, from a backup",
+            )
         salt, at_ms = new_salt(), time.time_ns() // 1_000_000
         begun = Erasure(
             erasure=f"{self.archive.name}-{at_ms}",

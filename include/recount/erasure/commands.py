@@ -15,6 +15,7 @@ from recount.core.tables import Tables
 from recount.erasure.asked_key import Asked
 from recount.erasure.elsewhere import MAX_FILES, reports_naming, under_other_keys
 from recount.erasure.erasing import Order
+from recount.log_lines import write_log
 
 
 def erase(
@@ -32,8 +33,8 @@ def erase(
     Each stream must have been audited up to its last batch, and nothing may be open. Later audits go on from there.
     A run that was killed is completed by running the same again.
     """
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = Settings.from_environment(os.environ)
+    write_log(settings.log_format, level=logging.WARNING)
     asked = Asked.of(settings, declared(settings.topologies), Order(key=key, by=by, reason=reason), stream or [])
     _show(asked)
     found = asked.hindrances()

@@ -1,4 +1,4 @@
-"""What an erasure does not reach: other keys' rows that have the key in a field, reports, streams that keep state."""
+"""What an erasure does not reach: other keys' rows that have the key in a field, reports, streams that are refused."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
+from recount.erasure.state_rows import operator_states
 
 MAX_FILES = 50
 
@@ -40,6 +41,23 @@ def has_in_state(tables: Tables, topology: Topology, key: str) -> bool:
 
 def under_other_keys(tables: Tables, topology: Topology, key: str) -> Iterator[str]:
     """Where rows of other keys have ``key`` in a text field."""
+    yield from _in_outputs(tables, topology, key)
+    yield from _in_operators(tables, topology, key)
+
+
+def _in_operators(tables: Tables, topology: Topology, key: str) -> Iterator[str]:
+    path = tables.state(topology.name)
+    if not DeltaTable.is_deltatable(path):
+        return
+    told = json.dumps(key, ensure_ascii=False)
+    for one in operator_states(topology, tables.root):
+        rows = one.of(pl.scan_delta(path)).filter(pl.col("row").str.contains(told, literal=True))
+        found = rows.filter(pl.col("value").ne_missing(pl.lit(key))).select(pl.len()).collect().item()
+        if found:
+            yield f"the state of [{one.node}]: {found} rows of other keys have it: erase those keys too"
+
+
+def _in_outputs(tables: Tables, topology: Topology, key: str) -> Iterator[str]:
     for node in topology.written:
         path = tables.output(node.table)
         if not DeltaTable.is_deltatable(path):

@@ -1,20 +1,29 @@
-"""Which streams a key can be erased from, and what a key given as text is in each."""
+"""Which streams a key can be erased from, and what a key given as text is in each.
+
+A key is erased from each operator whose rows have it as their key. That comes to a state that the declaration can have
+as long as what remembers rows has one key all the way: between two operators that remember, none may give another.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from recount.audit.shape import flow_of
-from recount.core.nodes import Filter, SelectKey, Sink, Source, WithFields
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable, is_read_as_table
+from recount.core.expression_types import type_of
+from recount.core.expressions import Column, Expression
+from recount.core.joins import StreamTableJoin
+from recount.core.nodes import Filter, Node, SelectKey, Sink, Stateful, WithFields
+from recount.core.processing import Deduplicate, InOrder
 from recount.core.schema import LONG_MAX, LONG_MIN
-from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
+from recount.core.stateless import Peek, Repartition, Select, Through
 from recount.core.topology import Topology, Written
-from recount.spark.plan import plan_of
+from recount.recompute.graph.carrying import NotIncremental, require_incremental
 
-_STATELESS = (
-    *(Source, Sink, Through, Filter, WithFields, SelectKey, Select),
-    *(FlatMap, Peek, Repartition, Foreach, Merge),
-)
+_PASSING = (Filter, Peek, Repartition, Through, Sink, InOrder, Deduplicate, ToTable, TableFilter, Suppress)
+_SAME_AS_TEXT = ("string", "long", "boolean")
+"""Types of which a snapshot and a state table have the same text."""
 _LONG = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
@@ -24,16 +33,104 @@ def objection_to(topology: Topology) -> str | None:
     A key must be found in all that its operators remember, and in what the audit hands on for each of them.
     """
     if flow_of(topology) is not None:
-        if plan_of(topology) is None:
-            return "its windows are kept by the operator graph, whose rows are not found by key yet"
-    else:
-        keeping = [str(node) for node in topology.nodes() if not isinstance(node, _STATELESS)]
-        if keeping:
+        return None
+    found = (_judged_from_the_beginning(topology), *map(_unlike, topology.nodes()), _rekeyed(topology))
+    return next((objection for objection in found if objection is not None), None)
+
+
+def goes_by_key(node: Deduplicate | StreamTableJoin | TableAggregate) -> bool:
+    """Whether ``node`` tells records apart, looks up or groups by the very key of the records."""
+    above = node.left if isinstance(node, StreamTableJoin) else node.input
+    return node.by is None or _is_one_of(node.by, _holding_the_key(above))
+
+
+def _judged_from_the_beginning(topology: Topology) -> str | None:
+    try:
+        require_incremental(topology.nodes())
+    except NotIncremental as refusal:
+        return f"each audit of it begins at the beginning of the log, where the key is: {refusal}"
+    return None
+
+
+def _unlike(node: Node) -> str | None:
+    match node:
+        case Deduplicate(by=by) if not goes_by_key(node):
+            kind = type_of(by, node.input.fields)
+            if kind is None or kind.kind not in _SAME_AS_TEXT:
+                return (
+                    f"[{node}] remembers ids only, which are no texts, longs or booleans: give each record such an id"
+                )
+        case TableAggregate() if not goes_by_key(node) and not is_read_as_table(node.input):
             return (
-                f"[{keeping[0]}] remembers rows, which are not found by key yet: a key is erased from single"
-                " aggregations over tumbling or hopping windows, and from topologies without state"
+                f"[{node}] has groups of rows that are no records of a topic: when a row of the key has left its group"
+                " is not known. Write the rows to a topic, and group them in a topology of its own"
             )
     return None
+
+
+def _rekeyed(topology: Topology) -> str | None:
+    """The first operator that remembers rows under another key than the operators above it do.
+
+    A changed key field below them is refused too: an audit says results within its look back again, under that key.
+    """
+    changed: dict[Node, Node | None] = {}
+    remembered: dict[Node, bool] = {}
+    for node in topology.nodes():
+        remembered[node] = isinstance(node, Stateful) or any(remembered[above] for above in node.inputs)
+        found = next((changed[above] for above in node.inputs if changed[above] is not None), None)
+        if found is not None and isinstance(node, Stateful):
+            return (
+                f"[{node}] remembers rows under a key that [{found}] gave them, and an operator above it under another:"
+                " which of them were made of the key to erase is not known. Write them to a topic before"
+                f" [{found}], and go on from there in a topology of its own"
+            )
+        is_new = _gives_another_key(node) and any(remembered[above] for above in node.inputs)
+        if is_new and not isinstance(node, SelectKey):
+            return f"[{node}] changes the key of what an operator above it remembers under another: use select_key"
+        changed[node] = node if is_new else found
+    return None
+
+
+def _gives_another_key(node: Node) -> bool:
+    match node:
+        case SelectKey(by=by, input=above):
+            return not _is_one_of(by, _holding_the_key(above))
+        case WithFields(added=added):
+            return node.key in added
+        case Select(chosen=chosen, input=above):
+            return node.key in chosen and not _is_one_of(chosen[node.key], _holding_the_key(above))
+    return False
+
+
+def _holding_the_key(node: Node) -> frozenset[str]:
+    """The fields of what leaves ``node`` that always have its key as value."""
+    match node:
+        case SelectKey(key=key, by=by, input=above):
+            known = _holding_the_key(above)
+            if _is_one_of(by, known):
+                return known | {key}
+            return frozenset({key, by.name}) if isinstance(by, Column) else frozenset({key})
+        case WithFields(added=added, input=above):
+            return frozenset({node.key}) | (
+                frozenset() if node.key in added else _holding_the_key(above) - added.keys()
+            )
+        case Select(chosen=chosen, input=above):
+            return frozenset({node.key}) | _kept(chosen, above)
+        case _ if isinstance(node, _PASSING):
+            return _holding_the_key(node.input)
+    return frozenset({node.key})
+
+
+def _kept(chosen: Mapping[str, Expression], above: Node) -> frozenset[str]:
+    """The ``chosen`` fields that are one of those that hold the key; none where the key itself is chosen anew."""
+    known = _holding_the_key(above)
+    if above.key in chosen and not _is_one_of(chosen[above.key], known):
+        return frozenset()
+    return frozenset(name for name, tree in chosen.items() if _is_one_of(tree, known))
+
+
+def _is_one_of(tree: Expression, fields: frozenset[str]) -> bool:
+    return isinstance(tree, Column) and tree.name in fields
 
 
 def text_in(written: Written, key: str) -> str | None:

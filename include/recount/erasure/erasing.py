@@ -38,6 +38,7 @@ from recount.erasure.noted_anew import note_anew
 from recount.erasure.rejected_rows import count_rejected, remove_rejected
 from recount.erasure.snapshot_rows import count_in_snapshot, erase_from_snapshots, snapshot_sha256
 from recount.erasure.state_log import purge_state
+from recount.erasure.state_rows import StateRows
 from recount.erasure.tombstones import Tombstones
 from recount.erasures import ErasureLog, not_finished
 from recount.kafka.connection import Connection
@@ -75,6 +76,7 @@ class StreamErasure:
         found = {one.name: one.count(self.order.key) for one in holdings}
         found["rejected"] = count_rejected(self._tables, self.topology.name, self.order.key)
         run = newest_audit(self.settings, self.topology.name)
+        found["state"] = found.get("state", 0) + self._state_rows(run).count()
         if run and AuditStore(None, self._tables, self.topology.name).has(SNAPSHOTS, run.audit) and self._is_general:
             found["audits/snapshots"] = count_in_snapshot(self._tables, self.topology.name, run.audit, self.order.key)
         return {name: number for name, number in found.items() if number}
@@ -83,7 +85,7 @@ class StreamErasure:
         """What stands in the way; nothing where a killed erasure of this key is to be completed."""
         left = self._unfinished()
         if left is None:
-            return hindrances(self.settings, self.topology)
+            return hindrances(self.settings, self.topology, self.order.key)
         return [] if left.is_of(self.order.key) else [str(not_finished(left))]
 
     def run(self) -> Erasure:
@@ -138,6 +140,8 @@ class StreamErasure:
         run = self._run_of(begun)
         for one in of_stream(*self._where):
             one.remove(key)
+        # before the snapshot loses the key: it says which ids are the key's
+        self._state_rows(run).remove()
         remove_rejected(tables, stream, key)
         self.observer("tables")
         for one in of_audits(tables, self.topology):
@@ -174,6 +178,10 @@ class StreamErasure:
             if held & {f"outputs/{node.table}", f"corrections/{node.table}"}
         ]
         return tombstones.publish(written)
+
+    def _state_rows(self, run: Run | None) -> StateRows:
+        audit = None if run is None else run.audit
+        return StateRows(tables=self._tables, topology=self.topology, audit=audit, key=self.order.key)
 
     def _snapshot(self, run: Run) -> str:
         if self._is_general:

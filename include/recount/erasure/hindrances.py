@@ -25,7 +25,8 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.erasure.erasable import objection_to
-from recount.erasure.snapshot_rows import snapshot_sha256
+from recount.erasure.snapshot_rows import frames_without_keys, snapshot_sha256
+from recount.erasure.state_rows import StateRows
 from recount.erasure.tombstones import strange_since
 from recount.kafka.connection import Connection
 from recount.versions.standstill import require_no_driver
@@ -39,15 +40,15 @@ class Ready:
     run: Run
 
 
-def hindrances(settings: Settings, topology: Topology) -> list[str]:
-    """Everything that hinders the erasure of a key from ``topology`` now, each with what to do."""
+def hindrances(settings: Settings, topology: Topology, key: str) -> list[str]:
+    """Everything that hinders the erasure of ``key`` from ``topology`` now, each with what to do."""
     objection = objection_to(topology)
     if objection is not None:
         return [objection]
     try:
         require_no_driver(Connection.of(settings), topology)
         InForce.of(topology, settings.data)
-        return list(_hindrances(settings, topology))
+        return list(_hindrances(settings, topology, key))
     except RecountError as refusal:
         return [str(refusal)]
 
@@ -73,7 +74,7 @@ def signing_hindrance(settings: Settings) -> str | None:
     return None
 
 
-def _hindrances(settings: Settings, topology: Topology) -> Iterator[str]:
+def _hindrances(settings: Settings, topology: Topology, key: str) -> Iterator[str]:
     stream, tables = topology.name, Tables(settings.data)
     audit_it = f"run `recount audit --stream {stream}`"
     unsigned = signing_hindrance(settings)
@@ -93,6 +94,7 @@ def _hindrances(settings: Settings, topology: Topology) -> Iterator[str]:
         yield f"the last batch, {proof.generation}/{proof.batch}, is not audited: {audit_it}"
         return
     yield from _unproved(settings, topology, run, audit_it)
+    yield from StateRows(tables=tables, topology=topology, audit=run.audit, key=key).hindrances()
 
 
 def _unproved(settings: Settings, topology: Topology, run: Run, audit_it: str) -> Iterator[str]:
@@ -117,6 +119,8 @@ def _unproved(settings: Settings, topology: Topology, run: Run, audit_it: str) -
         is_there = AuditStore(None, tables, stream).has(SNAPSHOTS, run.audit)
         if not is_there or told != snapshot_sha256(tables, stream, run.audit):
             yield f"the snapshot of the audit {run.audit} is not what its certificate says: {audit_it}"
+        elif untold := frames_without_keys(tables, stream, run.audit):
+            yield f"the snapshot of the audit {run.audit} does not say of {untold[0]} where keys are: {audit_it}"
     for topic in strange_since(connection, topology, run):
         yield f"{topic} has records since the audit {run.audit}: {audit_it}"
 

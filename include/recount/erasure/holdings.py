@@ -12,7 +12,6 @@ from recount.audit.shape import flow_of
 from recount.audit.store import (
     CORRECTIONS,
     DIFFERENCES,
-    MISSES,
     PARTIALS,
     PLANS,
     PUBLISHED,
@@ -23,7 +22,8 @@ from recount.audit.store import (
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.erasure.erasable import text_in
-from recount.released import RUNS
+from recount.released import MISSES, RUNS
+from recount.spark.plan import plan_of
 
 _BY_KEY_TEXT = (VERDICTS, RECONCILIATION, CORRECTIONS, DIFFERENCES, MISSES)
 _BY_KEY_FIELD = (PARTIALS, PUBLISHED, PLANS)
@@ -59,19 +59,24 @@ class Holding:
 
 def predicate(column: str, text: str) -> str:
     """Which rows have ``text`` in ``column``, as SQL."""
-    quoted_column, quoted_text = column.replace('"', '""'), text.replace("'", "''")
-    return f"CAST(\"{quoted_column}\" AS VARCHAR) = '{quoted_text}'"
+    quoted_column = column.replace('"', '""')
+    return f'CAST("{quoted_column}" AS VARCHAR) = {quoted(text)}'
+
+
+def quoted(text: str) -> str:
+    """``text`` as a literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def of_stream(tables: Tables, topology: Topology, key: str) -> list[Holding]:
-    """The tables that the stream and its backfills write and that can hold ``key``."""
-    flow, found = flow_of(topology), []
+    """The tables that the stream and its backfills write and that can hold ``key``; state of operators apart."""
+    plan, found = plan_of(topology), []
     for node in topology.written:
         if text_in(node, key) is not None:
             for folder, path in (("outputs", tables.output), ("corrections", tables.corrections)):
                 found.append(Holding(name=f"{folder}/{node.table}", path=path(node.table), column=node.key))
-    if flow is not None:
-        found.append(Holding(name="state", path=tables.state(topology.name), column=flow.key))
+    if plan is not None:
+        found.append(Holding(name="state", path=tables.state(topology.name), column=plan.aggregate.key))
     return [*found, Holding(name="late", path=tables.late(topology.name), column="key")]
 
 

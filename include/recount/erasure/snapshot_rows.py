@@ -13,13 +13,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from recount.audit.store import SNAPSHOTS, AuditStore
-from recount.audit.topologies.scope import CLAIMS_PART, COMPLETE_PART, CORRECTED_PART, TRUTH_PART
+from recount.audit.topologies.scope import COMPLETE_PART, TRUTH_PART
 from recount.core.errors import Terminal
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
+from recount.recompute.graph.carried_keys import ID_NAME, KEY_NAME
 from recount.recompute.graph.carrying import CLOCKS
-
-_KEY = "key"
 
 
 def snapshot_sha256(tables: Tables, stream: str, audit: str) -> str:
@@ -33,12 +32,11 @@ def snapshot_sha256(tables: Tables, stream: str, audit: str) -> str:
 
 
 def count_in_snapshot(tables: Tables, stream: str, audit: str, key: str) -> int:
-    """How many rows of ``key`` the snapshot of ``audit`` has."""
+    """How many rows of ``key`` the snapshot of ``audit`` has, in frames that say where the key is."""
     rows = _rows(tables, stream, audit)
     schemas = _schemas(rows)
-    return sum(
-        batch.num_rows - _without(batch, schemas[_place(row)], row, key).num_rows for row, batch in _batches(rows)
-    )
+    keyed = [(row, batch) for row, batch in _batches(rows) if KEY_NAME in schemas[_place(row)]]
+    return sum(batch.num_rows - _without(batch, schemas[_place(row)], row, key).num_rows for row, batch in keyed)
 
 
 def erase_from_snapshots(tables: Tables, stream: str, audit: str, key: str) -> None:
@@ -56,6 +54,43 @@ def erase_from_snapshots(tables: Tables, stream: str, audit: str, key: str) -> N
     told = pl.DataFrame([[row[name] for name in columns] for row in kept], columns, orient="row")
     AuditStore(None, tables, stream).put_rows(SNAPSHOTS, audit, told)
     DeltaTable(tables.audit(stream, SNAPSHOTS)).delete(f"{AUDIT} <> '{audit}'")
+
+
+def frames_without_keys(tables: Tables, stream: str, audit: str) -> list[str]:
+    """The frames of the snapshot of ``audit`` that do not say where the key is: an earlier release has written them."""
+    schemas = _schemas(_rows(tables, stream, audit))
+    told = {f"{part} {name}": columns for (part, name), columns in schemas.items()}
+    return sorted(name for name, columns in told.items() if KEY_NAME not in columns and not name.endswith(f" {CLOCKS}"))
+
+
+def ids_in_snapshot(tables: Tables, stream: str, audit: str | None, frame: str, key: str) -> list[str]:
+    """The ids of the records of ``key`` in the frames called ``frame`` of the snapshot of ``audit``."""
+    mine, _ = _ids(tables, stream, audit, frame, key)
+    return sorted(mine)
+
+
+def shared_ids_in_snapshot(tables: Tables, stream: str, audit: str | None, frame: str, key: str) -> int:
+    """How many of these records of other keys have too."""
+    mine, others = _ids(tables, stream, audit, frame, key)
+    return len(mine & others)
+
+
+def _ids(tables: Tables, stream: str, audit: str | None, frame: str, key: str) -> tuple[set[str], set[str]]:
+    """The ids of the records of ``key``, and those of all others."""
+    mine: set[str] = set()
+    others: set[str] = set()
+    if audit is None or not AuditStore(None, tables, stream).has(SNAPSHOTS, audit):
+        return mine, others
+    rows = [row for row in _rows(tables, stream, audit) if row["name"] == frame]
+    schemas = _schemas(rows)
+    for row, batch in _batches(rows):
+        columns = schemas[_place(row)]
+        if not {KEY_NAME, ID_NAME} <= set(columns):
+            continue
+        is_mine, ids = _is_of(batch, columns, key), _texts(batch, columns, ID_NAME)
+        mine |= set(ids.filter(is_mine).to_pylist())
+        others |= set(ids.filter(pc.invert(is_mine)).to_pylist())
+    return mine, others
 
 
 def _rows(tables: Tables, stream: str, audit: str) -> list[dict[str, Any]]:
@@ -79,18 +114,28 @@ def _batches(rows: list[dict[str, Any]]) -> list[tuple[dict[str, Any], pa.Table]
 
 def _without(batch: pa.Table, columns: list[str], row: Mapping[str, Any], key: str) -> pa.Table:
     """``batch`` without the rows of ``key``; raises ``Terminal`` for a frame of which that cannot be told."""
-    part = row["part"]
-    if part in (TRUTH_PART, COMPLETE_PART) and row["name"] == CLOCKS:
+    if _has_no_keys(row):
         return batch
-    if part not in (CLAIMS_PART, CORRECTED_PART) or _KEY not in columns:
+    if KEY_NAME not in columns:
         raise Terminal(
             "the audit hands on rows of which the key is not known",
-            given=f"{part}, columns {', '.join(columns)}",
-            expected=f"claims by key, and {CLOCKS}",
-            remedy="this stream keeps state: no key can be erased from it yet",
+            given=f"{row['part']} {row['name']}, columns {', '.join(columns)}",
+            expected=f"a column {KEY_NAME}",
+            remedy="run `recount audit` with this release, then this again",
         )
-    keys = batch.column(columns.index(_KEY))
-    return batch.filter(pc.fill_null(pc.not_equal(keys, key), True))
+    return batch.filter(pc.invert(_is_of(batch, columns, key)))
+
+
+def _has_no_keys(row: Mapping[str, Any]) -> bool:
+    return row["part"] in (TRUTH_PART, COMPLETE_PART) and row["name"] == CLOCKS
+
+
+def _is_of(batch: pa.Table, columns: list[str], key: str) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(_texts(batch, columns, KEY_NAME), key), False)
+
+
+def _texts(batch: pa.Table, columns: list[str], name: str) -> pa.ChunkedArray:
+    return batch.column(columns.index(name)).cast(pa.string())
 
 
 def _stream_of(table: pa.Table) -> bytes:

@@ -154,4 +154,9 @@ def _command(text: bytes) -> Command:
             raise ValueError(said["command"])
         return Command(command=said["command"], lease_epoch=int(said["lease_epoch"]), order=str(said.get("order", "")))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise Terminal("an unknown order on the control topic", given=text[:200], expected="a stop or a run") from error
+        raise Terminal(
+            "an unknown order on the control topic",
+            given=text[:200],
+            expected="a stop or a run",
+            remedy="see who else writes to the topic: only Recount may, and only one version of it",
+        ) from error

@@ -108,7 +108,7 @@ def _wait_until_stable(connection: Connection, topic: str) -> None:
 
 def _end(connection: Connection, partition: TopicPartition, isolation: IsolationLevel, deadline: float) -> int:
     asked = {partition: OffsetSpec.latest()}
-    admin = connection.admin()  # kept until it has answered
+    admin = connection.admin()
     while True:
         try:
             answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)

@@ -65,6 +65,7 @@ class Lease:
                 "a status of another lease",
                 given=(status.stream, status.lease_epoch),
                 expected=f"stream {self.stream}, lease epoch {self.epoch}",
+                remedy="a fault of Recount: report it, with the log of the driver",
             )
         with self._busy:
             self._last = status

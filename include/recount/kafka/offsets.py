@@ -17,6 +17,15 @@ Partition = tuple[str, int]
 
 _READ_BATCH = 10_000
 _TOPIC_KNOWN_WITHIN_S = 3.0
+_LED_ELSEWHERE = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""The client does not know yet which broker leads a partition now."""
 TO_THE_END = {"enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20}
 """Settings of a consumer that reads a range: it may end in a transaction marker, of which only the end of the partition
 tells, and the brokers hold that back for as long as a fetch may wait."""
@@ -255,10 +264,20 @@ def _list_offsets(
     connection: Connection, partitions: list[Partition], spec: OffsetSpec, isolation_level: IsolationLevel
 ) -> dict[Partition, int]:
     asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-    admin = connection.admin()  # a client that is collected leaves its futures waiting for ever
-    try:
+    admin = connection.admin()
+
+    def answers() -> dict[Partition, int]:
         futures = admin.list_offsets(asked, isolation_level=isolation_level, request_timeout=REQUEST_TIMEOUT_S)
         return {(key.topic, key.partition): answer.result().offset for key, answer in futures.items()}
+
+    try:
+        try:
+            return answers()
+        except KafkaException as error:
+            if error.args[0].code() not in _LED_ELSEWHERE:
+                raise
+            admin.list_topics(timeout=REQUEST_TIMEOUT_S)
+            return answers()
     except KafkaException as error:
         raise failure("listing offsets", error) from error
 

@@ -67,7 +67,12 @@ class Position:
                 spans={(str(topic), int(part)): (int(start), int(end)) for topic, part, start, end in said["spans"]},
             )
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise UnreadablePosition("a position cannot be read", given=text[:200]) from error
+            raise UnreadablePosition(
+                "a position cannot be read",
+                given=text[:200],
+                expected="a position as Recount writes it",
+                remedy="see who else writes to the topic: only Recount may",
+            ) from error
 
 
 def position_key(connection: Connection, group: str) -> str:

@@ -23,6 +23,7 @@ import httpx
 
 from recount.core.errors import Transient
 from recount.local import daemon
+from recount.local.airflow_api import USERNAME, AirflowApi
 from recount.local.daemon import Daemon
 from recount.local.home import Home
 from recount.local.ports import LOOPBACK, free_ports
@@ -44,7 +45,7 @@ class EmbeddedAirflow(Started):
     home; there is no default one. A context manager: started on entry, stopped on exit.
     """
 
-    username = "admin"
+    username = USERNAME
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class EmbeddedAirflow(Started):
         self._spark_master = spark_master
         self._port, self._log_port = free_ports(2)
         self._daemons: list[Daemon] = []
-        self._token = ""
+        self.api = AirflowApi(self.url, home.airflow_passwords)
 
     @property
     def url(self) -> str:
@@ -69,7 +70,7 @@ class EmbeddedAirflow(Started):
 
     @property
     def password_file(self) -> Path:
-        return self._home.airflow / "passwords.json"
+        return self._home.airflow_passwords
 
     @property
     def has_password(self) -> bool:
@@ -156,19 +157,8 @@ class EmbeddedAirflow(Started):
         self.start()
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Call the public REST API (``request("GET", "/api/v2/dags")``) and return the decoded answer.
-
-        Raises ``httpx.HTTPStatusError`` for an answer that is an error.
-        """
-        if not self._token:
-            login = {"username": self.username, "password": self.password}
-            answer = httpx.post(f"{self.url}/auth/token", json=login, timeout=60)
-            answer.raise_for_status()
-            self._token = answer.json()["access_token"]
-        headers = {"Authorization": f"Bearer {self._token}"}
-        answer = httpx.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=60)
-        answer.raise_for_status()
-        return answer.json() if answer.content else None
+        """Call its REST API, as ``AirflowApi.request`` does."""
+        return self.api.request(method, path, body)
 
     def _migrate(self, airflow: Path, environment: Mapping[str, str]) -> None:
         """Make or upgrade the database, once per Airflow version."""

@@ -68,8 +68,11 @@ class Daemon:
             code = None
         (home.run / f"{self.name}.json").unlink(missing_ok=True)
         if code != 0:
-            what = f"{self.name} took longer than {limit_s:.0f} s" if code is None else f"{self.name} failed"
-            raise Terminal(what, given=end_of(Path(self.log)), remedy=f"read {self.log}")
+            raise Terminal(
+                f"{self.name} took longer than {limit_s:.0f} s" if code is None else f"{self.name} failed",
+                given=end_of(Path(self.log)),
+                remedy=f"read {self.log}",
+            )
 
     @property
     def alive(self) -> bool:

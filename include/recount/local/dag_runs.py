@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+import httpx
+
 from recount.core.errors import Terminal, Transient
-from recount.local.airflow import EmbeddedAirflow
+from recount.local.airflow_api import AirflowApi
 
 _POLL_S = 1.0
 _THINKING_S = 8.0
 _OVER = ("success", "failed")
+_PAGE = 100
+_STREAMS = "/api/v2/dags?order_by=dag_id&dag_id_pattern=stream__%25"
+"""A pattern of SQL, its ``%`` as a URL has it."""
 Found = TypeVar("Found")
 
 
@@ -29,7 +35,7 @@ class DagRun:
 class DagRuns:
     """The runs of ``airflow``'s DAGs."""
 
-    def __init__(self, airflow: EmbeddedAirflow) -> None:
+    def __init__(self, airflow: AirflowApi) -> None:
         self._airflow = airflow
 
     def unpause(self, dag: str, timeout_s: float = 120) -> None:
@@ -40,6 +46,23 @@ class DagRuns:
     def parsed(self, dag: str, timeout_s: float = 120) -> None:
         """Wait until Airflow has parsed ``dag``; raises ``Transient`` when that takes too long."""
         self._until(timeout_s, f"DAG {dag} to be parsed", lambda: self._known(dag))
+
+    def unpause_streams(self, streams: Collection[str], timeout_s: float = 120) -> None:
+        """Switch the DAGs of all ``streams`` on, as soon as Airflow has parsed them.
+
+        Many in a request: one for each, beside the tasks that they start, would wait for locks in SQLite.
+        """
+        wanted = {f"stream__{one}" for one in streams}
+        # the pattern fits the DAG that stops and starts streams too
+        pages = [f"{_STREAMS}&limit={_PAGE}&offset={start}" for start in range(0, len(wanted) + 1, _PAGE)]
+
+        def parsed() -> bool | None:
+            found = [self._airflow.request("GET", page)["dags"] for page in pages]
+            return wanted <= {dag["dag_id"] for dags in found for dag in dags} or None
+
+        self._until(timeout_s, f"the DAGs of {len(wanted)} streams to be parsed", parsed)
+        for page in pages:
+            self._airflow.request("PATCH", page, {"is_paused": False})
 
     def trigger(self, dag: str, **params: object) -> str:
         """Start a run by hand; returns its id."""
@@ -75,7 +98,7 @@ class DagRuns:
 
     def ids(self, dag: str) -> set[str]:
         """The ids of all runs of ``dag``."""
-        answer = self._airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns?limit=100")
+        answer = self._airflow.request("GET", f"/api/v2/dags/{dag}/dagRuns?limit={_PAGE}")
         return {run["dag_run_id"] for run in answer["dag_runs"]}
 
     def of(self, dag: str, run: str) -> DagRun:
@@ -101,19 +124,22 @@ class DagRuns:
         )
 
     def _known(self, dag: str) -> bool | None:
-        # a page holds at most 100 DAGs, and a deployment may have more
+        # a page holds so many DAGs, and a deployment may have more
         dags = self._airflow.request("GET", f"/api/v2/dags?dag_id_pattern={dag}")["dags"]
         return any(found["dag_id"] == dag for found in dags) or None
 
     def _until(self, timeout_s: float, what: str, look: Callable[[], Found | None]) -> Found:
+        """The first answer of ``look`` that is not None; an Airflow that is slow to answer is asked again."""
         deadline = time.monotonic() + timeout_s
-        while (found := look()) is None:
-            if time.monotonic() > deadline:
-                raise Transient(
-                    "Airflow took too long",
-                    given=what,
-                    expected=f"within {timeout_s:.0f} s",
-                    remedy=f"open {self._airflow.url}; the logs are in {self._airflow.environment['RECOUNT_LOGS']}",
-                )
+        while time.monotonic() < deadline:
+            with suppress(httpx.TimeoutException):
+                found = look()
+                if found is not None:
+                    return found
             time.sleep(_POLL_S)
-        return found
+        raise Transient(
+            "Airflow took too long",
+            given=what,
+            expected=f"within {timeout_s:.0f} s",
+            remedy=f"open {self._airflow.url}; recount status says where the logs are",
+        )

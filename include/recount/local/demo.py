@@ -1,16 +1,17 @@
-"""``recount demo``: the whole chain on a generated order flow, in the real Airflow, and whether all of it held."""
+"""The demo of one stream: the whole chain on generated orders, in the real Airflow, and whether all of it held."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Protocol
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from recount.core.durations import readable
 from recount.core.errors import Terminal
@@ -25,6 +26,19 @@ from recount.local.running import Running
 _console = Console(highlight=False, soft_wrap=True)
 
 
+class Shown(Protocol):
+    """What a demo found."""
+
+    @property
+    def held(self) -> bool:
+        """Whether every check held."""
+        ...
+
+    def summary(self) -> RenderableType:
+        """All checks, and where to look."""
+        ...
+
+
 class Injection(StrEnum):
     """How the output is tampered with before the audit."""
 
@@ -34,23 +48,29 @@ class Injection(StrEnum):
     extra = "extra"
 
 
-def demo(
-    inject: Annotated[Injection | None, typer.Option(help="tamper with the output before the audit")] = None,
-    records: Annotated[int, typer.Option(min=100_000, help="how many orders")] = 1_000_000,
-    keep: Annotated[bool, typer.Option("--keep", help="leave everything running at the end")] = False,
-) -> None:
-    """Run the whole chain on a generated order flow, and say what held. Exit code 1 when something did not."""
+def demo(inject: Injection | None, records: int, *, keep: bool) -> None:
+    """Run the whole chain on ``records`` generated orders, and say what held; see ``shown``."""
+    flow = OrderFlow(end_ms=_now_ms(), records=records)
+    shown(lambda profile, say: _run(profile, flow, inject, say), topologies=TOPOLOGIES, keep=keep)
+
+
+def shown(run: Callable[[Profile, Callable[[str], None]], Shown], *, topologies: str, keep: bool) -> None:
+    """Start from nothing, ``run`` a demo on a profile of its own, say what held, and stop unless it is to be kept.
+
+    ``run`` is given somebody to tell of each step. Ends the command with 1 when something did not hold.
+    """
     home = Home(path=Home.of(Project.containing(Path.cwd()).root).path / "demo")
+    started = time.monotonic()
     with home.locked():
         _refuse_a_running_one(home)
         for folder in (home.kafka, home.airflow, home.tables, home.checkpoints, home.reports, home.logs):
             Home(path=folder).delete()
-        profile = Profile(home=home, project=Project.containing(Path.cwd()), topologies=TOPOLOGIES)
+        profile = Profile(home=home, project=Project.containing(Path.cwd()), topologies=topologies)
         # A SIGTERM shall clean up as Ctrl-C does.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         kept = False
         try:
-            outcome = _run(profile, OrderFlow(end_ms=_now_ms(), records=records), inject)
+            outcome = run(profile, lambda text: _console.print(f"[dim]{time.monotonic() - started:5.0f} s[/]  {text}"))
             _console.print(outcome.summary())
             kept = keep
         finally:
@@ -73,12 +93,8 @@ def _refuse_a_running_one(home: Home) -> None:
         )
 
 
-def _run(profile: Profile, flow: OrderFlow, inject: Injection | None) -> DemoOutcome:
+def _run(profile: Profile, flow: OrderFlow, inject: Injection | None, say: Callable[[str], None]) -> DemoOutcome:
     started = time.monotonic()
-
-    def say(text: str) -> None:
-        _console.print(f"[dim]{time.monotonic() - started:5.0f} s[/]  {text}")
-
     say(f"{flow.records:,} orders over {readable(flow.span_ms)}: {flow.late} planted too late, {flow.bad} bad")
     profile.start(report=say)
     steps = DemoSteps(profile, flow, say)

@@ -36,13 +36,15 @@ class DemoSteps:
 
     def __init__(self, profile: Profile, flow: OrderFlow, say: Callable[[str], None]) -> None:
         if profile.airflow is None:
-            raise Terminal("a demo without Airflow", expected="a profile that starts it")
+            raise Terminal(
+                "a demo without Airflow", expected="a profile that starts it", remedy="start it with Airflow"
+            )
         self.airflow: EmbeddedAirflow = profile.airflow
         self._settings = profile.settings
         self._environment = profile.environment
         self._flow = flow
         self._say = say
-        self._runs = DagRuns(self.airflow)
+        self._runs = DagRuns(self.airflow.api)
         self._connection = Connection.of(profile.settings)
 
     def create_topics(self) -> None:

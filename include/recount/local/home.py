@@ -55,6 +55,11 @@ class Home:
         return self.path / "airflow"
 
     @property
+    def airflow_passwords(self) -> Path:
+        """The password of Airflow's user, readable by the home's owner only."""
+        return self.airflow / "passwords.json"
+
+    @property
     def tables(self) -> Path:
         """Root of the Delta tables."""
         return self.path / "tables"

@@ -1,0 +1,1 @@
+"""Answers about what the streams know, from their Delta tables; without Spark."""

@@ -19,6 +19,7 @@ from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import AggregationPlan
 from recount.spark.stage import MapStage
+from recount.spark.state_use import StateUse
 from recount.spark.stored_windows import StoredWindows
 from recount.spark.stream_tables import Order, Schema, StreamTables
 
@@ -36,6 +37,7 @@ class AggregationComputation:
         self._partials = Partials.of(plan.aggregate)
         self._windows = OpenWindows.none(plan.aggregate, plan.windows.grace_ms)
         self._tables: StreamTables | None = None
+        self._touched = 0
         self.sinks = (plan.sink,)
         self.state_schema: Schema = self._partials.schema
 
@@ -43,6 +45,14 @@ class AggregationComputation:
     def held(self) -> Mapping[str, int]:
         """The open windows."""
         return {"open windows": sum(run.height for run in self._windows.held.runs)}
+
+    @property
+    def used(self) -> Mapping[str, StateUse]:
+        """The open windows: each that a batch adds to is looked for, and written once."""
+        runs = self._windows.held.runs
+        size = sum(int(run.estimated_size()) for run in runs)
+        rows = sum(run.height for run in runs)
+        return {"open windows": StateUse(rows=rows, bytes=size, puts=self._touched, gets=self._touched)}
 
     def output_schema(self, sink: Written) -> Schema:  # noqa: ARG002 - it has one
         """A result with its revision."""
@@ -63,6 +73,7 @@ class AggregationComputation:
         mapped = staged(records, stage)
         after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)
         partials = self._partials.merge(mapped["partials"])
+        self._touched += partials.height
         self._windows, emitted = self._windows.advanced(
             partials,
             self._closing(clock.frontier_ms),

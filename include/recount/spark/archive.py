@@ -21,6 +21,7 @@ from recount.spark.delta_table import LEDGER_PROPERTIES
 from recount.spark.history import History
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.stage import TOTALS_SCHEMA
+from recount.spark.state_use import StateUse
 from recount.spark.work import Attempt, BatchResult
 
 _LOG = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class ArchiveProcessor:
         self._attempt = attempt
         self.last: BatchResult | None = None
         self.held: Mapping[str, int] = {}
+        self.used: Mapping[str, StateUse] = {}
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Append ``batch`` unless the table has it."""

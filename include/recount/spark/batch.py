@@ -36,6 +36,7 @@ from recount.spark.graph_computation import GraphComputation
 from recount.spark.output_records import output_records
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of
+from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import BatchRows, StreamTables
 from recount.spark.trimming import AgeingRows
 from recount.spark.work import Attempt, BatchResult, Step
@@ -110,6 +111,11 @@ class BatchProcessor:
     def held(self) -> Mapping[str, int]:
         """How many rows each operator keeps."""
         return self._computation.held
+
+    @property
+    def used(self) -> Mapping[str, StateUse]:
+        """How each operator uses what it keeps."""
+        return self._computation.used
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch``; an error leaves nothing half-done that a replay would not complete."""

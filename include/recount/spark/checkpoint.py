@@ -68,7 +68,12 @@ class Checkpoint:
         """The query id, the same over restarts and another one for another checkpoint; known once the query started."""
         text = self._read("metadata")
         if text is None:
-            raise Terminal("no checkpoint", given=self._location, expected="a started query's checkpoint")
+            raise Terminal(
+                "no checkpoint",
+                given=self._location,
+                expected="a started query's checkpoint",
+                remedy="start the stream again: it goes on from its ledger",
+            )
         return str(json.loads(text)["id"])
 
     def last_planned(self) -> BatchRange | None:

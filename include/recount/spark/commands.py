@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated
 
@@ -12,21 +12,22 @@ from pyspark.sql import SparkSession
 
 from recount.core.archive import Archive
 from recount.core.errors import Terminal
+from recount.core.metric_ports import metric_ports
 from recount.core.registry import Declarations, Stream, declared
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
+from recount.log_lines import write_log
 from recount.sessions import spark_session
 from recount.spark.alone import require_alone
 from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS
+from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.ending import stop_on_sigterm
 from recount.spark.group_host import GroupHost, HostOptions
 from recount.spark.runner import RunOptions, StreamRunner
-from recount.spark.told_streams import tell_streams
 from recount.spark.work import Work
 
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _HEARTBEAT_OF_MANY_S = 5.0
 """Each heartbeat is a transaction; forty streams with one every other second keep a small broker busy."""
 
@@ -63,6 +64,10 @@ def stream(
         int,
         typer.Option(min=60_000, help="Milliseconds for which earlier versions of the Delta tables can be read."),
     ] = DELTA_LOG_KEPT_MS,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65_535, help="Serve metrics at this port of 127.0.0.1 (default: as RECOUNT_METRICS)."),
+    ] = None,
 ) -> None:
     """Run a stream, or all streams of a group, in this process until told to stop."""
     if (name is None) == (group is None):
@@ -70,9 +75,10 @@ def stream(
             "nothing to run, or too much",
             given=f"--stream {name}, --group {group}",
             expected="either --stream NAME or --group NAME",
+            remedy="name one of them",
         )
-    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
     settings = Settings.from_environment(os.environ)
+    write_log(settings.log_format, has_streams=group is not None)
     declarations = declared(settings.topologies)
     interval_ms = declarations.group(group).trigger_interval_ms if group else 0
     most = declarations.group(group).max_offsets if group else RunOptions.max_offsets
@@ -85,16 +91,20 @@ def stream(
         memory_limit=memory_limit_mib * 2**20,
         heartbeat_s=_HEARTBEAT_OF_MANY_S if group else RunOptions.heartbeat_s,
     )
+    metrics, port = DriverMetrics(), metrics_port or metric_ports(settings.metrics).get(group or name or "")
     if group:
         host_options = HostOptions(on_order=on_order)
-        _run_group(settings, declarations, group, options, host_options, delta_log_kept_ms=delta_log_kept_ms)
+        make = partial(work_of, root=settings.data, delta_log_kept_ms=delta_log_kept_ms)
+        with metrics.served(port):
+            _run_group(settings, declarations, group, options, host_options, make, metrics)
         return
     assert name is not None
     declaration = declarations.stream(name)
     session = spark_session(settings, f"recount stream {name}")
     work = work_of(session, declaration, settings.data, delta_log_kept_ms=delta_log_kept_ms)
     try:
-        StreamRunner(session, settings, work, options).run()
+        with metrics.served(port):
+            StreamRunner(session, settings, work, options, metrics=metrics).run()
     finally:
         session.stop()
 
@@ -105,24 +115,14 @@ def _run_group(
     group: str,
     options: RunOptions,
     host_options: HostOptions,
-    *,
-    delta_log_kept_ms: int,
+    make: Callable[..., Work],
+    metrics: DriverMetrics,
 ) -> None:
     """Host the streams of ``group``; raises ``Terminal`` at the end where any that was not run by an order failed."""
-    for handler in logging.getLogger().handlers:
-        tell_streams(handler)
     require_alone(Connection.of(settings), group)
     session = spark_session(settings, f"recount group {group}")
-    works = {
-        name: partial(
-            work_of,
-            declaration=declarations.stream(name),
-            root=settings.data,
-            delta_log_kept_ms=delta_log_kept_ms,
-        )
-        for name in declarations.group(group).members
-    }
-    host = GroupHost(session, settings, group, works, options, host_options)
+    works = {name: partial(make, declaration=declarations.stream(name)) for name in declarations.group(group).members}
+    host = GroupHost(session, settings, group, works, options, host_options, metrics=metrics)
     stop_on_sigterm(session, host.stop)
     try:
         host.run()

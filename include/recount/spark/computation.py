@@ -15,6 +15,7 @@ from recount.spark.checkpoint import BatchRange
 from recount.spark.intake import INPUT_COLUMNS
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.stage import OUTPUT_SCHEMA, from_ipc, map_function
+from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import Order, Schema, StreamTables
 
 
@@ -67,6 +68,10 @@ class Computation(Protocol):
     @property
     def held(self) -> Mapping[str, int]:
         """How many rows are kept between batches, by what keeps them."""
+
+    @property
+    def used(self) -> Mapping[str, StateUse]:
+        """How each of these is used."""
 
     def output_schema(self, sink: Written) -> Schema:
         """The columns of the output table of ``sink``."""

@@ -27,6 +27,7 @@ from recount.spark.partition_clock import PartitionClock
 from recount.spark.raw_records import ReadAgain, read_again, with_raw
 from recount.spark.record_stage import REJECTED, WRITTEN, RecordStage, read_of
 from recount.spark.record_steps import VALUE, RecordSteps
+from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import Order, Schema, StreamTables
 
 _LOG = logging.getLogger(__name__)
@@ -52,6 +53,11 @@ class GraphComputation:
     def held(self) -> Mapping[str, int]:
         """What each operator remembers, by the name of the state."""
         return {name: state.height for name, state in self._graph.states.items()}
+
+    @property
+    def used(self) -> Mapping[str, StateUse]:
+        """How each operator uses what it remembers, by the name of the state."""
+        return {name: state.use for name, state in self._graph.states.items()}
 
     def output_schema(self, sink: Written) -> Schema:
         """The fields, the largest event time behind the row, its revision, whether it deletes, where it came from."""

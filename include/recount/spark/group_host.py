@@ -19,10 +19,11 @@ from recount.kafka.connection import Connection, Fenced
 from recount.kafka.control import StandingOrders
 from recount.kafka.lease import Lease
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus, last_epoch, status_of_group
+from recount.log_lines import about, told_of
 from recount.spark.alone import is_driven, status_of
 from recount.spark.driver_memory import DriverMemory
+from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.runner import RunOptions, Shared, StreamRunner, first_status, is_final
-from recount.spark.told_streams import about, told_of
 from recount.spark.turns import Turns
 from recount.spark.work import Observer, Work, unobserved
 
@@ -71,7 +72,9 @@ class GroupHost:
         options: RunOptions,
         host_options: HostOptions,
         observer: Observer = unobserved,
+        metrics: DriverMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or DriverMetrics()
         self._session = session
         self._settings = settings
         self._group = group
@@ -192,7 +195,8 @@ class GroupHost:
         _LOG.info("starting stream %s", stream)
         self.failures.pop(stream, None)
         self._runners.pop(stream, None)
-        thread = InheritableThread(target=told_of(stream, self._host), args=(stream, shared), daemon=True, name=stream)
+        hosted = told_of(self._host, stream=stream)
+        thread = InheritableThread(target=hosted, args=(stream, shared), daemon=True, name=stream)
         self._threads[stream] = thread
         thread.start()
 
@@ -219,7 +223,7 @@ class GroupHost:
                 self._publish_refusal(stream, error)
 
     def _runner(self, session: SparkSession, work: Work, shared: Shared) -> Hosted:
-        return StreamRunner(session, self._settings, work, self._options, self._observer, shared)
+        return StreamRunner(session, self._settings, work, self._options, self._observer, shared, self._metrics)
 
     def _session_of(self, stream: str) -> SparkSession:
         """The stream's own session, with settings and a list of queries of its own; jobs of this thread, and of the
@@ -243,7 +247,9 @@ class GroupHost:
                 held.callback(lease.release)
                 status = first_status(stream, lease.epoch, self._session)
                 said = str(error)[:MOST_CHARACTERS]
-                lease.publish(replace(status, state="failed", error=said, final=is_final(error)))
+                failed = replace(status, state="failed", error=said, final=is_final(error))
+                lease.publish(failed)
+                self._metrics.told(failed)
         except RecountError as unheard:
             _LOG.warning("the failure could not be published: %s", unheard)
 
@@ -255,7 +261,7 @@ class GroupHost:
 
     def _await_streams(self) -> None:
         for stream, thread in self._threads.items():
-            with about(stream):
+            with about(stream=stream):
                 thread.join()
 
     def _told(self, lease: Lease, status: StreamStatus) -> None:

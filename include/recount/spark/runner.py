@@ -26,16 +26,17 @@ from recount.kafka.lease import Lease
 from recount.kafka.offsets import MissingTopics, lag, partitions_of, require_kept, require_topics
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus
 from recount.kafka.transaction import TRANSACTION_TIMEOUT_MS, OutputTransaction
+from recount.log_lines import about, told_of
 from recount.spark.batch_size import BatchSize
 from recount.spark.catching_up import BatchLimit, backlog, layer_to_read
 from recount.spark.checkpoint import Checkpoint, OneBatch
 from recount.spark.driver_memory import DriverMemory
+from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.headroom import Headroom
 from recount.spark.progress import BatchProgress, ProgressListener
 from recount.spark.resuming import Known, Planned, Resumption, Standing, Unfinished
 from recount.spark.source import kafka_range, kafka_source
 from recount.spark.stream_query import StreamQuery
-from recount.spark.told_streams import told_of
 from recount.spark.turns import Turn, at_once
 from recount.spark.work import Attempt, Observer, Processor, Work, unobserved
 
@@ -88,8 +89,10 @@ class StreamRunner:
         options: RunOptions,
         observer: Observer = unobserved,
         shared: Shared | None = None,
+        metrics: DriverMetrics | None = None,
     ) -> None:
         self.has_spoken = False
+        self._metrics = metrics or DriverMetrics()
         self._shared = shared
         self._session = session
         self._settings = settings
@@ -109,30 +112,36 @@ class StreamRunner:
         with ExitStack() as held:
             lease = Lease.acquire(self._connection, self._work.name)
             held.callback(lease.release)
+            held.enter_context(about(stream=self._work.name, lease_epoch=lease.epoch))
             status = self._first_status(lease.epoch)
             _LOG.info("stream %s, lease epoch %d", self._work.name, lease.epoch)
             listener = ProgressListener(self._work.name)
             try:
                 transaction = held.enter_context(closing(self._outputs(lease)))
-                lease.publish(status)
+                self._tell(lease, status)
                 self.has_spoken = True
                 control = held.enter_context(closing(self._control(lease)))
                 self._session.streams.addListener(listener)
                 held.callback(lambda: self._session.streams.removeListener(listener))
                 query = self._start(transaction, lease.epoch)
+                held.enter_context(self._metrics.of_states(self._work.name, lambda: query.processor.used))
                 status = self._watch(query, lease, control, listener, replace(status, state="running"))
-                lease.publish(replace(status, state="stopped", heartbeat_ms=_now_ms()))
+                self._tell(lease, replace(status, state="stopped", heartbeat_ms=_now_ms()))
             except BaseException as error:
                 is_told = isinstance(error, RecountError) and error.__cause__ is None  # its message says what to do
                 _LOG.error("stream %s failed", self._work.name, exc_info=None if is_told else error)
                 last = self._with_memory(status)
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:
-                    lease.publish(replace(failed, heartbeat_ms=_now_ms()))
+                    self._tell(lease, replace(failed, heartbeat_ms=_now_ms()))
                     self.has_spoken = True
                 except RecountError as unheard:
                     _LOG.warning("the failure could not be published, a lost lease for instance: %s", unheard)
                 raise
+
+    def _tell(self, lease: Lease, status: StreamStatus) -> None:
+        lease.publish(status)
+        self._metrics.told(status)
 
     def _control(self, lease: Lease) -> ControlChannel:
         orders = self._shared.orders if self._shared else None
@@ -193,7 +202,7 @@ class StreamRunner:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{self._options.trigger_interval_ms} milliseconds")
-            return writer.foreachBatch(told_of(self._work.name, process)).start()
+            return writer.foreachBatch(told_of(process, stream=self._work.name, lease_epoch=lease_epoch)).start()
 
         turn = self._shared.turn if self._shared else at_once
         return StreamQuery(started, processor, self._first_limit(), Headroom(self._memory), turn)
@@ -286,7 +295,7 @@ class StreamRunner:
                 limit = replace(limit, layer=limit.layer + 1)
             if control.stop_requested() or (self._shared and self._shared.is_stopping(self._work.name)):
                 _LOG.info("stop requested")
-                lease.publish(replace(status, state="stopping", heartbeat_ms=_now_ms()))
+                self._tell(lease, replace(status, state="stopping", heartbeat_ms=_now_ms()))
                 query.stop()
                 break
             for progress in listener.take(timeout_s=0.5):
@@ -307,7 +316,7 @@ class StreamRunner:
                     heartbeat_ms=_now_ms(),
                     lag=self._lag_between_batches(status, query.processor),
                 )
-                lease.publish(status)
+                self._tell(lease, status)
                 heartbeat_due = time.monotonic() + self._options.heartbeat_s
         query.await_end()
         for progress in listener.take(timeout_s=2.0):

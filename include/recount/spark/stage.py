@@ -99,7 +99,10 @@ class PartitionPass:
         """Take the next records; raises ``Terminal`` when they are not of this pass's partition."""
         if partition_of(batch) != self._partition:
             raise Terminal(
-                "records of two partitions in one task", given=partition_of(batch), expected=str(self._partition)
+                "records of two partitions in one task",
+                given=partition_of(batch),
+                expected=str(self._partition),
+                remedy="a fault of Recount: report it, with the log of the driver",
             )
         good, rejected = self._intake.take(batch)
         self._counts["records"] += batch.num_rows

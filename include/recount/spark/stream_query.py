@@ -6,10 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from weakref import WeakMethod
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from recount.log_lines import about
 from recount.spark.catching_up import BatchLimit
 from recount.spark.headroom import Headroom
 from recount.spark.turns import Turn, at_once
@@ -50,7 +52,7 @@ class StreamQuery:
         self.limit = limit
         self._failed: Exception | None = None
         self._is_stopping = self._left_one_out = False
-        self._query = start(limit, self._process)
+        self._query = start(limit, _held_weakly(self._process))
 
     @property
     def is_active(self) -> bool:
@@ -63,7 +65,7 @@ class StreamQuery:
         self.stop()
         self.await_end()
         self.limit, self._is_stopping, self._left_one_out = limit, False, False
-        self._query = self._start(limit, self._process)
+        self._query = self._start(limit, _held_weakly(self._process))
         took_s = time.monotonic() - begun_s
         _LOG.info(
             "batches of at most %d records of layer %d; stopped and started in %.1f s",
@@ -93,7 +95,7 @@ class StreamQuery:
             raise self._failed
 
     def _process(self, records: DataFrame, batch: int) -> None:
-        with self._turn(), self._between_batches:
+        with about(batch=batch), self._turn(), self._between_batches:
             if self._is_stopping:
                 self._left_one_out = True
                 raise _Stopped
@@ -106,3 +108,19 @@ class StreamQuery:
                 except Exception as error:
                     self._failed = error
                     raise
+
+
+def _held_weakly(process: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
+    """``process`` for Spark: Py4J keeps what it calls as long as its process lives.
+
+    A driver that starts streams again and again would keep the state and the Kafka clients of each one that ended.
+    """
+    method = WeakMethod(process)
+
+    def called(records: DataFrame, batch: int) -> None:
+        found = method()
+        if found is None:
+            raise _Stopped
+        found(records, batch)
+
+    return called

@@ -15,6 +15,7 @@ from recount.core.reading import Layers
 from recount.kafka.transaction import OutputTransaction
 from recount.spark.checkpoint import Planned
 from recount.spark.history import History
+from recount.spark.state_use import StateUse
 
 Step = Literal["mapped", "kafka committed", "delta committed"]
 
@@ -84,6 +85,10 @@ class Processor(Protocol):
     @property
     def held(self) -> Mapping[str, int]:
         """How many rows are kept between batches, by what keeps them."""
+
+    @property
+    def used(self) -> Mapping[str, StateUse]:
+        """How these are used; may be asked while a batch is processed."""
 
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch`` exactly once, however often it is called for it."""

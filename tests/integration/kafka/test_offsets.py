@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable
 
@@ -105,3 +106,19 @@ def test_lag_is_what_the_group_has_not_committed(
 def test_a_missing_topic_is_terminal(connection: Connection, unique: Callable[[str], str]) -> None:
     with pytest.raises(Terminal):
         partitions_of(connection, unique("missing"))
+
+
+def test_a_process_forked_from_one_that_asked_has_a_client_of_its_own(
+    connection: Connection, make_topic: MakeTopic
+) -> None:
+    """Airflow forks its tasks; the threads of the parent's client do not run in them."""
+    place = (make_topic("asked"), 0)
+    asked = log_ranges(connection, [place])
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=lambda: answers.put(log_ranges(connection, [place])))
+    child.start()
+    child.join(20)
+    child.kill()
+    assert child.exitcode == 0
+    assert answers.get() == asked

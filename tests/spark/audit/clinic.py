@@ -32,40 +32,11 @@ from recount.local.project import Project
 ZOE, NOAH, ANNA, EVE, IDA = "zoe-4711", "noah-1", "anna-2", "eve-3", "ida-5"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clinic:
-    """Two streams that read one topic: ``bills`` is a single aggregation, ``notes`` keeps no state."""
+class Forgetful:
+    """Whoever keys are erased from: all of its ``declarations`` that have the key, or those that are named."""
 
-    bills: Stage
-    notes: Stage
-    archive: Archive
-
-    @property
-    def settings(self) -> Settings:
-        return self.bills.settings
-
-    @property
-    def tables(self) -> Tables:
-        return Tables(self.settings.data)
-
-    @property
-    def stages(self) -> tuple[Stage, Stage]:
-        return self.bills, self.notes
-
-    @property
-    def declarations(self) -> Declarations:
-        topologies = {one.topology.name: one.topology for one in self.stages}
-        return Declarations(topologies=topologies, topics={}, archives={self.archive.name: self.archive})
-
-    def visits(self, said: Sequence[tuple[str, float, float]]) -> None:
-        """Append visits: patient, minute, fee."""
-        self.bills.produce([("visits", 0, who, minute, {"note": "n", "fee": fee}) for who, minute, fee in said])
-
-    def run(self) -> None:
-        """Let both streams and the archive process what is there."""
-        for stage in self.stages:
-            stage.run()
-        self.bills.archive()
+    settings: Settings
+    declarations: Declarations
 
     def erasure(self, key: str, *named: str, **more: Any) -> Asked:
         """What ``recount erase`` would do."""
@@ -90,6 +61,42 @@ class Clinic:
                 return killed
             except Killed as death:
                 killed.append(str(death))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clinic(Forgetful):
+    """Two streams that read one topic: ``bills`` is a single aggregation, ``notes`` keeps no state."""
+
+    bills: Stage
+    notes: Stage
+    archive: Archive
+
+    @property
+    def settings(self) -> Settings:  # type: ignore[override]
+        return self.bills.settings
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self.settings.data)
+
+    @property
+    def stages(self) -> tuple[Stage, Stage]:
+        return self.bills, self.notes
+
+    @property
+    def declarations(self) -> Declarations:  # type: ignore[override]
+        topologies = {one.topology.name: one.topology for one in self.stages}
+        return Declarations(topologies=topologies, topics={}, archives={self.archive.name: self.archive})
+
+    def visits(self, said: Sequence[tuple[str, float, float]]) -> None:
+        """Append visits: patient, minute, fee."""
+        self.bills.produce([("visits", 0, who, minute, {"note": "n", "fee": fee}) for who, minute, fee in said])
+
+    def run(self) -> None:
+        """Let both streams and the archive process what is there."""
+        for stage in self.stages:
+            stage.run()
+        self.bills.archive()
 
 
 class Killed(BaseException):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from delta.tables import DeltaTable
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from tests.spark.audit.conftest import MINUTE_MS, START_MS
+from tests.unit.topologies.shop_log import Arrival
 
 from recount.audit.findings import Source
 from recount.audit.nightly import CertifiedAudit, audited
@@ -72,16 +74,17 @@ class Stage:
 
     def produce(self, records: Sequence[Said]) -> None:
         """Append the records in this order."""
-        producer = self.connection.producer()
-        for kind, partition, key, minute, value in records:
-            producer.produce(
-                self.topic(kind),
-                key=key.encode(),
-                value=json.dumps(value).encode() if isinstance(value, Mapping) else value,
+        log = [
+            Arrival(
+                topic=self.topic(kind),
                 partition=partition,
-                timestamp=START_MS + round(minute * MINUTE_MS),
+                key=key,
+                value=json.dumps(value).encode() if isinstance(value, Mapping) else value,
+                timestamp_ms=START_MS + round(minute * MINUTE_MS),
             )
-        assert producer.flush(30) == 0
+            for kind, partition, key, minute, value in records
+        ]
+        send(self.connection, log)
 
     def run(self) -> None:
         """Let the engine process everything that is there, in one batch."""
@@ -116,7 +119,7 @@ class Stage:
             timestamp_ms=row[RESULT_TIME],
             revision=row[REVISION],
             origin=origin,
-            source=row[ORIGIN],
+            source=(row.asDict() if isinstance(row, Row) else row).get(ORIGIN),
             plain=sink.topic.plain_field,
         )
         producer = self.connection.producer()
@@ -149,6 +152,35 @@ class Stage:
         admin = self.connection.admin()
         [deleted] = admin.delete_records([beyond]).values()
         deleted.result(15)
+
+
+def send(connection: Connection, records: Iterable[Arrival]) -> None:
+    """Append the records in this order; fails where the broker refuses one."""
+    producer, refused = connection.producer(), list[str]()
+
+    def told(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            refused.append(f"{message.topic()}-{message.partition()}: {error}")
+
+    for one in records:
+        producer.produce(
+            one.topic,
+            key=one.key,
+            value=one.value,
+            partition=one.partition,
+            timestamp=one.timestamp_ms,
+            on_delivery=told,
+        )
+    assert producer.flush(60) == 0
+    assert not refused, refused[:10]
+
+
+def configure(connection: Connection, topic: str, entries: Mapping[str, str]) -> None:
+    """Set what the broker goes by for the topic, beside what it has."""
+    said = [ConfigEntry(*one, incremental_operation=AlterConfigOpType.SET) for one in entries.items()]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=said)
+    admin = connection.admin()
+    admin.incremental_alter_configs([resource])[resource].result(15)
 
 
 def settings_below(root: Path, kafka: EmbeddedKafka, project: Project) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import polars as pl
 import pytest
@@ -14,6 +15,9 @@ from recount.backfill.plan import plan
 from recount.backfill.repair import pending, repair
 from recount.core.errors import Terminal
 from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, NOW, NOW_REVISION, REVISION
+from recount.serve.answer import AUDITED, answer
+from recount.serve.asked_sink import asked_sink
+from recount.serve.question import Question
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -57,6 +61,10 @@ def test_a_repair_completes_the_missed_result_and_a_second_repair_changes_nothin
     repaired = scene.audit().findings
     assert (repaired.outcome, repaired.misses) == ("match", ())
     assert repaired.counts["completeness repaired"] == 1
+    sink = asked_sink(scene.topology, None)
+    answered = answer(scene.tables, Question(sink=sink), time.time_ns() // 1_000_000)
+    [corrected] = [row for row in answered.rows if row[BACKFILL_NUMBER] is not None]
+    assert (corrected["orders"], corrected[REVISION], corrected[AUDITED]) == (6, 1, True)
 
 
 def a_night(scene: Scene, number: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tests.statuses import a_status
 
 from recount.audit.expectations import Outcome, validate
 from recount.audit.nightly import CertifiedAudit
+from recount.audit.topologies.seen import SEEN, of_backfills, of_stream, seen_rows
 from recount.backfill.repair import Repaired
 from recount.backfill.topologies.carrying_out import CarryingOut
 from recount.backfill.topologies.corrections_due import corrections_due
@@ -28,6 +30,9 @@ from recount.kafka.lease import Lease
 from recount.kafka.transaction import OutputTransaction
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+from recount.serve.answer import answer
+from recount.serve.asked_sink import AskedSink
+from recount.serve.question import MOST_ROWS, Question
 
 pytestmark = pytest.mark.timeout(2_400)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -285,6 +290,23 @@ def test_a_published_correction_that_is_changed_in_delta_is_found_by_judging_all
     assert found.seed.run is None
     assert ("correction", "altered", "ada") in wrong(nights.altered)
     assert ("correction", "duplicated", "cy") in wrong(nights.altered)
+
+
+def test_an_answer_has_the_rows_that_the_audit_says_readers_see(nights: Nights) -> None:
+    kiosk, load = nights.kiosk, nights.kiosk.spark.read.format("delta").load
+    corrected = 0
+    for node in kiosk.topology.written:
+        sink, path = AskedSink(kiosk.topology, node), kiosk.tables.corrections(node.table)
+        written = of_stream(load(kiosk.tables.output(node.table)), sink.identity)
+        if DeltaTable.isDeltaTable(kiosk.spark, path):
+            written = written.unionByName(of_backfills(load(path), sink.identity))
+        entries = seen_rows(written, sink.identity).select(F.explode(SEEN).alias("entry")).select("entry.row")
+        rows = entries.where(F.col("row").isNotNull()).collect()
+        found = answer(kiosk.tables, Question(sink=sink, limit=MOST_ROWS), time.time_ns() // 1_000_000)
+        answered = Counter(tuple((name, row[name]) for name in sorted(sink.fields)) for row in found.rows)
+        assert answered == Counter(tuple(sorted(one.row.asDict().items())) for one in rows), sink.name
+        corrected += sum(row[BACKFILL_NUMBER] is not None for row in found.rows)
+    assert corrected > 3
 
 
 def test_the_query_of_the_docs_reads_what_the_whole_log_gives(nights: Nights) -> None:

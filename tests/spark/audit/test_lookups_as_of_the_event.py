@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
+from tests.spark.audit.conftest import MINUTE_MS
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
 from recount.audit.nightly import CertifiedAudit
@@ -20,6 +21,7 @@ from recount.core.topology import Topology, stream, table
 from recount.kafka.offsets import classify_gap
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+from recount.recompute.graph.carrying import LOOK_BACK_MS
 from recount.spark.batch import TopologyWork
 from recount.spark.runner import RunOptions, StreamRunner
 
@@ -111,6 +113,24 @@ def test_a_miss_is_explained_in_later_nights_too(nights: Nights) -> None:
         assert found.seed.run is not None
         assert (found.differences, found.misses) == ((), nights.second.findings.misses)
         stage.produce([("orders", partition, f"c{partition}", 900, {"number": ORDERS + 2}) for partition in range(2)])
+
+
+@pytest.mark.usefixtures("tiny")
+def test_an_order_exactly_at_the_end_of_the_look_back_is_no_violation(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    """The first night looks back from minute 60 to minute 0: the next one says the order of that minute again."""
+    orders = source_topic("edge-orders", RecordSchema.of(number=LONG))
+    customers = source_topic("edge-customers", RecordSchema.of(tier=STRING))
+    flow = stream(orders).left_join_table(table(customers))
+    topology = Topology(name="edge", sinks=[flow.to(output_topic("edge-tiered"))])
+    stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
+    stage.create_topics()
+    for minutes in ((0, LOOK_BACK_MS / MINUTE_MS), (90,), (180,)):
+        stage.produce([("edge-customers", 0, "ann", minutes[-1], {"tier": "gold"})])
+        stage.produce([("edge-orders", 0, "ann", minute, {"number": round(minute)}) for minute in minutes])
+        stage.run()
+        assert stage.audit().findings.differences == ()
 
 
 def test_a_table_that_was_compacted_meanwhile_is_read_from_its_archive_or_not_judged_at_all(nights: Nights) -> None:

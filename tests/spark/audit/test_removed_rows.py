@@ -15,7 +15,7 @@ from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, s
 from recount.audit.expectation_outcomes import EXIT_FAILED
 from recount.audit.expectations import validate
 from recount.audit.findings import Findings
-from recount.core.aggregates import count
+from recount.core.aggregates import count, total
 from recount.core.expressions import col
 from recount.core.schema import STRING, RecordSchema
 from recount.core.topology import Topology, stream
@@ -135,3 +135,37 @@ def test_rows_of_any_topology_that_were_removed_have_expired_and_lost_ones_are_f
     }
     assert found.released == whole.released, "an audit that finds something releases nothing more"
     assert expectations(desk, found) == (EXIT_FAILED, [])
+
+
+def test_what_late_records_explained_they_explain_when_the_stream_has_removed_them(
+    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    """A session goes on across the time before which rows are released, and a total of all time is there for ever."""
+    clicks = stream(source_topic("steps", RecordSchema.of(page=STRING)))
+    visits = clicks.windowed_by(session("5 min", grace="1 min")).aggregate(clicks=count()).emit_final()
+    totals = visits.aggregate(clicks=total("clicks"))
+    topology = Topology(
+        name="walk",
+        retention="1 ms",
+        sinks=[visits.to(output_topic("walks"), table="walks"), totals.to(output_topic("miles"), table="miles")],
+    )
+    walk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
+    walk.create_topics()
+
+    def a_batch(*clicks: tuple[str, float]) -> None:
+        walk.produce([("steps", 0, who, minute, {"page": "a"}) for who, minute in clicks])
+        walk.run()
+
+    a_batch(("ann", 20), ("bob", 33), ("ann", 26), ("ann", 30), ("eve", 34))
+    a_batch(("ann", 34), ("ann", 38), ("eve", 60))
+    sessions, totals_of = {26 * MINUTE_MS, 30 * MINUTE_MS}, {None}
+    for minute, missed in ((90, sessions | totals_of), (120, sessions | totals_of), (150, totals_of)):
+        night = walk.audit().findings
+        assert night.differences == ()
+        assert {miss.window_start and miss.window_start - START_MS for miss in night.misses} == missed
+        trim(topology, walk.settings.data)
+        a_batch(("eve", minute))
+    assert rows(walk.tables.late(topology.name)) == 0
+    whole = walk.audit(from_the_beginning=True).findings
+    assert whole.differences == ()
+    assert [(miss.key, miss.window_start) for miss in whole.misses] == [("ann", None)]

@@ -174,7 +174,7 @@ CASES = [
     Case(name="tumbling", flow=windowed(tumbling("10 ms", grace="5 ms"), **ALL)),
     Case(name="hopping", flow=windowed(hopping("10 ms", advance="4 ms", grace="0 ms", origin="3 ms"))),
     Case(name="sliding", flow=windowed(sliding("6 ms", grace="4 ms"))),
-    Case(name="session", flow=windowed(session("4 ms", grace="3 ms"))),
+    Case(name="session", flow=windowed(session("4 ms", grace="3 ms", reach="6 ms"))),
     Case(name="session cut", flow=windowed(session("4 ms", grace="3 ms", max_duration="9 ms"))),
     Case(name="all time", flow=latest(all_time())),
     Case(name="running totals", flow=stream(EVENTS).aggregate(**ALL, records=count(), text=TEXT)),

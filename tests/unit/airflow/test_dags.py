@@ -83,7 +83,7 @@ def test_the_night_of_a_group_has_a_task_group_for_each_of_its_topologies(parsed
     for name, group in declared().groups.items():
         tasks = parsed["nights"]["dags"][f"night__{name}"]
         topologies = {stream for stream in group.members if stream in declared().topologies}
-        assert set(tasks["audit"]) == {f"{stream}.verdict" for stream in topologies}
+        assert set(tasks["audit"]) == {"panels", *(f"{stream}.verdict" for stream in topologies)}
         assert tasks["audit"]
     rules = parsed["nights"]["rules"]["night__orders"]
     # a stream that could not be judged, or was, does not keep the others from saying what was found of them
@@ -94,15 +94,16 @@ def test_the_night_of_a_group_has_a_task_group_for_each_of_its_topologies(parsed
 def test_grace_misses_are_announced_after_the_expectations_and_after_a_violation_too(parsed: dict[str, Any]) -> None:
     """Item 1.2: a violation fails the audit task, and does not keep misses from being announced."""
     assert parsed["audit"]["dags"]["audit__revenue-by-region"] == {
-        "audit": ["expectations", "grace_misses", "limits", "proved"],
+        "audit": ["expectations", "grace_misses", "limits", "panels", "proved"],
         "expectations": ["grace_misses", "proved"],
         "grace_misses": ["proved"],
         "limits": ["proved"],
+        "panels": [],
         "proved": [],
     }
     rules = parsed["audit"]["rules"]["audit__revenue-by-region"]
-    assert (rules["expectations"], rules["grace_misses"]) == ("all_done", "all_done")
-    # the only last task fails when the audit did: otherwise the run would be green
+    assert {rules[task] for task in ("expectations", "grace_misses", "panels")} == {"all_done"}
+    # a last task fails when the audit did: otherwise the run would be green
     assert rules["proved"] == "none_failed_min_one_success"
 
 

@@ -17,9 +17,29 @@ from recount.airflow import nights
 from recount.airflow.naming import audited
 from recount.airflow.nights import LEFT_OUT, GroupAuditOperator
 from recount.airflow.verdicts import VerdictOperator, certificate_of
+from recount.audit.told_findings import STATES
 from recount.core.settings import Settings
 
 STREAMS = ("clicks", "orders", "views")
+
+
+NO_FINDINGS = {f"{state}{found}": [] if not found else 0 for state in STATES for found in ("", "_found")}
+LOST = {
+    "finding": "f-1",
+    "state": "open",
+    "kind": "output",
+    "verdict": "lost",
+    "place": "table outputs/orders",
+    "key": "ann",
+    "window_start": None,
+    "window_end": None,
+    "origin": None,
+    "first_audit": "a-1",
+    "expected": "{n: 1}",
+    "actual": None,
+    "cause": "nobody wrote it",
+    "evidence": ["orders-0@7"],
+}
 
 
 def issue(settings: Settings, stream: str, audit: str, **more: Any) -> None:
@@ -33,7 +53,7 @@ def issue(settings: Settings, stream: str, audit: str, **more: Any) -> None:
         "warnings": [],
         "interval_ms": [None, 1_000],
         "cut": {"batch_timestamp_ms": 900, "frontier_ms": 800},
-        "findings": {"open_found": 3},
+        "findings": {**NO_FINDINGS, "open": [LOST], "open_found": 1},
         "sha256": "ab",
         **more,
     }
@@ -204,6 +224,8 @@ def test_a_violation_is_red_says_so_to_later_tasks_and_emits_nothing(settings: S
     issue(settings, "orders", "a-1", outcome="violation")
     task, raised, extra = verdict("a-1")
     assert isinstance(raised, AirflowFailException)
+    assert "lost, output, table outputs/orders, ann" in str(raised) and "orders-0@7" in str(raised)
+    assert "findings__orders" in str(raised)
     assert task.pushed["outcome"] == "violation"
     assert extra == {}
 

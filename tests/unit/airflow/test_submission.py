@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,23 @@ def test_the_deploy_mode_is_the_connection_s(
 def test_a_cluster_s_driver_is_handed_the_settings(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     connect(monkeypatch, "yarn", **{"deploy-mode": "cluster"})
     assert "spark.yarn.appMasterEnv.RECOUNT_PROFILE=embedded" in submission(settings).command
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_the_jvm_of_a_job_logs_as_the_settings_say(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, is_json: bool
+) -> None:
+    connect(monkeypatch, "local[1]")
+    made = Submission(
+        application=Path("jobs/stream.py"),
+        arguments=[],
+        name="orders",
+        settings=replace(settings, log_format="json" if is_json else "text"),
+        java_options="-XX:+UseSerialGC",
+    )
+    [options] = [word for word in made.command if word.startswith("spark.driver.extraJavaOptions=")]
+    assert options.partition("=")[2].startswith("-XX:+UseSerialGC")
+    assert ("log4j2-json-layout" in options) is is_json
 
 
 def test_missing_jars_are_terminal(settings: Settings) -> None:

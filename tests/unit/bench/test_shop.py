@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from itertools import islice
 
 import pytest
-from bench.shop_flow import SHARES, ShopSource
+from bench.shop import steady_flow
 from bench.shop_report import Event, falls_behind, verdicts
 from bench.shop_samples import ShopSample, StreamSample
 
-from recount.core.plain_values import PlainValue
 from recount.core.registry import declared
 
 SHOP = declared()
 RATES = dict.fromkeys(SHOP.streams, 10.0)
 
 
-class Taken:
-    """A producer that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.records: list[Mapping[str, Any]] = []
-
-    def produce(self, topic: str, **record: Any) -> None:
-        self.records.append({"topic": topic, **record})
-
-
-def test_every_source_topic_of_the_shop_gets_its_share_of_records_that_it_declares() -> None:
-    assert sum(SHARES.values()) == 100
-    producer = Taken()
-    source = ShopSource(producer, per_second=100)  # type: ignore[arg-type]
-    for number in range(1_000):
-        source._send(source._cycle[number % 100])
-    read = {one.topic.name: one.topic for stream in SHOP.topologies.values() for one in stream.sources}
-    sent = {name: [one for one in producer.records if one["topic"] == name] for name in read}
-    assert {name: len(records) > 0 for name, records in sent.items()} == dict.fromkeys(read, True)
-    for name, topic in read.items():
-        if isinstance(topic.value, PlainValue):
-            continue
-        assert topic.value is not None
-        for record in sent[name]:
-            assert set(topic.value.required) <= set(json.loads(record["value"]))
+def test_the_shop_is_fed_without_bursts_disorder_and_deletions() -> None:
+    records = list(islice(steady_flow(SHOP, rate=100), 60_000))
+    assert [one.due_ms for one in records[::100]] == list(range(0, 600_000, 1_000))
+    faults = Counter(one.fault for one in records)
+    assert faults == {None: 60_000 - 59 - 5, "late": 59, "bad": 5}
+    begun_ms = records[0].arrival.timestamp_ms
+    ages_ms = Counter(begun_ms + one.due_ms - one.arrival.timestamp_ms for one in records)
+    assert ages_ms[0] == 60_000 - faults["late"]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ import pytest
 from deltalake import write_deltalake
 
 from recount.backfill.topologies.correction_tables import CorrectionTables
+from recount.core.aggregates import count
 from recount.core.archive import Archive
 from recount.core.erasure import Erasure
 from recount.core.errors import Terminal
+from recount.core.expressions import col
 from recount.core.own_columns import BACKFILL_NUMBER
 from recount.core.registry import Declarations
 from recount.core.schema import STRING, RecordSchema
@@ -25,10 +27,21 @@ from recount.erasure.asked_key import Asked
 from recount.erasure.elsewhere import has_in_state, reports_naming, under_other_keys
 from recount.erasure.erasing import Order
 from recount.erasure.hindrances import has_unpublished
+from recount.erasure.state_rows import operator_states
 
 VISITS = Topic(name="visits", key="who", value=RecordSchema.of(seen_by=STRING))
 NOTES = Topology(name="notes", sinks=[stream(VISITS).to(Topic(name="out", key="who"), table="notes")])
 PATIENTS = Topology(name="patients", sinks=[table(VISITS).to(Topic(name="now", key="who"), table="patients")])
+REGROUPED = Topology(
+    name="regrouped",
+    sinks=[
+        stream(VISITS)
+        .in_order(grace="1 min")
+        .select_key(seen_by=col("seen_by"))
+        .aggregate(n=count())
+        .to(Topic(name="by", key="who"), table="by")
+    ],
+)
 ZOE = Order(key="zoe", by="Ada", reason="ticket 12")
 
 
@@ -40,6 +53,17 @@ def test_rows_of_other_keys_are_counted_where_a_field_is_the_key(tmp_path: Path)
     assert list(under_other_keys(tables, NOTES, "zoe")) == [
         "outputs/notes: 1 rows of other keys have it in seen_by: erase those keys too"
     ]
+
+
+def test_state_of_other_keys_is_counted_where_a_field_is_the_key(tmp_path: Path) -> None:
+    tables = Tables(str(tmp_path))
+    [state] = operator_states(REGROUPED, tables.root)[:1]
+    told = {"field __key": ["zoe", "noah", "noah"], "field seen_by": ["eve", "zoe", "zoey"]}
+    rows = pl.DataFrame(told).select(pl.struct(pl.all()).struct.json_encode().alias("row"), state=pl.lit(state.name))
+    write_deltalake(tables.state("regrouped"), rows)
+    [line] = under_other_keys(tables, REGROUPED, "zoe")
+    assert line.startswith("the state of [in order of event time")
+    assert ": 1 rows of other keys have it" in line
 
 
 def test_reports_that_hold_the_key_are_listed(settings: Settings) -> None:
@@ -78,12 +102,12 @@ def test_an_archive_is_not_erased_from_while_a_reader_of_it_cannot_be(settings: 
         Tables(settings.data).archive("visits"), pl.DataFrame({"partition": [0], "offset": [4], "key": [b"zoe"]})
     )
     known = Declarations(
-        topologies={one.name: one for one in (NOTES, PATIENTS)}, topics={}, archives={archive.name: archive}
+        topologies={one.name: one for one in (NOTES, REGROUPED)}, topics={}, archives={archive.name: archive}
     )
     asked = Asked.of(settings, known, ZOE, [archive.name])
-    assert [one.topology.name for one in asked.streams] == ["notes", "patients"]
+    assert [one.topology.name for one in asked.streams] == ["notes", "regrouped"]
     [refusal] = asked.streams[1].hindrances()
-    assert "remembers rows" in refusal
+    assert "remembers rows under a key" in refusal
     assert Asked.of(settings, known, ZOE, ["notes"]).left == [archive.name]
 
 

@@ -16,6 +16,9 @@ from recount.erasure.snapshot_rows import (
     _stream_of,
     count_in_snapshot,
     erase_from_snapshots,
+    frames_without_keys,
+    ids_in_snapshot,
+    shared_ids_in_snapshot,
     snapshot_sha256,
 )
 from recount.recompute.graph.carrying import CLOCKS
@@ -71,9 +74,40 @@ def test_a_key_that_is_not_there_leaves_the_snapshot_as_it_is(tmp_path: Path) ->
     assert snapshot_sha256(tables, "notes", "night-1") == before
 
 
+def test_rows_of_operators_go_by_the_column_that_has_the_key(tmp_path: Path) -> None:
+    tables = Tables(str(tmp_path))
+    put(
+        tables,
+        "night-1",
+        frame("truth", "02-totable-youngest", {"c0": [1, 2, 3], "key": [47, None, 4]}),
+        frame("complete", "03-suppress-held", {"key": ["47", "noah", "zoe"], "c1": ["a", "47", "c"]}),
+        frame("unread", "unread", {"topic": ["visits"], "key": ["47"]}),
+    )
+    assert count_in_snapshot(tables, "notes", "night-1", "47") == 3
+    erase_from_snapshots(tables, "notes", "night-1", "47")
+    kept = pl.read_delta(tables.audit("notes", SNAPSHOTS)).filter(pl.col("rows").is_not_null())
+    left = {name: pa.ipc.open_stream(rows).read_all().to_pydict() for name, rows in kept.select("name", "rows").rows()}
+    assert left == {
+        "02-totable-youngest": {"0": [2, 3], "1": [None, 4]},
+        "03-suppress-held": {"0": ["noah", "zoe"], "1": ["47", "c"]},
+    }
+
+
+def test_ids_are_those_of_the_records_of_the_key(tmp_path: Path) -> None:
+    tables, frames = Tables(str(tmp_path)), "02-deduplicate-records"
+    known = {"key": ["zoe", "zoe", "noah", None], "c1": [1, 2, 3, 4], "id": ["a", "b", "b", "c"]}
+    put(tables, "night-1", frame("truth", frames, known), frame("complete", frames, {"key": ["zoe"], "id": ["d"]}))
+    assert ids_in_snapshot(tables, "notes", "night-1", frames, "zoe") == ["a", "b", "d"]
+    assert shared_ids_in_snapshot(tables, "notes", "night-1", frames, "zoe") == 1
+    assert ids_in_snapshot(tables, "notes", "night-2", frames, "zoe") == []
+    assert ids_in_snapshot(tables, "notes", None, frames, "zoe") == []
+
+
 @pytest.mark.parametrize("told", [("truth", "02-totable-rows"), ("unread", "unread")])
 def test_rows_of_which_the_key_is_not_known_are_refused(tmp_path: Path, told: tuple[str, str]) -> None:
     tables = Tables(str(tmp_path))
-    put(tables, "night-1", frame(*told, {"key": ["zoe"]}))
+    put(tables, "night-1", frame(*told, {"c0": ["zoe"]}), frame("truth", CLOCKS, {"c0": ["{}"]}))
+    assert frames_without_keys(tables, "notes", "night-1") == [" ".join(told)]
+    assert count_in_snapshot(tables, "notes", "night-1", "zoe") == 0
     with pytest.raises(Terminal, match="is not known"):
         erase_from_snapshots(tables, "notes", "night-1", "zoe")

@@ -24,7 +24,7 @@ from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.carrying import NotIncremental, require_incremental
 from recount.recompute.graph.folding import SKETCH_SIZE, Amount, Attempt, estimated, folded, sketched
 from recount.recompute.graph.frontiers import NONE_DUE, Reached
-from recount.recompute.graph.placing import Judged
+from recount.recompute.graph.placing import Judged, Placed
 from recount.recompute.graph.processing import Made, Memory, Remembered, Turn, processed
 from recount.recompute.graph.sessions import in_sessions, reachable
 
@@ -74,16 +74,10 @@ def test_a_processor_goes_on_from_what_it_remembered(first: list[int], second: l
     assert before + after == whole
 
 
-@pytest.mark.parametrize(("end", "is_kept"), [(86, False), (87, True)])
+@pytest.mark.parametrize(("end", "is_kept"), [(74, False), (75, True)])
 def test_a_session_is_kept_as_long_as_a_record_can_merge_it(end: int, is_kept: bool) -> None:
-    """At 100 a record at 92 is on time by itself, and at most a gap from a session that ends at 87."""
-    assert ((80, end) in reachable(_sessions(), [(80, end)], 100)) is is_kept
-
-
-@pytest.mark.parametrize(("end", "is_kept"), [(59, False), (60, True)])
-def test_a_session_is_kept_that_can_be_merged_with_one_that_is_kept(end: int, is_kept: bool) -> None:
-    spans = [(50, end), (70, 99)]
-    assert ((50, end) in reachable(_sessions(), spans, 100)) is is_kept
+    """Reach 12. At 100 a record at 80 is on time in a session up to 92, and at most a gap from one that ends at 75."""
+    assert ((70, end) in reachable(_sessions(), [(70, end), (92, 99)], 100)) is is_kept
 
 
 @pytest.mark.parametrize(("end", "is_kept"), [(66, False), (67, True)])
@@ -91,13 +85,11 @@ def test_a_session_that_is_cut_is_kept_for_the_longest_duration_more(end: int, i
     assert ((60, end) in reachable(_sessions(20), [(60, end), (70, 99)], 100)) is is_kept
 
 
-def test_records_can_lead_back_one_by_one_to_a_session_that_is_not_kept() -> None:
-    """At 100 the session [80, 80] is not kept. 92 is on time by itself, 87 with 92, 85 with 87, and that joins 80."""
-    assert reachable(_sessions(), [(80, 80), (100, 100)], 100) == {(100, 100)}
-    records = [_record(at, number, 100) for number, at in enumerate((92, 87, 85))]
-    old = _record(80, -1, 80)
-    assert {(one.start, one.end) for one in in_sessions(_sessions(), [old, *records])} == {(80, 92)}
-    assert {(one.start, one.end) for one in in_sessions(_sessions(), records)} == {(85, 92)}
+def test_records_lead_back_no_further_than_their_reach() -> None:
+    """At 100 the record of 92 is on time by itself, 87 with it, 82 and 80 with these; 79 could be no more."""
+    records = [_record(at, number, 100) for number, at in enumerate((92, 87, 82, 80, 79))]
+    placed = {(records[one.number].timestamp_ms, one.start, one.end, one.is_late) for one in _in_sessions(records)}
+    assert placed == {(at, 80, 92, False) for at in (92, 87, 82, 80)} | {(79, 79, 79, True)}
 
 
 def test_sessions_that_are_cut_are_kept_from_where_no_partition_has_one_that_began_before() -> None:
@@ -131,10 +123,7 @@ def test_sessions_that_are_cut_are_those_of_the_whole_log_whatever_partitions_re
 def test_sessions_with_what_is_kept_are_those_of_the_whole_log(
     first: list[int], later: list[int], clock_ms: int
 ) -> None:
-    """Of records of one partition; those that come later are judged by the stream time that was reached, or more.
-
-    Of a late record the session that it would have been in is told as far as the look back goes, which is 0 here.
-    """
+    """Of records of one partition; those that come later are judged by the stream time that was reached, or more."""
     reached_ms = max([clock_ms, *first])
     records = [_record(at, number, max(first[: number + 1])) for number, at in enumerate(first)]
     placed = [one for one in in_sessions(_sessions(), records) if not one.is_late]
@@ -150,7 +139,7 @@ def test_sessions_with_what_is_kept_are_those_of_the_whole_log(
         for number, at in enumerate(later)
     ]
     whole = _placed([*records, *new], new)
-    assert _placed([*stayed, *new], new) == whole or _leads_back(stayed, new, reached_ms)
+    assert _placed([*stayed, *new], new) == whole
 
 
 def test_where_time_stands_is_told_in_plain_values() -> None:
@@ -192,7 +181,12 @@ def _fold() -> Fold:
 
 
 def _sessions(longest_ms: int | None = None) -> SessionWindows:
-    return SessionWindows(gap_ms=GAP, grace_ms=GRACE, max_duration_ms=longest_ms)
+    reach_ms = 12 if longest_ms is None else longest_ms
+    return SessionWindows(gap_ms=GAP, grace_ms=GRACE, max_duration_ms=longest_ms, reach_ms=reach_ms)
+
+
+def _in_sessions(records: Sequence[Judged]) -> list[Placed]:
+    return in_sessions(_sessions(), list(records))
 
 
 def _record(at_ms: int, number: int, stream_time_ms: int | None, partition: int = 0) -> Judged:
@@ -210,18 +204,6 @@ def _placed(
         for one in found
         if records[one.number].order in orders
     }
-
-
-def _leads_back(stayed: Sequence[Judged], new: Sequence[Judged], reached_ms: int) -> bool:
-    """Whether a session begins with a new record, late by itself, more than a gap before what stayed of it."""
-    records, sessions = [*stayed, *new], dict[int, list[int]]()
-    for one in in_sessions(_sessions(), records):
-        if not one.is_late:
-            sessions.setdefault(one.start, []).extend([one.end] if one.number < len(stayed) else [])
-    first = {start: min(at for at, *_ in stayed if at >= start) for start, ends in sessions.items() if ends}
-    return any(
-        start + GAP + GRACE < reached_ms and (start not in first or start < first[start] - GAP) for start in sessions
-    )
 
 
 def _turn(at_ms: int, reached_ms: int | None) -> Turn:

@@ -24,6 +24,7 @@ WINDOWS: list[ClosingWindows] = [
     SlidingWindows(difference_ms=6, grace_ms=4),
     SlidingWindows(difference_ms=10, grace_ms=0),
     SessionWindows(gap_ms=4, grace_ms=3),
+    SessionWindows(gap_ms=4, grace_ms=3, reach_ms=6),
     SessionWindows(gap_ms=4, grace_ms=0, max_duration_ms=9),
 ]
 

@@ -174,7 +174,7 @@ class Builder:
             TimeWindows(size_ms=10, advance_ms=10, grace_ms=grace_ms, origin_ms=origin_ms),
             TimeWindows(size_ms=10, advance_ms=4, grace_ms=grace_ms, origin_ms=origin_ms),
             SlidingWindows(difference_ms=6, grace_ms=grace_ms),
-            SessionWindows(gap_ms=4, grace_ms=grace_ms),
+            SessionWindows(gap_ms=4, grace_ms=grace_ms, reach_ms=self.one_of(6, ENOUGH_MS)),
             SessionWindows(gap_ms=4, grace_ms=grace_ms, max_duration_ms=9),
         )
 

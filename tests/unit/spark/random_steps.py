@@ -20,6 +20,7 @@ from recount.core.processing import KeyState
 from recount.core.reading import changes_at_once
 from recount.core.schema import LONG, STRING
 from recount.core.topics import Topic
+from recount.core.withdrawals import can_be_withdrawn
 
 
 def filtered(build: Builder, flow: Flow) -> Flow:
@@ -250,7 +251,8 @@ def stream_steps(build: Builder, flow: Flow) -> list[Step]:
     if flow.exactness == "latest":
         return [with_field]
     if flow.exactness == "revised":
-        return [with_field, windowed_final, windowed_final, windowed_otherwise]
+        follows = [filtered] if can_be_withdrawn(flow.rows.node) else []
+        return [with_field, windowed_final, windowed_final, windowed_otherwise, *follows]
     steps: list[Step] = [filtered, with_field, selected, rekeyed, passed_by, through, branched]
     steps += [joined, joined, looked_up, looked_up]
     if not flow.behind:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from recount.spark.background import in_background
 from recount.spark.group_host import answer_to
-from recount.spark.told_streams import about, tell_streams, told_of
 from recount.spark.turns import Turns
 
 
@@ -68,25 +65,3 @@ def test_a_failing_batch_gives_its_turn_back() -> None:
         raise ValueError("broken")
     with turns():
         pass
-
-
-def test_every_line_of_a_log_says_which_stream_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
-    log, handler = logging.getLogger("of a driver"), logging.StreamHandler()
-    tell_streams(handler)
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        with about("orders"):
-            threading.Thread(target=told_of("views", log.info), args=("a batch",)).start()
-            in_background("recovery", lambda: log.info("recovered")).result()
-            log.info("stopped")
-        log.info("no stream is to run")
-    finally:
-        log.removeHandler(handler)
-    said = sorted(line.partition(" INFO ")[2] for line in capsys.readouterr().err.splitlines())
-    assert said == [
-        "[-] of a driver: no stream is to run",
-        "[orders] of a driver: recovered",
-        "[orders] of a driver: stopped",
-        "[views] of a driver: a batch",
-    ]

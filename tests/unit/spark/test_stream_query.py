@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -118,6 +120,23 @@ def test_a_stop_waits_for_the_batch_at_hand() -> None:
     stopping.join(5)
     assert not query.is_active
     assert processor.processed == [0]
+
+
+def test_what_spark_calls_keeps_nothing_of_a_query_that_has_ended() -> None:
+    """Py4J keeps it for the life of the process."""
+    kept: list[Process] = []
+
+    def start(_limit: BatchLimit, process: Process) -> StreamingQuery:
+        kept.append(process)
+        return cast(StreamingQuery, FakeQuery(process, [0]))
+
+    processor = Batches()
+    query = StreamQuery(start, processor, BatchLimit(records=100))
+    query.await_end()
+    ended = weakref.ref(processor)
+    del processor, query
+    gc.collect()
+    assert ended() is None
 
 
 class Broken(Exception):

@@ -1,98 +1,78 @@
-"""A log of the shop's source topics: out of order, late, with ties, null keys, tombstones and bad records."""
+"""A log of the shop's source topics for tests: every value at a boundary, ties, null keys, tombstones, bad records."""
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 from zlib import crc32
 
 from recount.core.topology import Topology
+from recount.play.arrival import Arrival
+from recount.play.last_records import CLOSING, last_records
+from recount.play.record_kind import Draw, RecordKind, numbered, one_of
+from recount.play.shop_flow import TABLES
+
+__all__ = ["CLOSING", "TABLES", "Arrival"]
 
 PARTITIONS = 2
 START_MS = 1_690_000_000_000
 CLOSING_MS = START_MS + 5 * 86_400_000
 """When every window of the log is closed."""
-CLOSING = "closing"
-"""In every value of the last record of a partition, after which all time of the log has passed."""
-TABLES = ("customers", "users", "user-profiles")
 _SPAN_MS = 90 * 60_000
+_order_id: Draw = lambda dice, _: f"o{dice.randrange(8)}"  # noqa: E731
+_page = one_of("/", "/Shop/Tea", "/shop?size=1", "/checkout", "?")
+_user = one_of("ann", "bob", "eve")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Arrival:
-    """A record, in the order in which it came to its topic."""
-
-    topic: str
-    partition: int
-    key: str | None
-    value: bytes | None
-    timestamp_ms: int
-
-
-def _order(dice: random.Random, number: int) -> Mapping[str, Any]:
-    return {
-        "order_id": f"o{dice.randrange(8)}",
-        "customer_id": dice.choice(["ann", "bob", "eve", None]),
-        "user_id": dice.choice(["ann", "bob", None]),
-        "product": dice.choice(["tea", "mug", None]),
-        "region": dice.choice(["EU", "US", None]),
-        "amount": dice.choice([1, 99.99, 100, 100.01, "500.01", 9_000]),
-        "status": f"s{number}",
-    }
-
-
-def _payment(dice: random.Random, number: int) -> Mapping[str, Any]:
-    method = dice.choice(["card", "cash", None])
-    return {"payment_id": f"p{number}", "order_id": f"o{dice.randrange(8)}", "amount": 2.5 * number, "method": method}
-
-
-def _customer(dice: random.Random, number: int) -> Mapping[str, Any]:
-    name = dice.choice(["ann", "bob", "kim"])
-    return {"customer_id": name, "name": f"{name} {number}", "tier": dice.choice(["gold", None]), "credit_limit": 99.99}
-
-
-def _user(dice: random.Random, number: int) -> Mapping[str, Any]:
-    return {"user_id": dice.choice(["ann", "bob", "eve"]), "name": f"n{number}", "tier": "tin"}
-
-
-def _view(dice: random.Random, number: int) -> Mapping[str, Any]:
-    page = dice.choice(["/", "/Shop/Tea", "/shop?size=1", "/checkout", "?"])
-    return {"user_id": dice.choice(["ann", "bob", "eve"]), "page": page}
-
-
-def _action(dice: random.Random, number: int) -> Mapping[str, Any]:
-    return {"user_id": dice.choice(["ann", "bob", "eve"]), "action": f"a{number}"}
-
-
-def _transaction(dice: random.Random, number: int) -> Mapping[str, Any]:
-    amount, location = dice.choice([1, 10_000, "10000.01"]), dice.choice(["Rome", "Oslo", None])
-    return {"txn_id": f"t{number}", "user_id": dice.choice(["ann", "bob"]), "amount": amount, "location": location}
-
-
-def _profile(dice: random.Random, number: int) -> Mapping[str, Any]:
-    return {"user_id": dice.choice(["ann", "bob"]), "known_locations": dice.choice([["Rome"], [], None])}
-
-
-def _text(dice: random.Random, number: int) -> str:
-    return dice.choice(["one tea", "ünë", "", f"{number} mugs"])
-
-
-_MAKERS: Mapping[str, tuple[str, Callable[[random.Random, int], Mapping[str, Any] | str]]] = {
-    "orders": ("order_id", _order),
-    "payments": ("order_id", _payment),
-    "customers": ("customer_id", _customer),
-    "users": ("user_id", _user),
-    "page-views": ("user_id", _view),
-    "click-events": ("", _view),
-    "order-texts": ("", _text),
-    "user-actions": ("user_id", _action),
-    "transactions": ("", _transaction),
-    "user-profiles": ("user_id", _profile),
+_KINDS: Mapping[str, RecordKind] = {
+    "orders": RecordKind(
+        key="order_id",
+        fields={
+            "order_id": _order_id,
+            "customer_id": one_of("ann", "bob", "eve", None),
+            "user_id": one_of("ann", "bob", None),
+            "product": one_of("tea", "mug", None),
+            "region": one_of("EU", "US", None),
+            "amount": one_of(1, 99.99, 100, 100.01, "500.01", 9_000),
+            "status": numbered("s"),
+        },
+    ),
+    "payments": RecordKind(
+        key="order_id",
+        fields={
+            "method": one_of("card", "cash", None),
+            "payment_id": numbered("p"),
+            "order_id": _order_id,
+            "amount": lambda _, number: 2.5 * number,
+        },
+    ),
+    "customers": RecordKind(
+        key="customer_id",
+        fields={
+            "customer_id": one_of("ann", "bob", "kim"),
+            "name": numbered("n"),
+            "tier": one_of("gold", None),
+            "credit_limit": lambda *_: 99.99,
+        },
+    ),
+    "users": RecordKind(key="user_id", fields={"user_id": _user, "name": numbered("n"), "tier": lambda *_: "tin"}),
+    "page-views": RecordKind(key="user_id", fields={"page": _page, "user_id": _user}),
+    "click-events": RecordKind(fields={"page": _page, "user_id": _user}),
+    "order-texts": RecordKind(
+        is_plain=True, fields={"text": lambda dice, number: dice.choice(["one tea", "ünë", "", f"{number} mugs"])}
+    ),
+    "user-actions": RecordKind(key="user_id", fields={"user_id": _user, "action": numbered("a")}),
+    "transactions": RecordKind(
+        fields={
+            "amount": one_of(1, 10_000, "10000.01"),
+            "location": one_of("Rome", "Oslo", None),
+            "txn_id": numbered("t"),
+            "user_id": one_of("ann", "bob"),
+        }
+    ),
+    "user-profiles": RecordKind(
+        key="user_id", fields={"user_id": one_of("ann", "bob"), "known_locations": one_of(["Rome"], [], None)}
+    ),
 }
-"""By topic the field that is the key (none: a key of its own for every record) and what makes a value."""
 
 
 def shop_log(topics: Iterable[str], seed: int, length: int = 60) -> list[Arrival]:
@@ -110,38 +90,24 @@ def _any_time(dice: random.Random) -> int:
 
 
 def _records(topic: str, dice: random.Random, length: int) -> Iterator[Arrival]:
-    name, make = _MAKERS[topic]
     for number in range(length):
-        made = make(dice, number)
-        key = f"c{number}" if isinstance(made, str) else made.get(name, f"c{number}")
-        encoded = made if isinstance(made, str) else json.dumps(made)
+        key, encoded = _KINDS[topic].made(dice, number)
         said = dice.random()
-        value = encoded.encode() if said < 0.9 else None if said < 0.95 else b"\xff"
+        value = encoded if said < 0.9 else None if said < 0.95 else b"\xff"
         at_ms = _any_time(dice)
         yield Arrival(
             topic=topic,
             partition=crc32(key.encode()) % PARTITIONS,
-            key=key if dice.random() < 0.95 else None,
+            # a broker takes no record without a key for a compacted topic, nor the others that are sent with it
+            key=key if dice.random() < 0.95 or topic in TABLES else None,
             value=value,
             timestamp_ms=at_ms,
         )
 
 
-def closing(topics: Iterable[str]) -> list[Arrival]:
+def closing(topics: Iterable[str], partitions: int = PARTITIONS) -> list[Arrival]:
     """The last record of every partition."""
-    value = dict.fromkeys(
-        (
-            *("order_id", "customer_id", "user_id", "product", "region", "status", "payment_id", "method"),
-            *("name", "tier", "txn_id", "location", "action"),
-        ),
-        CLOSING,
-    )
-    text = json.dumps({**value, "amount": 0, "page": f"/{CLOSING}"}).encode()
-    return [
-        Arrival(topic=topic, partition=partition, key=f"{CLOSING} {partition}", value=text, timestamp_ms=CLOSING_MS)
-        for topic in topics
-        for partition in range(PARTITIONS)
-    ]
+    return last_records(dict.fromkeys(topics, partitions), CLOSING_MS)
 
 
 def topics_of(topology: Topology) -> list[str]:

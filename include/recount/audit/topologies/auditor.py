@@ -9,7 +9,6 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from recount.audit import letters
-from recount.audit.assembly import MAX_LISTED
 from recount.audit.completeness import COMPLETENESS
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
@@ -42,6 +41,7 @@ from recount.audit.snapshots import Snapshots
 from recount.audit.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore, Seed
 from recount.audit.strangers import strange_rows
 from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
+from recount.audit.topologies.beyond import Beyond
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.compared_rows import COMPARED
 from recount.audit.topologies.corrections import Corrections
@@ -50,12 +50,13 @@ from recount.audit.topologies.identity import Identity, identity_of
 from recount.audit.topologies.judge import SINK, TABLE, Judge
 from recount.audit.topologies.listed_backfills import strange_backfills
 from recount.audit.topologies.missed_rows import missed_rows
-from recount.audit.topologies.misses import grace_misses, still_unread, unexplained
+from recount.audit.topologies.misses import grace_misses, still_late, still_unread, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.scope import (
     CLAIMS_PART,
     COMPLETE_PART,
     CORRECTED_PART,
+    LATE_PART,
     TRUTH_PART,
     UNREAD_PART,
     Scope,
@@ -117,9 +118,10 @@ class TopologyAuditor:
         """Judge everything up to the last batch before the interval's end, or what the audit to be repeated did.
 
         It goes on where the last audit ended. It begins ``from_the_beginning`` too where there is no snapshot of this
-        declaration, and where rows that were judged are others now, as long as the whole log is there. Raises
-        ``Transient`` when the stream is stuck between its two commits, ``Terminal`` when there is nothing to audit or
-        the log has expired.
+        declaration, where rows that were judged are others now, as long as the whole log is there, and where a
+        partition that had been silent brings records that are on time, and older than what the last audit handed on.
+        Raises ``Transient`` when the stream is stuck between its two commits, ``Terminal`` when there is nothing to
+        audit or the log has expired.
         """
         sources = sources_of(self._connection, self._tables, self._topology, source)
         scoping = Scoping(
@@ -138,6 +140,12 @@ class TopologyAuditor:
             require_kept(self._connection, self._tables, topic, ranges, sources[topic])
         truth = self._recomputed(scope, log, lateness=True)
         complete = self._recomputed(scope, log.of, lateness=False)
+        beyond = Beyond.of(truth, complete)
+        if beyond.on_time and repetition is None:
+            self._release(scope, truth, complete)
+            beyond.require_more_log(from_the_beginning=from_the_beginning)
+            _LOG.warning("records on time are older than what is carried, %s: all is judged again", beyond.on_time)
+            return self.audit(audit, interval, source=source, from_the_beginning=True, known=known)
         judge = Judge(
             session=self._session,
             servers=self._settings.bootstrap_servers,
@@ -150,18 +158,19 @@ class TopologyAuditor:
         )
         judged = once(judge.judged(list(scope.identities), truth, complete))
         try:
-            findings = self._findings(
-                scope, interval, source, log, truth, judged, _places(complete.beyond), known or {}
-            )
+            findings = self._findings(scope, interval, source, log, truth, judged, beyond, known or {})
             if repetition is not None or not self._is_incremental:
                 return findings
             kept = self._keep(scope, judge, judged, truth, complete, has_misses=bool(findings.misses))
             return replace(findings, snapshot_sha256=kept)
         finally:
-            truth.release()
-            complete.release()
-            if scope.snapshot is not None:
-                scope.snapshot.release()
+            self._release(scope, truth, complete)
+
+    def _release(self, scope: Scope, *recomputed: Recomputed) -> None:
+        for one in recomputed:
+            one.release()
+        if scope.snapshot is not None:
+            scope.snapshot.release()
 
     def _findings(
         self,
@@ -171,14 +180,14 @@ class TopologyAuditor:
         log: DigestedLog,
         truth: Recomputed,
         judged: DataFrame,
-        beyond: tuple[int, tuple[str, ...]],
+        beyond: Beyond,
         known: Register,
     ) -> Findings:
         counts = verdict_counts_by_spark(judged)
-        late = self._up_to(self._tables.late(self._topology.name), scope.cut)
-        late = late.where(kept_late_by_spark(scope.released))
+        late = self._late_ledger(scope)
         missed = counts.get(f"{COMPLETENESS} missed")
-        misses = grace_misses(judged, late, scope.unread(truth), self._topology) if missed else []
+        known_late, unread = scope.late(late, truth), scope.unread(truth)
+        misses = grace_misses(judged, known_late, unread, self._topology) if missed else []
         totals = totals_by_topic(truth, scope.ledger, self._stream_times(scope.seed))
         found = {
             topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()
@@ -228,8 +237,8 @@ class TopologyAuditor:
                 one.written.table: self._checksums(one, scope, released, unsettled.get(one)) for one in scope.identities
             },
             released=released,
-            beyond_found=beyond[0],
-            beyond=beyond[1],
+            beyond_found=beyond.found,
+            beyond=beyond.places,
             fingerprint=self._in_force.declared.fingerprint,
             erasures=scope.erased.done,
             begins_after=scope.begins_after,
@@ -273,6 +282,8 @@ class TopologyAuditor:
             CORRECTED_PART: judge.corrections_to_keep(judged),
         }
         if has_misses:
+            late = scope.late(self._late_ledger(scope), truth)
+            parts[LATE_PART] = {LATE_PART: still_late(judged, late, self._topology)}
             parts[UNREAD_PART] = {UNREAD_PART: still_unread(judged, scope.unread(truth), self._topology)}
         spans = [span for ranges in scope.ledger.ranges.values() for span in ranges.values()]
         self._snapshots.put(scope.audit, parts, offsets=sum(end - start for start, end in spans))
@@ -318,7 +329,6 @@ class TopologyAuditor:
     def _corrections(self, scope: Scope) -> Corrections:
         return Corrections(
             session=self._session,
-            servers=self._settings.bootstrap_servers,
             tables=self._tables,
             cut=scope.cut,
             backfills=scope.backfills,
@@ -335,6 +345,11 @@ class TopologyAuditor:
             for topic, ranges in scope.ledger.ranges.items()
             for one in unread(self._connection, topic, ranges, self._in_force.begins(topic))
         ]
+
+    def _late_ledger(self, scope: Scope) -> DataFrame:
+        """The lines of the late ledger that must be there, and no others."""
+        late = self._up_to(self._tables.late(self._topology.name), scope.cut)
+        return late.where(kept_late_by_spark(scope.released))
 
     def _up_to(self, path: str, cut: Order) -> DataFrame:
         return self._session.read.format("delta").load(path).where(~is_after(cut))
@@ -368,17 +383,6 @@ def _longest_open_ms(topology: Topology) -> int:
 def _open_ms(windows: ClosingWindows) -> int:
     longest_ms = windows.max_duration_ms or 0 if isinstance(windows, SessionWindows) else 0
     return int(longest_ms - 3 * overdue_ms(windows, 0, 0))
-
-
-def _places(records: DataFrame) -> tuple[int, tuple[str, ...]]:
-    """How many ``records`` there are, and where the first of them lie."""
-    places = records.select("topic", "partition", "offset").distinct().persist()
-    try:
-        first = places.orderBy("topic", "partition", "offset").limit(MAX_LISTED).collect()
-        found = len(first) if len(first) < MAX_LISTED else places.count()
-    finally:
-        places.unpersist()
-    return found, tuple(f"{row.topic}-{row.partition}@{row.offset}" for row in first)
 
 
 def _altered(table: str, seed: Seed) -> Difference:

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from recount.audit.committed import committed_records, event_time_ms, header
 from recount.audit.copies import BACKFILL, DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.ledger import Order
+from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.published_json import is_written_so
 from recount.audit.topologies.published_texts import published
@@ -33,6 +34,7 @@ from recount.recompute.log import Ranges
 IDENTITY = ("key", WINDOW_START, WINDOW_END, "origin")
 SIDE, ENTRY, REVISION, EVIDENCE, STANDING = "side", "entry", "revision", "evidence", "standing"
 ROW, IS_NULL, AT_MS = "row", "is_null", "at_ms"
+OF_BACKFILL = "of_backfill"
 
 
 def of_recompute(results: DataFrame, identity: Identity, side: str) -> DataFrame:
@@ -44,20 +46,16 @@ def of_recompute(results: DataFrame, identity: Identity, side: str) -> DataFrame
     return claimed.select(*claimed.columns, F.lit(side).alias(SIDE), *_unwritten())
 
 
-def on_kafka(
-    session: SparkSession, servers: str, identity: Identity, ranges: Ranges, *, corrections: bool | None = None
-) -> DataFrame | None:
+def on_kafka(session: SparkSession, servers: str, identity: Identity, ranges: Ranges) -> DataFrame | None:
     """The committed records of the sink's topic; None where there is none.
 
-    ``corrections``: those only that say to be of a backfill, or those only that do not. A record without our headers,
-    or whose record key is not that of its value, has ``NO_REVISION``.
+    ``OF_BACKFILL``: whether the record says to be of a backfill. A record without our headers, or whose record key is
+    not that of its value, has ``NO_REVISION``.
     """
     written = identity.written
     records = committed_records(session, servers, written.topic.name, ranges)
     if records is None:
         return None
-    if corrections is not None:
-        records = records.where(F.coalesce(header(ORIGIN_HEADER) == BACKFILL, F.lit(False)) == corrections)
     decoded = records.withColumn("decoded", _decoded(written)).withColumn("record_key", F.col("key").cast("string"))
     fields = {name: F.col("decoded")[name] for name in identity.fields}
     if KEY in fields:
@@ -78,8 +76,17 @@ def on_kafka(
         header(SOURCE_HEADER).alias("__origin"),
         F.when(has_own_key, revision).otherwise(NO_REVISION).alias("__revision"),
         evidence.alias("__evidence"),
+        F.coalesce(header(ORIGIN_HEADER) == BACKFILL, F.lit(False)).alias(OF_BACKFILL),
     )
-    return _written(told, identity, F.lit(KAFKA))
+    named_fields = {name: named(name) for name in identity.fields}
+    extra = {
+        SIDE: F.lit(KAFKA),
+        REVISION: F.col("__revision"),
+        EVIDENCE: F.col("__evidence"),
+        OF_BACKFILL: F.col(OF_BACKFILL),
+    }
+    at_ms, is_null, origin = F.col("__at_ms"), F.col("__is_null"), F.col("__origin")
+    return _claims(told, identity, named_fields, at_ms, is_null, origin, extra)
 
 
 def _decoded(written: Written) -> Column:
@@ -117,6 +124,19 @@ def in_delta_since(
     return fresh.unionByName(found.withColumn(STANDING, stands).select(*fresh.columns))
 
 
+def judged_before(
+    session: SparkSession, tables: Tables, identity: Identity, seed: Order, asked: DataFrame
+) -> DataFrame:
+    """The rows of the identities ``asked`` in batches up to ``seed``, judged in order: all sides have them."""
+    rows = session.read.format("delta").load(tables.output(identity.written.table))
+    before = _in_delta(rows.where(~is_after(seed)), identity, seed)
+    told = asked.select(*(F.col(name).alias(f"__{name}") for name in IDENTITY))
+    same = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY]
+    found = before.join(F.broadcast(told), same, "left_semi")
+    sides = F.explode(F.array(*map(F.lit, (EXPECTED, COMPLETE, KAFKA, DELTA)))).alias(SIDE)
+    return found.drop(SIDE).select("*", sides).select(*before.columns)
+
+
 def _in_delta(rows: DataFrame, identity: Identity, cut: Order) -> DataFrame:
     table = identity.written.table
     evidence = F.concat_ws("", F.lit(f"outputs/{table} batch "), own_columns.GENERATION, F.lit("/"), own_columns.BATCH)
@@ -130,12 +150,6 @@ def of_rows(rows: DataFrame, identity: Identity, side: Column, evidence: Column,
     at_ms, is_null = F.col(own_columns.RESULT_TIME), F.col(own_columns.IS_NULL)
     extra = {SIDE: side, REVISION: revision, EVIDENCE: evidence, **more}
     return _claims(rows, identity, fields, at_ms, is_null, F.col(own_columns.ORIGIN), extra)
-
-
-def _written(told: DataFrame, identity: Identity, side: Column) -> DataFrame:
-    fields = {name: named(name) for name in identity.fields}
-    extra = {SIDE: side, REVISION: F.col("__revision"), EVIDENCE: F.col("__evidence")}
-    return _claims(told, identity, fields, F.col("__at_ms"), F.col("__is_null"), F.col("__origin"), extra)
 
 
 def _claims(

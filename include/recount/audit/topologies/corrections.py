@@ -21,7 +21,7 @@ from recount.audit.copies import DELTA, KAFKA, is_after
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.ledger import Order
 from recount.audit.results import EXPECTED
-from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, ROW, SIDE, on_kafka
+from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, ROW, SIDE
 from recount.audit.topologies.every import same_bag
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import MAX_EVIDENCE
@@ -37,7 +37,6 @@ from recount.audit.topologies.seen import (
 )
 from recount.core.own_columns import BACKFILL
 from recount.core.tables import Tables
-from recount.recompute.log import Ranges
 from recount.recompute.once import once
 
 COMPLETE_ROWS = "complete_rows"
@@ -70,7 +69,6 @@ class Corrections:
     """
 
     session: SparkSession
-    servers: str
     tables: Tables
     cut: Order
     backfills: Sequence[str]
@@ -78,12 +76,18 @@ class Corrections:
     _claims: dict[Identity, DataFrame] = field(default_factory=dict)
 
     def judged(
-        self, judged: DataFrame, claims: DataFrame, identity: Identity, published: Ranges, kept_since_ms: int
+        self,
+        judged: DataFrame,
+        claims: DataFrame,
+        identity: Identity,
+        published: DataFrame | None,
+        kept_since_ms: int,
     ) -> DataFrame:
         """``judged`` rows of a sink with their corrections counted in, and those of which there are corrections only.
 
-        ``claims`` are those of which the rows were made, ``published`` the offsets to read. Takes ``COMPLETE_ROWS``,
-        adds ``CORRECTION`` (null: all is well) with ``SAID`` (texts and evidence), ``SEEN`` and ``CORRECTED``.
+        ``claims`` are those of which the rows were made, ``published`` the corrections that Kafka has anew. Takes
+        ``COMPLETE_ROWS``, adds ``CORRECTION`` (null: all is well) with ``SAID`` (texts and evidence), ``SEEN`` and
+        ``CORRECTED``.
         """
         rows = self._corrections(identity)
         lined_up = self._lined_up(identity, published, rows, claims)
@@ -102,20 +106,16 @@ class Corrections:
         return told.where((F.col(SIDE) == KAFKA) | F.col(_AGAIN)).select(*_CLAIMED, _AGAIN)
 
     def _lined_up(
-        self, identity: Identity, published: Ranges, rows: DataFrame | None, claims: DataFrame
+        self, identity: Identity, published: DataFrame | None, rows: DataFrame | None, claims: DataFrame
     ) -> DataFrame | None:
         """All that anybody says of the corrections that are to be judged; None where nobody says anything."""
         known = self.known.get(identity.written.table, KnownCorrections(backfills=0, claims=None))
-        new = on_kafka(self.session, self.servers, identity, published, corrections=True)
-        found = [] if new is None else [new.withColumns({LATER_BATCH: F.lit(False), _AGAIN: F.lit(True)})]
+        found = [] if published is None else [published.withColumns({LATER_BATCH: F.lit(False), _AGAIN: F.lit(True)})]
         if known.claims is not None:
             found.append(known.claims.where(F.col(SIDE) == KAFKA))
         if rows is not None:
             is_new = F.coalesce(F.col(WRITTEN_AT)["number"] >= known.backfills, F.lit(True))
-            for later, of in ((False, ~is_after(self.cut)), (True, is_after(self.cut))):
-                found.append(
-                    of_backfills(rows.where(of), identity).withColumns({LATER_BATCH: F.lit(later), _AGAIN: is_new})
-                )
+            found.append(rows.withColumn(_AGAIN, is_new))
         if not found:
             return None
         told = [one.select(*_CLAIMED, _AGAIN) for one in found]
@@ -125,11 +125,12 @@ class Corrections:
         return lined_up.withColumn(_ID, _id()).join(ids, _ID, "left_semi").drop(_ID)
 
     def _corrections(self, identity: Identity) -> DataFrame | None:
+        """Claims of all corrections that count, with ``LATER_BATCH``; None where there is no table of them."""
         path = self.tables.corrections(identity.written.table)
         if not DeltaTable.isDeltaTable(self.session, path):
             return None
-        rows = self.session.read.format("delta").load(path)
-        return rows.where(F.col(BACKFILL).isin(list(self.backfills)))
+        rows = self.session.read.format("delta").load(path).where(F.col(BACKFILL).isin(list(self.backfills)))
+        return once(of_backfills(rows, identity, **{LATER_BATCH: is_after(self.cut)}))
 
     def _written(self, identity: Identity, corrections: DataFrame | None) -> DataFrame:
         """All that was written up to the cut, by the stream and by backfills."""
@@ -137,7 +138,7 @@ class Corrections:
         written = of_stream(outputs.where(~is_after(self.cut)), identity)
         if corrections is None:
             return written
-        return written.unionByName(of_backfills(corrections.where(~is_after(self.cut)), identity))
+        return written.unionByName(corrections.where(~F.col(LATER_BATCH)).drop(LATER_BATCH))
 
 
 def with_corrections(

@@ -48,6 +48,11 @@ class Identity:
         fields = {name: kind for name, kind in self.written.fields.items() if name == self.written.key or name != KEY}
         return dict(sorted(fields.items(), key=lambda field: field[1].kind == "double"))
 
+    @property
+    def is_by_time(self) -> bool:
+        """Whether rows are told apart by key and time alone: a late record adds to what an older one has made."""
+        return not (self.is_latest or self.has_bounds or self.has_origin)
+
 
 def identity_of(written: Written) -> Identity:
     """The identity of the rows of ``written``.

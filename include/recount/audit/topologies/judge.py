@@ -15,7 +15,17 @@ from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import EXPIRED, LOST, PLACES
 from recount.audit.ledger import Order
 from recount.audit.results import COMPLETE, EXPECTED
-from recount.audit.topologies.claims import AT_MS, IDENTITY, ROW, in_delta, in_delta_since, of_recompute, on_kafka
+from recount.audit.topologies.claims import (
+    AT_MS,
+    IDENTITY,
+    OF_BACKFILL,
+    ROW,
+    in_delta,
+    in_delta_since,
+    judged_before,
+    of_recompute,
+    on_kafka,
+)
 from recount.audit.topologies.compared_rows import compared
 from recount.audit.topologies.corrections import (
     COMPLETE_ROWS,
@@ -28,7 +38,7 @@ from recount.audit.topologies.every import judged_rows
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import judged_latest
 from recount.audit.topologies.seen import SEEN
-from recount.audit.topologies.standing import read_again, to_keep, with_carried
+from recount.audit.topologies.standing import added_to, read_again, to_keep, with_carried
 from recount.core.nodes import WINDOW_END
 from recount.core.retention import Released, ageing
 from recount.core.tables import Tables
@@ -109,10 +119,12 @@ class Judge:
             self._in_delta(identity),
         ]
         ranges = self.published[written.topic.name]
-        by_stream = None if self.corrections is None else False
-        published = on_kafka(self.session, self.servers, identity, ranges, corrections=by_stream)
-        lined_up = reduce(DataFrame.unionByName, [*claims, *([] if published is None else [published])])
+        published = on_kafka(self.session, self.servers, identity, ranges)
+        of_stream, of_backfills = self._apart(published)
+        lined_up = reduce(DataFrame.unionByName, [*claims, *([] if of_stream is None else [of_stream])])
         carried = self._carried(identity)
+        if carried is not None and identity.is_by_time:
+            lined_up = self._with_added_to(once(lined_up), carried, identity)
         if carried is not None:
             lined_up = with_carried(lined_up, carried, identity, complete.again_since_ms.get(written))
         lined_up = self._claims[identity] = once(lined_up)
@@ -135,7 +147,7 @@ class Judge:
         if self.corrections is None:
             judged = uncorrected(judged)
         else:
-            judged = self.corrections.judged(judged, lined_up, identity, ranges, kept_since_ms)
+            judged = self.corrections.judged(judged, lined_up, identity, of_backfills, kept_since_ms)
         is_gone = (F.col(f"{KAFKA}_verdict") == LOST) & _may_be_gone(identity)
         kafka = F.when(is_gone, EXPIRED).otherwise(F.col(f"{KAFKA}_verdict"))
         is_released = _at(written) < F.lit(in_delta_since_ms) if is_aged else F.lit(False)
@@ -164,6 +176,14 @@ class Judge:
             compared(identity, _or_none(kept_since_ms), _or_none(in_delta_since_ms) if is_aged else None),
         )
 
+    def _apart(self, published: DataFrame | None) -> tuple[DataFrame | None, DataFrame | None]:
+        """What Kafka has of the stream, and of backfills; where nothing was ever corrected all is the stream's."""
+        if published is None or self.corrections is None:
+            return None if published is None else published.drop(OF_BACKFILL), None
+        published = once(published)
+        ours, theirs = published.where(~F.col(OF_BACKFILL)), published.where(OF_BACKFILL)
+        return ours.drop(OF_BACKFILL), theirs.drop(OF_BACKFILL)
+
     def _in_delta_since_ms(self, written: Written) -> int:
         """The time from which on the sink's table keeps its rows: older ones the stream may have removed."""
         return NONE_DUE if self.released is None or ageing(written) is None else self.released.before_ms
@@ -174,6 +194,11 @@ class Judge:
 
     def _carried(self, identity: Identity) -> DataFrame | None:
         return None if self.before is None else self.before.carried.get(identity.written.table)
+
+    def _with_added_to(self, fresh: DataFrame, carried: DataFrame, identity: Identity) -> DataFrame:
+        assert self.before is not None
+        asked = added_to(fresh, carried)
+        return fresh.unionByName(judged_before(self.session, self.tables, identity, self.before.seed, asked))
 
     def _in_delta(self, identity: Identity) -> DataFrame:
         carried = self._carried(identity)

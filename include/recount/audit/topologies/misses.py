@@ -16,7 +16,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from recount.audit.completeness import COMPLETENESS, MAX_LATE_NAMED, MISSED
+from recount.audit.completeness import COMPLETENESS, MISSED
 from recount.audit.results import COMPLETE
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.identity import above_of
@@ -25,33 +25,20 @@ from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder
 from recount.core.topology import Topology, Written
-from recount.core.verdict import Difference, GraceMiss
+from recount.core.verdict import MAX_LATE_NAMED, Difference, GraceMiss
 from recount.core.windows import SessionWindows, SlidingWindows
 
 _ROW = (SINK, *IDENTITY)
 
 
-def grace_misses(judged: DataFrame, late_ledger: DataFrame, unread: DataFrame, topology: Topology) -> list[GraceMiss]:
-    """Every missed row of ``judged`` with what explains it: in the stream's own ``late_ledger``, or ``unread`` changes.
+def grace_misses(judged: DataFrame, late: DataFrame, unread: DataFrame, topology: Topology) -> list[GraceMiss]:
+    """Every missed row of ``judged`` with what explains it: lines of the ``late`` ledger, or ``unread`` changes.
 
     ``unread`` (``Recomputed.unread``) goes by what the stream's own ledger says that it had read.
     """
-    missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW, SEEN_TEXT, f"{COMPLETE}_text")
-    missed = missed.withColumn("row", F.struct(*_ROW))
-    place = F.concat_ws(
-        "", "topic", F.lit("-"), "partition", F.lit("@"), "offset", F.lit(" +"), "margin_ms", F.lit(" ms")
-    )
-    late = late_ledger.select(
-        F.col("key").alias("late_key"),
-        F.col(WINDOW_START).alias("late_start"),
-        F.col(WINDOW_END).alias("late_end"),
-        F.col("timestamp_ms").alias("late_ms"),
-        F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset").alias("late_origin"),
-        F.struct("topic", "partition", "offset", place.alias("place")).alias("late"),
-    )
-    of_lookups = [one.select("row", "late") for one in _of_lookups(missed, unread, topology)]
-    explanations = [*_explanations(missed, late, topology), *of_lookups]
-    found = reduce(DataFrame.union, explanations).distinct()
+    missed = _missed(judged, SEEN_TEXT, f"{COMPLETE}_text")
+    explanations = [*_explanations(missed, late, topology), *_of_lookups(missed, unread, topology)]
+    found = reduce(DataFrame.union, [one.select("row", "late") for one in explanations]).distinct()
     named = found.groupBy("row").agg(
         F.count_distinct("late.topic", "late.partition", "late.offset").alias("n"),
         F.slice(F.array_sort(F.collect_set("late")), 1, MAX_LATE_NAMED).alias("late"),
@@ -77,9 +64,14 @@ def grace_misses(judged: DataFrame, late_ledger: DataFrame, unread: DataFrame, t
 
 def still_unread(judged: DataFrame, unread: DataFrame, topology: Topology) -> DataFrame:
     """Of the ``unread`` changes those that explain a missed row of ``judged``: the next audit needs them again."""
-    missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW).withColumn("row", F.struct(*_ROW))
-    pairs = _of_lookups(missed, unread, topology)
+    pairs = _of_lookups(_missed(judged), unread, topology)
     return reduce(DataFrame.union, [one.select("change.*") for one in pairs]).distinct()
+
+
+def still_late(judged: DataFrame, late: DataFrame, topology: Topology) -> DataFrame:
+    """The same of the ``late`` lines: the stream may remove them from its ledger while the row is missed."""
+    pairs = _explanations(_missed(judged), late, topology)
+    return reduce(DataFrame.union, [one.select("line.*") for one in pairs]).distinct()
 
 
 def unexplained(misses: list[GraceMiss]) -> list[Difference]:
@@ -102,7 +94,25 @@ def unexplained(misses: list[GraceMiss]) -> list[Difference]:
     ]
 
 
-def _explanations(missed: DataFrame, late: DataFrame, topology: Topology) -> list[DataFrame]:
+def _missed(judged: DataFrame, *told: str) -> DataFrame:
+    """The missed rows, each as ``row`` too."""
+    missed = judged.where(F.col(COMPLETENESS) == MISSED).select(*_ROW, *told)
+    return missed.withColumn("row", F.struct(*_ROW))
+
+
+def _explanations(missed: DataFrame, ledger: DataFrame, topology: Topology) -> list[DataFrame]:
+    """Each ``row`` that is missed with ``late``, what explains it, and the ``line`` of the ``ledger`` that this is."""
+    origin = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset")
+    place = F.concat_ws("", origin, F.lit(" +"), "margin_ms", F.lit(" ms"))
+    late = ledger.select(
+        F.col("key").alias("late_key"),
+        F.col(WINDOW_START).alias("late_start"),
+        F.col(WINDOW_END).alias("late_end"),
+        F.col("timestamp_ms").alias("late_ms"),
+        origin.alias("late_origin"),
+        F.struct("topic", "partition", "offset", place.alias("place")).alias("late"),
+        F.struct(*ledger.columns).alias("line"),
+    )
     reach_ms = _reach_ms(topology)
     start, end = F.col(WINDOW_START), F.col(WINDOW_END)
     windowless = start.isNull() | F.col("late_start").isNull()
@@ -116,7 +126,7 @@ def _explanations(missed: DataFrame, late: DataFrame, topology: Topology) -> lis
         during = start.isNull() | F.col("late_ms").between(start - reach_ms, end + reach_ms)
         elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
         found.append(elsewhere.join(late, during))
-    return [one.select("row", "late") for one in found]
+    return [one.select("row", "late", "line") for one in found]
 
 
 def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> list[DataFrame]:

@@ -16,7 +16,7 @@ from recount.audit.in_force import InForce
 from recount.audit.kept import kept_if_any, require_grown, require_kept
 from recount.audit.ledger import Ledger, Order
 from recount.audit.register import certified
-from recount.audit.removed import released_so_far
+from recount.audit.removed import kept_late_by_spark, released_so_far
 from recount.audit.repetition import Repetition
 from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
 from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
@@ -39,12 +39,13 @@ from recount.recompute.log import Ranges
 from recount.released import released as removed_by_now
 
 _LOG = logging.getLogger(__name__)
-TRUTH_PART, COMPLETE_PART, CLAIMS_PART, CORRECTED_PART, UNREAD_PART = (
+TRUTH_PART, COMPLETE_PART, CLAIMS_PART, CORRECTED_PART, UNREAD_PART, LATE_PART = (
     "truth",
     "complete",
     "claims",
     "corrected",
     "unread",
+    "late",
 )
 """The parts of a snapshot."""
 
@@ -99,6 +100,15 @@ class Scope:
         """The changes that records would have found, had they been read, and those that explained earlier misses."""
         known = {} if self.snapshot is None else self.snapshot.part(UNREAD_PART)
         return reduce(DataFrame.unionByName, known.values(), truth.unread)
+
+    def late(self, ledger: DataFrame, truth: Recomputed) -> DataFrame:
+        """The lines of the late ``ledger``, those that the stream may have removed, and what explained earlier misses.
+
+        Their columns are those of ``truth.late``.
+        """
+        known = {} if self.snapshot is None else self.snapshot.part(LATE_PART)
+        gone = truth.late.where(~kept_late_by_spark(self.released))
+        return reduce(DataFrame.unionByName, known.values(), ledger.select(*gone.columns).unionByName(gone))
 
     @property
     def known_corrections(self) -> dict[str, KnownCorrections]:

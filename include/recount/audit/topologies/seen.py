@@ -29,11 +29,11 @@ def of_stream(outputs: DataFrame, identity: Identity) -> DataFrame:
     return of_rows(outputs, identity, F.lit(DELTA), evidence, **{WRITTEN_AT: _at(F.lit(OF_STREAM))})
 
 
-def of_backfills(corrections: DataFrame, identity: Identity) -> DataFrame:
-    """The same of the rows in the table of its corrections."""
+def of_backfills(corrections: DataFrame, identity: Identity, **more: Column) -> DataFrame:
+    """The same of the rows in the table of its corrections; ``more`` are further columns."""
     evidence = F.concat_ws("", F.lit(f"corrections/{identity.written.table} "), BACKFILL)
     number = F.coalesce(BACKFILL_NUMBER, F.lit(0))
-    return of_rows(corrections, identity, F.lit(DELTA), evidence, **{WRITTEN_AT: _at(number)})
+    return of_rows(corrections, identity, F.lit(DELTA), evidence, **{WRITTEN_AT: _at(number), **more})
 
 
 def seen_rows(written: DataFrame, identity: Identity) -> DataFrame:

@@ -61,6 +61,18 @@ def with_carried(
     return known.where((F.col(SIDE) != COMPLETE) | ~F.col(ENTRY)[IS_NULL])
 
 
+def added_to(fresh: DataFrame, carried: DataFrame) -> DataFrame:
+    """The identities of which late records alone made ``fresh`` rows, and of which nothing was ``carried``.
+
+    Where rows are told apart by key and time, others of the same identity may have been judged and let go: a late
+    record can be of any age.
+    """
+    is_late = F.bool_and(F.col(SIDE) == COMPLETE)
+    late = fresh.groupBy(*IDENTITY).agg(is_late.alias("__is_late")).where("__is_late").select(*IDENTITY)
+    known = carried.select(*(F.col(name).alias(f"__{name}") for name in IDENTITY))
+    return late.join(known, [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY], "left_anti")
+
+
 def read_again(carried: DataFrame) -> DataFrame:
     """The identities whose Delta rows were not kept, with the revision that stood before them, if any did."""
     stood = F.max(F.when(F.col(STANDING), F.col(REVISION)))
@@ -71,7 +83,8 @@ def read_again(carried: DataFrame) -> DataFrame:
 def to_keep(claims: DataFrame, judged: DataFrame, identity: Identity, since_ms: int) -> DataFrame:
     """Of the ``claims`` about a sink, which were ``judged``, those that the next audit needs.
 
-    ``since_ms`` is the end of the look back: rows before it, and windows that end before it, change no more.
+    ``since_ms`` is the end of the look back: rows before it, and windows that end before it, change no more. What lies
+    at it the recompute says again, so it is kept.
     """
     told = judged.select(
         *(F.col(name).alias(f"__{name}") for name in IDENTITY),
@@ -143,8 +156,8 @@ def _is_held() -> Column:
 
 def _is_recent(identity: Identity, since_ms: int) -> Column:
     if identity.has_bounds:
-        return F.col(WINDOW_END) > F.lit(since_ms)
+        return F.col(WINDOW_END) >= F.lit(since_ms)
     if identity.is_latest:
         return F.lit(True)
     newest = F.max(F.col(ENTRY)[AT_MS]).over(Window.partitionBy(*IDENTITY))
-    return newest > F.lit(since_ms)
+    return newest >= F.lit(since_ms)

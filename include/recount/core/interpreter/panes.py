@@ -166,7 +166,8 @@ class SessionPanes:
     gap 5:   0──3──7        14──16        one session [0, 7], another [14, 16]; a record at 10 makes them [0, 16]
 
     Lateness goes by the session that the record would be in among the accepted records of its own partition; a record
-    that was held back, and comes in another order than that of the log, is judged by itself.
+    that was held back, and comes in another order than that of the log, is judged by itself. One that is late even for
+    a session that ends ``reach_ms`` after it is late altogether, and the ledger names its own moment.
     """
 
     def __init__(self, windows: SessionWindows) -> None:
@@ -177,6 +178,8 @@ class SessionPanes:
     def add(self, record: Record, stream_time_ms: int | None) -> Placement:
         """A session that takes others in withdraws them; Kafka Streams' rule: unless it is just the record's moment."""
         own = [] if record.source is None else self._of_partition.setdefault(record.source, [])
+        if _is_late(self._windows, record.timestamp_ms + self._windows.reach_ms, stream_time_ms):
+            return Placement(late=[(record.timestamp_ms, record.timestamp_ms)])
         own_window = self._window_with(record, [*own, record])
         if _is_late(self._windows, own_window[1], stream_time_ms):
             return Placement(late=[own_window])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.operator import Operator
@@ -11,6 +11,7 @@ from recount.core.interpreter.record import Record
 from recount.core.nodes import Filter, SelectKey, Stateless, WithFields
 from recount.core.returned_values import require_returned
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select
+from recount.core.withdrawals import can_be_withdrawn
 
 
 @dataclass(kw_only=True)
@@ -24,7 +25,10 @@ class StatelessOperator(Operator):
         row = record.row
         match self.node:
             case Filter(predicate=predicate):
-                return (record,) if evaluate(predicate, row) is True else ()
+                if evaluate(predicate, row) is True:
+                    return (record,)
+                is_replaced = record.revision > 0 and can_be_withdrawn(self.node.input)
+                return (replace(record, is_null=True),) if is_replaced else ()
             case WithFields(added=added):
                 return (record.with_row({**row, **{name: evaluate(tree, row) for name, tree in added.items()}}),)
             case SelectKey(key=key, by=by):

@@ -12,7 +12,8 @@ stretch says, by ``kept()``, what the next one must know, as frames by name; the
   done: begin at the beginning of the log then.
 - Names are made of the operators' places in the topology, so they are the same in every process. Frames of another
   declaration, of another ``lateness``, or of another look back are of no use: whoever keeps them must see to that.
-- Columns of the frames have names of their own (``c0``, ``c1``, ...), in the order that the operator expects.
+- Columns of the frames have names of their own (``c0``, ``c1``, ...), in the order that the operator expects. The one
+  that has the key of a row is called ``key``, so that the rows of one key can be taken out (``carried_keys``).
 - ``logs``, ``batches`` and ``table_ends`` are those of the new stretch alone, and so are ``late``, ``fates``,
   ``rejected``, ``unread`` and ``entries``. ``unread`` has no change that was read in a later stretch.
 - ``results`` of records are the rows that left in the stretch. Of a table or a total of all time they are the current
@@ -42,6 +43,7 @@ from recount.core.topology import Topology
 from recount.core.windows import GlobalWindow
 from recount.recompute.columns import named
 from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph.carried_keys import ID_NAME, KEY_NAME, id_column, key_column
 from recount.recompute.graph.frontiers import NONE_DUE, Reached
 from recount.recompute.graph.ordering import is_ordered
 
@@ -109,10 +111,7 @@ class Carrying:
     @classmethod
     def of(cls, session: SparkSession, topology: Topology, carried: Carried | None, look_back_ms: int) -> Carrying:
         """For ``topology``, where nothing was ``carried`` from its beginning on."""
-        names = {
-            node: f"{number:02}-{type(node).__name__.lower()}" for number, node in enumerate(topology.nodes(), start=1)
-        }
-        made = cls(session=session, names=names, carried=carried, look_back_ms=look_back_ms)
+        made = cls(session=session, names=names_of(topology), carried=carried, look_back_ms=look_back_ms)
         if carried is not None:
             require_incremental(topology.nodes())
             [row] = made._required(CLOCKS).collect()
@@ -138,8 +137,11 @@ class Carrying:
         """``rows`` of ``node``, with the columns that it gave for new ones, are what the next stretch must know."""
         name = self._name(node, what)
 
+        ours = {key_column(node, what): KEY_NAME, id_column(node): ID_NAME}
+
         def made() -> DataFrame:
-            return rows().select(*(named(one).alias(f"c{at}") for at, one in enumerate(self._columns[name])))
+            columns = enumerate(self._columns[name])
+            return rows().select(*(named(one).alias(ours.get(one, f"c{at}")) for at, one in columns))
 
         self.kept[name] = made
 
@@ -180,7 +182,7 @@ class Carrying:
         return self.session.createDataFrame([(json.dumps(told),)], "c0 string")
 
     def _name(self, node: Node, what: str) -> str:
-        return f"{self.names[node]}-{what}"
+        return frame_name(self.names[node], what)
 
     def _required(self, name: str) -> DataFrame:
         assert self.carried is not None
@@ -188,6 +190,16 @@ class Carrying:
         if found is None:
             raise _not_kept(name)
         return found
+
+
+def names_of(topology: Topology) -> dict[Node, str]:
+    """What the operators of ``topology`` are called in the names of frames: by their places in it."""
+    return {node: f"{number:02}-{type(node).__name__.lower()}" for number, node in enumerate(topology.nodes(), start=1)}
+
+
+def frame_name(operator: str, what: str) -> str:
+    """The name of the frame ``what`` of ``operator``, which is called so."""
+    return f"{operator}-{what}"
 
 
 def _not_kept(what: str) -> NotIncremental:

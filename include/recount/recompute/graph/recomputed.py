@@ -183,9 +183,10 @@ def recomputed(
             journal.note(reaching, F.lit("counted"))
         if isinstance(node, Sink | Through):
             results[node] = _result(node, written)
-            withdrawn = operators.all_withdrawn(node.input)
-            if withdrawn is not None and WINDOW_END in node.fields:
-                results[node] = results[node].unionByName(_result(node, withdrawn))
+            replaced = operators.all_replaced(node.input)
+            if replaced is not None and WINDOW_END in node.fields:
+                deleted = replaced.frame.where(IS_NULL)
+                results[node] = results[node].unionByName(_result(node, replaced.with_frame(node, deleted)))
             all_due = operators.all_due(node.input)
             if all_due is not None:
                 again[node] = _result(node, all_due)

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from recount.core.processing import Deduplicate, Process
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph.carried_keys import IDENTITY
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.frontiers import LEFT_IN
 from recount.recompute.graph.judging import STREAM_TIME
@@ -23,7 +24,7 @@ from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPE
 from recount.recompute.graph.stateless import raised, row_schema, with_reason, within
 from recount.recompute.rules.deduplicating import goes_by_offset
 
-IDENTITY, WINS, WINS_BY_TIME = "__identity", "__wins", "__wins_by_time"
+WINS, WINS_BY_TIME = "__wins", "__wins_by_time"
 HANDED_ON, WON, SETTLED = "__handed_on", "__won", "__settled"
 """Of carried records: whether one left before the last cut, won there, and is so old that nothing can change that."""
 STATE = "__state"

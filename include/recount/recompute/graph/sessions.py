@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from recount.core.windows import SessionWindows
 from recount.recompute.graph.placing import Judged, Placed, by_source, judged_records
-from recount.recompute.graph.rows import in_groups
+from recount.recompute.graph.rows import TIME, in_groups
 from recount.recompute.rules.closing import overdue_ms
 
 Span = tuple[int, int]
@@ -34,12 +34,17 @@ def in_sessions(windows: SessionWindows, records: list[Judged]) -> list[Placed]:
 def _late(windows: SessionWindows, records: list[Judged], numbers: Iterable[int]) -> Iterator[Placed]:
     """The late records of one source partition, ``numbers`` in offset order.
 
-    A record that would be on time all alone is on time in any session: that one ends no earlier.
+    A record that would be on time all alone is on time in any session: that one ends no earlier. One that is late for a
+    session that ends its reach later is late for any, and named with its own moment.
     """
     accepted: list[int] = []
     for index in numbers:
         record = records[index]
-        if record.is_late_for(windows, record.timestamp_ms):
+        at_ms = record.timestamp_ms
+        if record.is_late_for(windows, at_ms + windows.reach_ms):
+            yield Placed(index, at_ms, at_ms, is_late=True)
+            continue
+        if record.is_late_for(windows, at_ms):
             sessions = _sessions(windows, records, [*accepted, index])
             members = next(members for members in sessions if index in members)
             start, end = records[members[0]].timestamp_ms, records[members[-1]].timestamp_ms
@@ -85,33 +90,28 @@ def with_reachable(
 def reachable(
     windows: SessionWindows, sessions: Sequence[Span], since_ms: int, records: list[Judged] | None = None
 ) -> set[Span]:
-    """The ``sessions`` of one key, by time, that a record can change which was not late at ``since_ms``.
+    """The ``sessions`` of one key, by time, that a record can change or miss which was not late at ``since_ms``.
 
-    Such a record is at most a gap before a session that is open then, and at most a gap after another, which it merges
-    with it; so on, as far as sessions are at most two gaps apart. Records that lead further back, one by one, are told
-    by ``leads_back``.
+    Such a record is at most the reach before the end of a session that is open then, and at most a gap after another.
 
-    Gap 5, no grace, at 100: a session is open if it ends at 95 or later. Of [60, 70], [80, 86] and [95, 99] all can be
-    merged, in turn: 9 and 10 are at most 10.
+    Gap 5, no grace, reach 20, at 100: a session is open if it ends at 95 or later, so a record of 75 is on time in one,
+    and can join what ended at 70.
 
-    Sessions that are cut go back by the longest duration at most: what was longer ago is in another session. Where they
-    are cut depends on what was before, in all ``records`` and in those of each partition; so what is kept begins where
-    no partition has a session that began before.
+    Where sessions are cut depends on what was before, in all ``records`` and in those of each partition; so what is
+    kept begins where no partition has a session that began before.
     """
-    first_ms = since_ms - windows.grace_ms - 2 * windows.gap_ms
-    if windows.max_duration_ms is not None:
-        begins = next((start for start, end in sessions if end >= first_ms - windows.max_duration_ms), None)
-        if begins is None:
-            return set()
-        begin_ms = _where_none_goes_on(windows, sessions, begins, records or [])
-        return {one for one in sessions if one[0] >= begin_ms}
-    kept: set[Span] = set()
-    reached_ms = None
-    for start, end in reversed(sessions):
-        if end >= first_ms or (reached_ms is not None and end >= reached_ms - 2 * windows.gap_ms):
-            kept.add((start, end))
-            reached_ms = start
-    return kept
+    first_ms = since_ms - windows.grace_ms - 2 * windows.gap_ms - windows.reach_ms
+    begins = next((start for start, end in sessions if end >= first_ms), None)
+    if begins is None:
+        return set()
+    begin_ms = _where_none_goes_on(windows, sessions, begins, records or [])
+    return {one for one in sessions if one[0] >= begin_ms}
+
+
+def is_out_of_reach(windows: SessionWindows, clock_ms: int | Column) -> Column:
+    """Whether a record is late at ``clock_ms`` for every session that it could be in."""
+    is_late: Column = overdue_ms(windows, F.col(TIME) + windows.reach_ms, F.lit(clock_ms)) >= 0
+    return is_late
 
 
 def _where_none_goes_on(windows: SessionWindows, sessions: Sequence[Span], begin_ms: int, records: list[Judged]) -> int:
@@ -124,18 +124,3 @@ def _where_none_goes_on(windows: SessionWindows, sessions: Sequence[Span], begin
     while earlier := [start for start, end in own if start < begin_ms <= end]:
         begin_ms = max(start for start, _ in sessions if start <= min(earlier))
     return begin_ms
-
-
-def leads_back(windows: SessionWindows, start: Column, since_ms: int, carried_ms: Column) -> Column:
-    """Whether a session may belong together with one that was not carried, as far as ``reachable``.
-
-    It begins with a new record, which is late by itself at ``since_ms`` and more than a gap before all that was carried
-    of the session (``carried_ms``, null without any): a chain of records leads there, each a gap before the last, and
-    it can lead on to any session, however long ago.
-
-    Gap 5, no grace, at 100, a session was carried that begins at 95: at 90 a record is near it, one at 89 after that is
-    near 90 only, and may join a session that ended at 84.
-    """
-    is_new = carried_ms.isNull() | (start < carried_ms - windows.gap_ms)
-    leads: Column = (overdue_ms(windows, start, F.lit(since_ms)) >= 0) & is_new
-    return leads

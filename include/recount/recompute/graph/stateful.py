@@ -18,6 +18,7 @@ from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph import joins, looking_back, lookups, remembering
+from recount.recompute.graph.carried_keys import IDENTITY
 from recount.recompute.graph.carrying import CLOCKS, IS_NEW, Carrying, require_incremental
 from recount.recompute.graph.clocks import Clocks
 from recount.recompute.graph.frontiers import (
@@ -35,7 +36,7 @@ from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, held_back, judged
 from recount.recompute.graph.ordering import leaves_at_once, leaves_when_read, lies_in_the_log, require_ordered, waits
 from recount.recompute.graph.rows import OFFSET, ORDER, PLACE, TIME, Rows, at_time, last_of, shaped
-from recount.recompute.graph.stateless import returned, stateless
+from recount.recompute.graph.stateless import or_deleted, returned, stateless
 from recount.recompute.graph.windowed_rows import Windowing
 from recount.recompute.once import once
 from recount.recompute.rules.deduplicating import goes_by_offset
@@ -59,7 +60,8 @@ class Stateful:
     Without ``lateness`` nothing is late. With ``batches`` only what was due after them leaves. ``carrying`` has what
     the stretch of the log before left behind, and takes what the next one must know. ``on_time`` has the records that
     an aggregation has placed in windows, ``again`` all due windows and looked-up rows within the look back,
-    ``withdrawn`` the final results that left in an earlier stretch and are no more,
+    ``replaced`` the final results that left in an earlier stretch, as they are now, with deletions of those that are no
+    more,
     ``overtaken`` the changes of tables that came too late for rows of earlier stretches, ``processed_or_raised`` what
     processors made, beside the records for which they raised, ``tried`` the records that folds were tried with,
     ``waiting`` the rows that wait for a table in which they can look a limited time back,
@@ -74,7 +76,7 @@ class Stateful:
     clocks: Clocks
     on_time: dict[Node, DataFrame] = field(default_factory=dict)
     again: dict[Node, Rows] = field(default_factory=dict)
-    withdrawn: dict[Node, Rows] = field(default_factory=dict)
+    replaced: dict[Node, Rows] = field(default_factory=dict)
     processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
     tried: dict[Node, DataFrame] = field(default_factory=dict)
     overtaken: dict[Node, DataFrame] = field(default_factory=dict)
@@ -203,7 +205,7 @@ class Stateful:
     def _asked_again(self, node: StreamTableJoin, keyed: DataFrame, table: Rows) -> DataFrame:
         """With the rows of the look back, for which a change of the table can come yet; older changes are reported."""
         first_ms = self.carrying.since_before_ms(node.left)
-        if first_ms >= NONE_DUE // 2:
+        if first_ms >= NONE_DUE // 2 and not self.lateness:
             self.report_beyond(node, table.frame.where(F.col(TIME) < first_ms))
         known = self.carrying.with_carried(node, "asked", keyed)
         self.carrying.keep(node, "asked", lambda: known.where(F.col(TIME) >= self.clocks.since_ms(node.left)))
@@ -239,13 +241,13 @@ class Stateful:
 
     def deduplicated(self, node: Deduplicate, above: Rows) -> Rows:
         """The first of each id; a record is late when its id's horizon has passed."""
-        frame = above.current.withColumn(remembering.IDENTITY, remembering.identity(node))
-        has_id = F.col(remembering.IDENTITY).isNotNull()
+        frame = above.current.withColumn(IDENTITY, remembering.identity(node))
+        has_id = F.col(IDENTITY).isNotNull()
         timed = judged(frame, self.clocks.times(node, [(frame, ~has_id, has_id)]))
         margin = F.col(STREAM_TIME) - F.col(TIME) - node.horizon_ms - 1
         late = F.coalesce(margin >= 0, F.lit(False))
         self.journal.note(timed, F.when(~has_id, "null key").when(late, "late"))
-        self._late(timed.where(has_id & late), F.col(remembering.IDENTITY), margin)
+        self._late(timed.where(has_id & late), F.col(IDENTITY), margin)
         on_time = self._within_reach(node, timed.where(has_id & ~late), node.horizon_ms)
         decided = self._decided(node, on_time)
         self.journal.unread_by(remembering.read_too_late(decided))
@@ -357,9 +359,14 @@ class Stateful:
         """What leaves ``node`` of ``again``; None where it leaves no results of windows one by one."""
         return _leaving(node, self.again)
 
-    def all_withdrawn(self, node: Node) -> Rows | None:
-        """What leaves ``node`` of ``withdrawn``; None where nothing does."""
-        return _leaving(node, self.withdrawn)
+    def all_replaced(self, node: Node) -> Rows | None:
+        """What leaves ``node`` of ``replaced``, with deletions of what a filter no longer lets pass."""
+        if not isinstance(node, _ONE_FROM_ONE):
+            return self.replaced.get(node)
+        above = self.all_replaced(node.input)
+        if above is None:
+            return None
+        return or_deleted(node, above) if isinstance(node, Filter) else stateless(node, [above])
 
     def said_again_since_ms(self, node: Node) -> int | None:
         """``again`` has each record from here on that leaves ``node``; None: it has results of windows, or none."""
@@ -370,7 +377,9 @@ class Stateful:
         return None
 
     def report_overtaken(self, readers: Readers) -> None:
-        """Report the late changes of tables that would change more than what ``again`` says."""
+        """Report the late changes of tables that would change more than what ``again`` says, where nothing is late."""
+        if self.lateness:
+            return
         for node, changes in self.overtaken.items():
             if not _ends_in_sinks(node, readers):
                 self.report_beyond(node, changes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -30,8 +30,8 @@ def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
     [above] = inputs
     frame, fields = above.frame, node.input.fields
     match node:
-        case Filter(predicate=predicate):
-            return above.with_frame(node, frame.where(F.coalesce(column(predicate, fields), F.lit(False))), "records")
+        case Filter():
+            return above.with_frame(node, frame.where(_passes(node)), "records")
         case WithFields(added=added):
             made = {name: column(tree, fields).cast(spark_type(node.fields[name])) for name, tree in added.items()}
             return above.with_frame(node, frame.withColumns(made))
@@ -44,6 +44,15 @@ def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
         case FlatMap():
             return above.with_frame(node, returned(flat_mapped(node, frame)), "records")
     return above.with_frame(node, frame)
+
+
+def or_deleted(node: Filter, above: Rows) -> Rows:
+    """The rows ``above`` as they leave ``node`` where all had left before: as deletions, unless they pass."""
+    return above.with_frame(node, above.frame.withColumn(IS_NULL, F.col(IS_NULL) | ~_passes(node)), "records")
+
+
+def _passes(node: Filter) -> Column:
+    return F.coalesce(column(node.predicate, node.input.fields), F.lit(False))
 
 
 def _merged(node: Merge, frames: list[DataFrame]) -> DataFrame:

@@ -12,12 +12,13 @@ from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.aggregates import Over
+from recount.recompute.graph.carried_keys import GROUP
 from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.ordering import require_ordered
 from recount.recompute.graph.rows import ORDER, SUPERSEDED, TIME, Rows, derived, last_of, of_window, shaped
 from recount.recompute.once import once
 
-_PASSES, _GROUP, _BEFORE, _IS_ROW = "__passes", "__group", "__group_before", "__is_row"
+_PASSES, _GROUP, _BEFORE, _IS_ROW = "__passes", GROUP, "__group_before", "__is_row"
 _LAST_MS, _LEFT_MS, _TOUCHED = "__last_ms", "__left_ms", "__touched"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from recount.core.nodes import WindowedAggregate
@@ -21,20 +21,25 @@ from recount.core.windows import (
 from recount.recompute.columns import named
 from recount.recompute.graph import windows
 from recount.recompute.graph.aggregates import BEFORE
-from recount.recompute.graph.carrying import IS_NEW, NotIncremental
+from recount.recompute.graph.carrying import IS_NEW
 from recount.recompute.graph.frontiers import NONE_DUE, behind
 from recount.recompute.graph.judging import STREAM_TIME, judged
-from recount.recompute.graph.rows import TIME, Rows
-from recount.recompute.graph.sessions import leads_back, with_reachable
+from recount.recompute.graph.rows import ORDER, TIME, Rows
+from recount.recompute.graph.sessions import is_out_of_reach, with_reachable
 from recount.recompute.graph.trying import tried
 from recount.recompute.graph.windows import END, IS_LATE, START, TOUCHED
 from recount.recompute.once import once
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.raising import tries_folds
 from recount.recompute.rules.starting import newest_start
+from recount.recompute.rules.withdrawing import replaced_for_ms
 
 if TYPE_CHECKING:
     from recount.recompute.graph.stateful import Stateful
+
+
+IS_REPLACED = "__is_replaced"
+"""Whether another row stands now for a result from above that was carried, or none."""
 
 
 @dataclass(kw_only=True)
@@ -52,11 +57,8 @@ class Windowing:
         journal.note(frame.where(~takes), F.when(has_key, "null value").otherwise("null key"))
         times = self.operators.clocks.times(node, [(frame, ~has_key, takes)])
         new = judged(frame.where(takes), None if self._closing is None else times)
-        if windows.goes_on(node):
-            known = new.withColumn(IS_NEW, F.lit(True))
-        else:
-            known = self.operators.carrying.with_carried(node, "records", new)
-        placed = once(windows.placed(node, known))
+        known = self._with_carried(new)
+        placed = once(windows.placed(node, known.where(~F.col(IS_REPLACED)).drop(IS_REPLACED)))
         late, came = F.col(IS_LATE), placed.where(F.col(IS_NEW))
         if self._closing is None:
             journal.note(new, F.lit("counted"))
@@ -64,66 +66,70 @@ class Windowing:
             journal.note(came, F.when(late, "late").otherwise("counted"))
             margin = overdue_ms(self._closing, F.col(END), F.col(STREAM_TIME))
             journal.late_for(came.where(late), named(node.key), margin, F.col(START), F.col(END))
-        accepted = placed.where(~late)
-        on_time = self._within_reach(accepted)
-        self._require_known(on_time)
+        on_time = self._within_reach(placed.where(~late))
         if windows.goes_on(node):
             return self._left(self._with_amounts(on_time))
         self.operators.carrying.keep(node, "records", lambda: self._reachable(known, on_time))
         self.operators.on_time[node] = self._tried(on_time)
-        return self._left(self.operators.on_time[node], self._windows_before(known), accepted)
+        return self._left(self.operators.on_time[node], self._windows_before(known))
 
     @cached_property
     def _closing(self) -> ClosingWindows | None:
         return None if isinstance(self.node.windows, GlobalWindow | LastN) else self.node.windows
 
     @cached_property
-    def _slack_ms(self) -> int:
-        """A record can change where later sessions are cut: those of the longest duration before it are needed too."""
-        return (self.node.windows.max_duration_ms or 0) if isinstance(self.node.windows, SessionWindows) else 0
+    def _replaced_for_ms(self) -> int | None:
+        return replaced_for_ms(self.node.input)
+
+    @property
+    def _follows_records(self) -> bool:
+        """Whether windows lie where records do, so that a new one can make others of them."""
+        return isinstance(self.node.windows, SlidingWindows | SessionWindows)
+
+    def _with_carried(self, new: DataFrame) -> DataFrame:
+        """``new`` rows, and those that were carried where that is records; those ``IS_REPLACED`` are to be left out."""
+        if windows.goes_on(self.node):
+            return new.withColumns({IS_NEW: F.lit(True), IS_REPLACED: F.lit(False)})
+        known = self.operators.carrying.with_carried(self.node, "records", new)
+        replaced = self.operators.all_replaced(self.node.input)
+        if replaced is None:
+            return self._within_reach_of_sessions(known.withColumn(IS_REPLACED, F.lit(False)))
+        orders = replaced.frame.select(F.col(ORDER).alias("__replaced")).distinct()
+        marked = known.join(orders, F.col(ORDER) == F.col("__replaced"), "left")
+        is_replaced = ~F.col(IS_NEW) & F.col("__replaced").isNotNull()
+        return once(self._within_reach_of_sessions(marked.withColumn(IS_REPLACED, is_replaced).drop("__replaced")))
 
     def _within_reach(self, on_time: DataFrame) -> DataFrame:
         """Without windows that had been closed for longer than the look back, of which records are not carried."""
-        if self._closing is None:
+        if self._closing is None or isinstance(self._closing, SessionWindows):
             return on_time
-        since_ms = self.operators.carrying.since_before_ms(self.node) - self._slack_ms
+        since_ms = self._since_before_ms()
         if since_ms < NONE_DUE // 2:
             return on_time
         is_gone = overdue_ms(self._closing, F.col(END), F.lit(since_ms)) >= 0
         self.operators.report_beyond(self.node, on_time.where(is_gone & F.col(IS_NEW)))
         return on_time.where(~is_gone)
 
-    def _require_known(self, on_time: DataFrame) -> None:
-        """Raise where a session may belong together with one that was not carried (``leads_back``).
-
-        Without lateness such records are reported: their session is told as far as the look back goes.
-        """
-        carrying, sessions = self.operators.carrying, self.node.windows
-        if carrying.carried is None or not isinstance(sessions, SessionWindows) or sessions.max_duration_ms is not None:
-            return
-        since_ms = carrying.since_before_ms(self.node)
+    def _within_reach_of_sessions(self, known: DataFrame) -> DataFrame:
+        """Without new records that were on time and could be in a session that is not carried."""
+        windows = self.node.windows
+        if not isinstance(windows, SessionWindows):
+            return known
+        since_ms = self._since_before_ms()
         if since_ms < NONE_DUE // 2:
-            return
-        session = Window.partitionBy(named(self.node.key), START, END)
-        carried_ms = F.min(F.when(~F.col(IS_NEW), F.col(TIME))).over(session)
-        leading = on_time.withColumn("__carried_since_ms", carried_ms).where(
-            leads_back(sessions, F.col(START), since_ms, F.col("__carried_since_ms"))
-        )
-        if not self.operators.lateness:
-            is_old = overdue_ms(sessions, F.col(TIME), F.lit(since_ms)) >= 0
-            self.operators.report_beyond(self.node, leading.where(is_old & F.col(IS_NEW)))
-        elif found := leading.select(named(self.node.key), START, END).head():
-            key, start_ms, end_ms = found
-            raise NotIncremental(
-                f"records lead back to sessions that were not carried, in {self.node}",
-                given=f"the key {key!r}, whose session from {start_ms} to {end_ms} ms begins with new records that are "
-                f"late by themselves at {since_ms} ms",
-                expected="sessions that new records join at most a gap before those that were carried",
-                remedy="recompute from the beginning of the log",
-            )
+            return known
+        is_late = F.coalesce(is_out_of_reach(windows, F.col(STREAM_TIME)), F.lit(False))
+        is_gone = F.col(IS_NEW) & is_out_of_reach(windows, since_ms) & ~is_late
+        gone = once(known.where(is_gone))
+        self.operators.journal.note(gone, F.lit("counted"))
+        self.operators.report_beyond(self.node, gone)
+        return known.where(~is_gone)
 
     def _since_ms(self) -> int:
-        return self.operators.clocks.since_ms(self.node)
+        return behind(self.operators.clocks.since_ms(self.node), self._replaced_for_ms or 0)
+
+    def _since_before_ms(self) -> int:
+        return behind(self.operators.carrying.since_before_ms(self.node), self._replaced_for_ms or 0)
 
     def _with_amounts(self, on_time: DataFrame) -> DataFrame:
         """The new rows, and for each window a row with what the rows before them amount to."""
@@ -161,8 +167,8 @@ class Windowing:
     def _reachable(self, known: DataFrame, on_time: DataFrame) -> DataFrame:
         """The records with which those to come can still share a window that is within the look back."""
         match self.node.windows:
-            case LastN():
-                return on_time
+            case GlobalWindow() | LastN():
+                return on_time if self._replaced_for_ms is None else known.where(~F.col(IS_REPLACED))
             case TimeWindows() as time_windows:
                 newest_end = newest_start(time_windows, F.col(TIME)) + time_windows.size_ms
                 is_late = F.coalesce(overdue_ms(time_windows, newest_end, F.col(STREAM_TIME)) >= 0, F.lit(False))
@@ -180,17 +186,20 @@ class Windowing:
         raise AssertionError(self.node.windows)
 
     def _windows_before(self, known: DataFrame) -> DataFrame | None:
-        """The windows that were there at the last cut; None where new records cannot make others of them."""
-        if self.operators.carrying.carried is None or not isinstance(
-            self.node.windows, SlidingWindows | SessionWindows
-        ):
+        """The windows that were there at the last cut, ``TOUCHED`` where a record in them is replaced.
+
+        None where new records cannot make others of them; of windows that lie elsewhere than records the touched ones.
+        """
+        if self.operators.carrying.carried is None or not (self._follows_records or self._replaced_for_ms is not None):
             return None
         placed = windows.placed(self.node, known.where(~F.col(IS_NEW))).where(~F.col(IS_LATE))
         if isinstance(self.node.windows, SlidingWindows):
-            placed = placed.where(self._is_open(self.operators.carrying.since_before_ms(self.node)))
-        return once(placed.select(named(self.node.key).alias(self.node.key), START, END).distinct())
+            placed = placed.where(self._is_open(self._since_before_ms()))
+        key = named(self.node.key).alias(self.node.key)
+        found = placed.groupBy(key, START, END).agg(F.bool_or(IS_REPLACED).alias(TOUCHED))
+        return once(found if self._follows_records else found.where(TOUCHED))
 
-    def _left(self, rows: DataFrame, before: DataFrame | None = None, accepted: DataFrame | None = None) -> Rows:
+    def _left(self, rows: DataFrame, before: DataFrame | None = None) -> Rows:
         """The results that left, with ``again`` those that may have left before."""
         node, operators = self.node, self.operators
         is_final = node.emission.kind == "final"
@@ -198,7 +207,12 @@ class Windowing:
             rows = rows.where(~self._is_open(operators.clocks.frontier_now_ms(node)))
         made = windows.aggregated(node, rows)
         results = made.frame
+        if before is not None and self._replaced_for_ms is not None:
+            results = self._touched(results, before)
         is_carried = operators.carrying.carried is not None
+        if is_carried and self._closing is not None:
+            # more is carried of sessions, and of what follows them, than is told again
+            results = results.where(F.col(TOUCHED) | self._is_open(operators.carrying.since_before_ms(node)))
         if not is_final and (self._closing is None or windows.is_running(node)):
             left = results.where(TOUCHED) if is_carried else results
         elif not is_final:
@@ -209,21 +223,28 @@ class Windowing:
             if is_carried:
                 left = results.where(F.col(TOUCHED) | self._is_open(frontier_ms))
         if before is not None:
-            # a session that had been closed for longer than the look back can have gone into another one
-            are_sessions = isinstance(node.windows, SessionWindows)
-            there = accepted if accepted is not None and are_sessions else rows
             if is_final:
-                before = before.where(~self._is_open(operators.carrying.frontier_before_ms(node)))
-                left = self._with_added(left, results, before)
-            gone = self._gone(before, there)
-            results = results.unionByName(gone)
+                was_due = ~self._is_open(operators.carrying.frontier_before_ms(node))
+                before = before.where(was_due)
+                if self._follows_records:
+                    left = self._with_added(left, results, before)
+            gone = self._gone(before, rows)
             if not is_final:
                 left = left.unionByName(gone)
-            elif are_sessions:
-                operators.withdrawn[node] = made.with_frame(node, _plain(gone))
+            elif replaced_for_ms(node) is not None:
+                changed = results.where(F.col(TOUCHED) & was_due).unionByName(gone)
+                operators.replaced[node] = made.with_frame(node, _plain(changed))
+            results = results.unionByName(gone)
         if self._closing is not None and is_carried and made.holds != "latest":
             operators.again[node] = made.with_frame(node, _plain(results))
         return made.with_frame(node, _plain(left))
+
+    def _touched(self, results: DataFrame, before: DataFrame) -> DataFrame:
+        """``results``, ``TOUCHED`` too where a record was replaced."""
+        window = [self.node.key, START, END]
+        changed = before.select(*map(named, window), F.col(TOUCHED).alias("__changed"))
+        joined = results.join(changed, window, "left").select(*map(named, results.columns), "__changed")
+        return joined.withColumn(TOUCHED, F.col(TOUCHED) | F.coalesce("__changed", F.lit(False))).drop("__changed")
 
     def _with_added(self, left: DataFrame, results: DataFrame, before: DataFrame) -> DataFrame:
         """The windows that were not there ``before`` leave now."""
@@ -234,7 +255,9 @@ class Windowing:
     def _gone(self, before: DataFrame, there: DataFrame) -> DataFrame:
         """The windows that were there ``before`` and are there no more, as deletions."""
         window = [self.node.key, START, END]
-        return windows.withdrawn(self.node, before.join(there.select(*map(named, window)), window, "left_anti"))
+        return windows.withdrawn(
+            self.node, before.drop(TOUCHED).join(there.select(*map(named, window)), window, "left_anti")
+        )
 
 
 def _plain(results: DataFrame) -> DataFrame:

@@ -33,6 +33,7 @@ from recount.recompute.graph.sliding import slid
 from recount.recompute.graph.trying import PASSED_OVER
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.starting import all_starts
+from recount.recompute.rules.withdrawing import replaced_for_ms
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
 TOUCHED = "__touched"
@@ -73,8 +74,11 @@ def is_running(node: WindowedAggregate) -> bool:
 def goes_on(node: WindowedAggregate) -> bool:
     """Whether what windows amount to is carried, and not the records that they hold.
 
-    It cannot be where a fold takes values partition by partition, nor where each record makes a result of a window.
+    It cannot be where a fold takes values partition by partition, where each record makes a result of a window, nor
+    where a record can be replaced.
     """
+    if replaced_for_ms(node.input) is not None:
+        return False
     if isinstance(node.windows, TimeWindows):
         return not is_running(node) and not any(aggregate.fold for aggregate in node.aggregates.values())
     return isinstance(node.windows, GlobalWindow)

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Any
 
 from recount.spark.estimates.operators import StateEstimate
 from recount.spark.estimates.report import Report
-from recount.spark.estimates.workload import UNIQUE
 
 VERSION = 1
 
 
 def document(report: Report) -> dict[str, Any]:
     """All figures of ``report``; None is what was not measured, or has no number."""
-    given, batch, found = report.given, report.batch, report.measured
+    batch, found = report.batch, report.measured
+    time, target_ms = report.batch_time, report.target_ms
     return {
         "version": VERSION,
         "stream": report.stream,
-        "assumed": {
-            "rate": given.rate,
-            "rates": dict(given.rates),
-            "keys": _keys(given.keys),
-            "keys_by_name": {name: _keys(keys) for name, keys in given.keys_by_name.items()},
-            "record_bytes": given.record_bytes,
-            "trigger_ms": given.trigger_ms,
-            "late_by_ms": given.late_by_ms,
-        },
+        "assumed": report.given.document,
         "operators": [
             {
                 "number": operator.number,
@@ -45,8 +36,21 @@ def document(report: Report) -> dict[str, Any]:
             "state_rows_changed": batch.changed,
             "state_rows_appended_a_day": batch.appended_a_day,
         },
+        "exactly_once": {
+            "transactions_per_s": report.exactly_once.per_s,
+            "markers_per_transaction": report.exactly_once.markers,
+        },
+        "batch_time": None if time is None else {**asdict(time), "most_records_per_s": time.most_per_s},
+        "recommended": {
+            "target_batch_ms": target_ms,
+            "records": None if time is None or target_ms is None else time.records_within(target_ms),
+        },
         "retained": [{**asdict(one), "rows": one.rows} for one in report.retained],
-        "restart": {"rows": batch.restart_rows, "seconds": report.restart_s},
+        "restart": {
+            "rows": batch.restart_rows,
+            "seconds": report.restart_s,
+            "catching_up_s_a_minute": None if time is None else time.caught_up_s(report.records_per_s, 60),
+        },
         "measured": None if found is None else asdict(found),
         "status": None if report.status is None else asdict(report.status),
         "benchmark": None if report.benchmark is None else asdict(report.benchmark),
@@ -64,7 +68,3 @@ def _state(report: Report, state: StateEstimate) -> dict[str, Any]:
         "formula": state.kept.formula,
         "measured": None if held is None else asdict(held),
     }
-
-
-def _keys(number: float) -> float | str:
-    return UNIQUE if math.isinf(number) else number

@@ -5,13 +5,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 import polars as pl
 from deltalake import DeltaTable
 
 from recount.core.additions import NOTHING_ADDED, Additions
+from recount.core.joins import StreamStreamJoin
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END
 from recount.core.topology import Topology
@@ -20,14 +21,14 @@ from recount.proofs import earlier
 from recount.spark.aggregation import AggregationComputation
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import AppendOnlyTable
+from recount.spark.estimates.event_rates import NEWEST_BATCHES, event_rates
 from recount.spark.estimates.operators import OPEN_WINDOWS
+from recount.spark.estimates.partners import Partners
 from recount.spark.graph_state import GraphState, since_snapshot
 from recount.spark.operators.graph import Graph
 from recount.spark.plan import plan_of
 from recount.spark.stream_tables import Order, StreamTables
 
-_BATCHES = 200
-"""Of how many of the newest batches the medians are."""
 _ROWS_THAT_TELL = 10_000
 """Reading fewer rows takes as long as opening their files."""
 
@@ -73,7 +74,8 @@ class Measured:
     Medians over these batches: ``interval_ms`` from one to the next, ``records`` read, ``emitted`` rows, ``changed``
     rows appended to the state table, ``append_ms`` that this took (None where the writer of the table did not say).
     ``rates``: records a second of event time by topic. ``read_back_s``: how long it took just now to read the state
-    back, as a restart does: ``rows_read`` of the ``table``.
+    back, as a restart does: ``rows_read`` of the ``table``. ``restart_ms``: of the newest restart among these batches,
+    from the batch before it to the one after it, standstill included. ``partners``: of joins of streams, by number.
     """
 
     held: Mapping[str, Held]
@@ -88,6 +90,8 @@ class Measured:
     rates: Mapping[str, float]
     read_back_s: float
     rows_read: int
+    restart_ms: int | None = None
+    partners: Mapping[int, Partners] = field(default_factory=dict)
 
     @property
     def rows_read_per_s(self) -> float | None:
@@ -103,9 +107,9 @@ def measured(topology: Topology, root: str) -> Measured | None:
         return None
     begun_s = time.monotonic()
     enacted = DeclarationLog(root, topology.name).last()
-    held, read = _read_back(topology, tables, last, enacted.additions if enacted else NOTHING_ADDED)
+    held, graph, read = _read_back(topology, tables, last, enacted.additions if enacted else NOTHING_ADDED)
     read_back_s = time.monotonic() - begun_s
-    entries = list(islice(tables.history.entries(), _BATCHES))
+    entries = list(islice(tables.history.entries(), NEWEST_BATCHES))
     proofs = [entry.proof for entry in entries]
     return Measured(
         held=held,
@@ -118,27 +122,48 @@ def measured(topology: Topology, root: str) -> Measured | None:
         emitted=statistics.median(sum(proof.emitted.values()) for proof in proofs),
         changed=statistics.median(entry.rows_added for entry in entries),
         append_ms=_median([entry.append_ms for entry in entries if entry.append_ms is not None]),
-        rates=_rates(proofs),
+        rates=event_rates(proofs),
         read_back_s=read_back_s,
         rows_read=read.select(pl.len()).collect().item(),
+        restart_ms=_restart_ms(proofs),
+        partners={} if graph is None else _partners(topology, graph),
     )
 
 
 def _read_back(
     topology: Topology, tables: StreamTables, last: BatchProof, added: Additions
-) -> tuple[dict[str, Held], pl.LazyFrame]:
-    """What is remembered after the batch ``last``, by state, and the rows of the state table that a restart reads."""
+) -> tuple[dict[str, Held], Graph | None, pl.LazyFrame]:
+    """What is remembered after ``last``, by state, in which graph, and the rows of its table that a restart reads."""
     plan, rows = plan_of(topology), tables.state.read().filter(earlier(_after(last)))
     if plan is None:
         graph, since = Graph(topology, added=added), since_snapshot(rows)
         GraphState(graph.states).load(since)
         # under the names of the estimates, which know of no upgrade
         held_by = zip(Graph(topology).states, graph.states.values(), strict=True)
-        return {name: Held.of(state.rows) for name, state in held_by}, since.lazy()
+        return {name: Held.of(state.rows) for name, state in held_by}, graph, since.lazy()
     held = AggregationComputation(plan).open_windows(tables, _after(last), last.frontier_ms).rows
     if last.frontier_ms is not None:
         rows = rows.filter(pl.col(WINDOW_END) + plan.windows.grace_ms > last.frontier_ms)
-    return {OPEN_WINDOWS: Held.of(held)}, rows
+    return {OPEN_WINDOWS: Held.of(held)}, None, rows
+
+
+def _partners(topology: Topology, graph: Graph) -> dict[int, Partners]:
+    sides = {owner: graph.states[name].rows for name, owner in graph.owners.items()}
+    return {
+        number: Partners.of(node, sides[node, "left"], sides[node, "right"])
+        for number, node in enumerate(topology.nodes(), start=1)
+        if isinstance(node, StreamStreamJoin)
+    }
+
+
+def _restart_ms(proofs: Sequence[BatchProof]) -> int | None:
+    """Another lease epoch is another driver."""
+    restarts = [
+        newer.batch_timestamp_ms - older.batch_timestamp_ms
+        for newer, older in pairwise(proofs)
+        if newer.lease_epoch != older.lease_epoch
+    ]
+    return restarts[0] if restarts else None
 
 
 def _after(last: BatchProof) -> Order:
@@ -156,19 +181,3 @@ def _together(sizes: Iterable[TableSize]) -> TableSize:
 
 def _median(figures: Sequence[float]) -> float | None:
     return statistics.median(figures) if figures else None
-
-
-def _rates(proofs: Sequence[BatchProof]) -> dict[str, float]:
-    """Records a second of event time: those of all batches but the oldest, over how far stream time came in them."""
-    oldest, newer = proofs[-1], proofs[:-1]
-    rates = {}
-    for topic in {part.topic for part in oldest.partitions}:
-        records = sum(part.records for proof in newer for part in proof.partitions if part.topic == topic)
-        passed_ms = _reached_ms(proofs[0], topic) - _reached_ms(oldest, topic)
-        if records and passed_ms > 0:
-            rates[topic] = records * 1_000 / passed_ms
-    return rates
-
-
-def _reached_ms(proof: BatchProof, topic: str) -> int:
-    return max((part.stream_time_ms or 0 for part in proof.partitions if part.topic == topic), default=0)

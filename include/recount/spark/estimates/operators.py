@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from recount.core.changelogs import Suppress
-from recount.core.event_time import delay_above_ms, topics_of
+from recount.core.event_time import delay_above_ms, judges_above, topics_of
 from recount.core.fingerprint import operator_numbers
 from recount.core.joins import StreamStreamJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
@@ -25,6 +25,7 @@ from recount.spark.estimates.windowed import changed_windows, time_windows
 from recount.spark.estimates.workload import Workload, key_name
 from recount.spark.operators.graph import operators_of
 from recount.spark.operators.operator import Operator
+from recount.spark.operators.settling import revised_for_ms
 from recount.spark.partials import Partials
 from recount.spark.plan import AggregationPlan, plan_of
 
@@ -125,10 +126,11 @@ class _Estimator:
         partitions = sum(topic.partitions for topic in topics)
         in_one_partition = isinstance(node, WindowedAggregate) and all(topic.key == key_name(node) for topic in topics)
         above_ms = 0 if isinstance(node, Suppress) else delay_above_ms(node)
+        revised_ms = max((revised_for_ms(judge) for judge, _ in judges_above(node)), default=0)
         return Inflow(
             inputs=inputs_of(node, self._leaving, self._given),
             trigger_ms=self._given.trigger_ms,
-            behind_ms=above_ms + self._given.late_by_ms,
+            behind_ms=above_ms + revised_ms + self._given.late_by_ms,
             settles=settles,
             partitions=1 if in_one_partition else partitions,
             source_partitions=partitions,

@@ -11,9 +11,8 @@ from rich.text import Text
 from recount.core.durations import readable
 from recount.spark.estimates.amounts import counted, sized
 from recount.spark.estimates.benchmark import Benchmark, Figure
-from recount.spark.estimates.operators import StateEstimate
+from recount.spark.estimates.operators import OperatorEstimate, StateEstimate
 from recount.spark.estimates.report import Report
-from recount.spark.estimates.workload import Workload
 
 NOT_MEASURED = "not measured"
 Line = tuple[str, str, str]
@@ -24,7 +23,7 @@ def page(report: Report) -> RenderableType:
     """The workload, a table of operators, a table of batches and restarts."""
     return Group(
         Text(f"stream {report.stream}", style="bold"),
-        Text(_workload(report.given)),
+        Text(f"assumed: {report.given}"),
         Text(_measured(report)),
         _table("operator", _operators(report)),
         _table("a batch", _batches(report)),
@@ -37,19 +36,6 @@ def _table(title: str, lines: Iterator[Line]) -> Table:
     for line in lines:
         table.add_row(*line)
     return table
-
-
-def _workload(given: Workload) -> str:
-    parts = [
-        *(f"{topic} {counted(rate)} records/s" for topic, rate in given.rates.items()),
-        f"each {'other ' if given.rates else ''}topic {counted(given.rate)} records/s",
-        *(f"{name} {counted(keys)} keys" for name, keys in given.keys_by_name.items()),
-        f"each {'other ' if given.keys_by_name else ''}operator {counted(given.keys)} keys",
-        f"{sized(given.record_bytes)} a record",
-        f"a batch every {readable(given.trigger_ms)}",
-    ]
-    late = [f"the slowest partition {readable(given.late_by_ms)} behind"] if given.late_by_ms else []
-    return f"assumed: {', '.join([*parts, *late])}"
 
 
 def _measured(report: Report) -> str:
@@ -66,6 +52,7 @@ def _operators(report: Report) -> Iterator[Line]:
         yield f"{operator.number}. {operator.title}", f"{counted(operator.rows_per_s)} rows/s leave it", ""
         if operator.cost:
             yield "   join", operator.cost, NOT_MEASURED
+            yield "   window", *_partners(report, operator)
         for state in operator.states:
             yield f"   {state.title}", _state(state), _held(report, state)
     yield "state in all", *_in_all(report)
@@ -110,9 +97,11 @@ def _batches(report: Report) -> Iterator[Line]:
     )
     yield "state append", *_append(report)
     yield "commit, Kafka and Delta", *_commit(report)
-    yield "exactly once against at least once", NOT_MEASURED, NOT_MEASURED
+    yield "batch that keeps up", *_target(report)
+    yield "exactly once", *_exactly_once(report)
     yield "state table, rows a day", *_state_table(report)
     yield "restart, state read back", *_restart(report)
+    yield "restart, catching up", *_catching_up(report)
     yield from _published(report)
 
 
@@ -154,6 +143,57 @@ def _commit(report: Report) -> tuple[str, str]:
     expected = f"{share:.1%} of the time: {status.commit_duration_ms:,} ms of {readable(given.trigger_ms)}"
     of = "" if status.batch_duration_ms is None else f" of {status.batch_duration_ms:,} ms"
     return expected, f"{status.commit_duration_ms:,} ms{of}, last batch"
+
+
+def _target(report: Report) -> tuple[str, str]:
+    time, target_ms = report.batch_time, report.target_ms
+    if time is None:
+        return NOT_MEASURED, NOT_MEASURED
+    found = f"{time.records:,} records in {time.batch_ms:,} ms, {time.commit_ms:,} ms of it the commit: last batch"
+    if target_ms is None:
+        return f"none: {counted(report.records_per_s)} records/s, at most {counted(time.most_per_s)}/s", found
+    size = f"{time.records_within(target_ms):,} records"
+    formula = f"= ({target_ms:,} ms - {time.commit_ms:,} ms) / {time.ms_per_record:.3g} ms a record"
+    return f"--target-batch-ms {target_ms}, {size}\n{formula}", found
+
+
+def _exactly_once(report: Report) -> tuple[str, str]:
+    cost, published = report.exactly_once, report.benchmark or Benchmark()
+    time = report.batch_time
+    took = NOT_MEASURED if time is None else f"{time.commit_ms:,} ms a commit, with Delta"
+    each = f"{counted(cost.per_s)} commits/s, each of a position and at most {counted(cost.markers)} markers"
+    return f"{each}\nat least once: none of these", f"{took}\nbenchmark: {_figure(published.exactly_once)}"
+
+
+def _catching_up(report: Report) -> tuple[str, str]:
+    time, found = report.batch_time, report.measured
+    took = NOT_MEASURED
+    if found is not None and found.restart_ms is not None:
+        took = f"{found.restart_ms / 1_000:,.1f} s between batches at the newest restart"
+    if time is None:
+        return NOT_MEASURED, took
+    seconds = time.caught_up_s(report.records_per_s, 60)
+    if seconds is None:
+        return f"never: {counted(report.records_per_s)} records/s, at most {counted(time.most_per_s)}/s", took
+    rate, most = (f"{counted(per_s)}/s" for per_s in (report.records_per_s, time.most_per_s))
+    formula = f"{rate} x 60 s / ({most} - {rate})"
+    return f"{counted(seconds)} s for each minute down\n= {formula}", took
+
+
+def _partners(report: Report, operator: OperatorEstimate) -> tuple[str, str]:
+    found = None if report.measured is None else report.measured.partners.get(operator.number)
+    if found is None:
+        return NOT_MEASURED, NOT_MEASURED
+    rows = f"{found.near:,} rows held have a partner in it, {found.far:,} one outside of it, {found.alone:,} none"
+    if found.before_ms is None or found.after_ms is None:
+        return f"{NOT_MEASURED}: too few rows", rows
+    window = f"before {_rough(found.before_ms)} and after {_rough(found.after_ms)} hold 99 % of the partners"
+    return window, f"{rows}\nright ones come {found.least_ms:,} ms to {found.most_ms:,} ms after left ones"
+
+
+def _rough(ms: int) -> str:
+    """Of more than 10 s whole seconds, rounded up."""
+    return readable(ms if ms < 10_000 else -(-ms // 1_000) * 1_000)
 
 
 def _state_table(report: Report) -> tuple[str, str]:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from recount.core.topology import Topology
 from recount.kafka.status import StreamStatus
+from recount.spark.estimates.batch_time import BatchTime
 from recount.spark.estimates.batches import BatchEstimate, batch_estimate
 from recount.spark.estimates.benchmark import Benchmark
+from recount.spark.estimates.exactly_once import ExactlyOnce
 from recount.spark.estimates.measured import Held, Measured
 from recount.spark.estimates.operators import OperatorEstimate, StateEstimate, operator_estimates
 from recount.spark.estimates.retained import Retained, retained
@@ -25,6 +27,7 @@ class Report:
     given: Workload
     operators: tuple[OperatorEstimate, ...]
     batch: BatchEstimate
+    exactly_once: ExactlyOnce
     retained: tuple[Retained, ...]
     measured: Measured | None = None
     status: StreamStatus | None = None
@@ -48,15 +51,33 @@ class Report:
             given=given,
             operators=tuple(operators),
             batch=batch,
+            exactly_once=ExactlyOnce.of(topology, batch),
             retained=tuple(retained(topology, given, batch.appended_a_day)),
             measured=measured,
             status=status,
             benchmark=benchmark,
         )
 
+    @property
+    def records_per_s(self) -> float:
+        """Of all source topics together, as assumed."""
+        return self.batch.records * self.batch.per_s
+
     def held(self, state: StateEstimate) -> Held | None:
         """What the stream really holds of ``state``."""
         return None if self.measured is None else self.measured.held.get(state.name)
+
+    @property
+    def batch_time(self) -> BatchTime | None:
+        """How long the driver's last batch took; None where it has not said it."""
+        return BatchTime.of(self.status)
+
+    @property
+    def target_ms(self) -> int | None:
+        """How long batches have to be to keep up, or as assumed; None where none does, or nothing was measured."""
+        time = self.batch_time
+        shortest_ms = None if time is None else time.shortest_ms(self.records_per_s)
+        return None if shortest_ms is None else max(shortest_ms, self.given.trigger_ms)
 
     @property
     def restart_s(self) -> float | None:

@@ -63,20 +63,22 @@ def changed_windows(windows: TimeWindows, rows: Arrivals, span_ms: int) -> float
 
 
 def _sessions(windows: SessionWindows, rows: Arrivals, inflow: Inflow) -> Kept:
-    """A session begins with the record that comes after more than the gap; closed ones stay.
+    """A session begins with the record that comes after more than the gap; closed ones stay until they are settled.
 
     So records/s times the chance that a key is silent for the gap. A session changes its bounds, and with them its
     place, with every record: it is written twice.
     """
     begun_per_s = sessions_per_s(windows, rows)
-    kept = lasting(begun_per_s, inflow, "sessions begun", rows=rows.keys_within(windows.gap_ms))
+    closed = passing(begun_per_s, windows.settles_ms(0), inflow, "sessions begun")
+    is_open = rows.keys_within(windows.gap_ms)
     return replace(
-        kept,
-        changed=2 * rows.keys_within(inflow.trigger_ms),
-        formula=f"{counted(kept.rows)} open, {kept.formula}: {counted(rows.per_s)} records/s x "
+        closed,
+        rows=is_open + closed.rows,
+        changed=2 * rows.keys_within(inflow.trigger_ms) + closed.changed / 2,
+        formula=f"{counted(is_open)} open, {closed.formula}: {counted(rows.per_s)} records/s x "
         f"e^-({counted(rows.per_s)}/s x {readable(windows.gap_ms)} / {counted(rows.keys)} keys)",
-        records=0.0,
-        values_per_s=rows.per_s,
+        records=rows.per_s / begun_per_s if inflow.settles and begun_per_s else 0.0,
+        values_per_s=0.0 if inflow.settles else rows.per_s,
     )
 
 
@@ -113,6 +115,9 @@ def kept_records(node: WindowedAggregate, inflow: Inflow) -> Kept:
             return passing(rows.per_s, windows.difference_ms + windows.grace_ms, _settling(node, inflow), "records")
         case TimeWindows() as windows:
             return passing(rows.per_s, windows.size_ms + windows.grace_ms, _settling(node, inflow), "records")
+        case SessionWindows() as windows:
+            span_ms = windows.settles_ms(windows.max_duration_ms or _mean_length_ms(windows, rows))
+            return passing(rows.per_s, span_ms, _settling(node, inflow), "records")
     return lasting(rows.per_s, inflow, "records")
 
 
@@ -157,7 +162,7 @@ def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: I
     """A session that grows is another result: one is withdrawn, one comes.
 
     What was withdrawn is dropped, unless sessions are cut or revised: then it can be there again. What was emitted is
-    known for ever, of sessions that are cut as long as a record can reach them; what is held back, until it is due.
+    known until it is settled; what is held back, until it is due.
     """
     rows, kind = inflow.only, node.emission.kind
     begun_per_s = sessions_per_s(windows, rows)
@@ -165,11 +170,10 @@ def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: I
     if kind != "final":
         updates_per_s = rows.per_s if kind == "each record" else grown_per_s
         if windows.max_duration_ms is None and not can_be_revised(node.input):
-            sessions = lasting(begun_per_s, inflow, "sessions", rows=rows.keys_within(windows.gap_ms))
-            return replace(sessions, changed=2 * rows.keys_within(inflow.trigger_ms))
-        return _emitted_sessions(windows, updates_per_s, inflow, "updates: each has bounds of its own")
+            return replace(_sessions(windows, rows, inflow), records=1.0, values_per_s=0.0)
+        return passing(updates_per_s, windows.settles_ms(0), inflow, "updates: each has bounds of its own")
     held = passing(grown_per_s, windows.gap_ms + windows.grace_ms, replace(inflow, settles=True), "bounds of sessions")
-    emitted = _emitted_sessions(windows, begun_per_s, inflow, "sessions")
+    emitted = passing(begun_per_s, windows.settles_ms(0), inflow, "sessions")
     withdrawn = rows.keys_within(inflow.trigger_ms) * (1 - rows.silence(windows.gap_ms))
     return Kept(
         rows=held.rows + emitted.rows,
@@ -179,11 +183,10 @@ def _session_results(node: WindowedAggregate, windows: SessionWindows, inflow: I
     )
 
 
-def _emitted_sessions(windows: SessionWindows, per_s: float, inflow: Inflow, what: str) -> Kept:
-    """The results that were emitted: of sessions that are cut those that a record can still change."""
-    if windows.max_duration_ms is None:
-        return lasting(per_s, inflow, what)
-    return passing(per_s, windows.max_duration_ms + 2 * windows.gap_ms + windows.grace_ms, inflow, what)
+def _mean_length_ms(windows: SessionWindows, rows: Arrivals) -> int:
+    """From the first record of a session to its last: as many steps as it has records, less one."""
+    silence, per_key_s = rows.silence(windows.gap_ms), rows.per_s / rows.keys
+    return round((1 / silence - 1) * 1_000 / per_key_s) if silence and per_key_s else 0
 
 
 def sessions_per_s(windows: SessionWindows, rows: Arrivals) -> float:

@@ -6,13 +6,15 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
-from recount.core.durations import milliseconds
+from recount.core.durations import milliseconds, readable
 from recount.core.errors import Terminal
 from recount.core.expression_types import columns_of
 from recount.core.nodes import KEY, Node, Source
 from recount.core.processing import Deduplicate
 from recount.core.topology import Topology
+from recount.spark.estimates.amounts import counted, sized
 from recount.spark.estimates.arrivals import EACH_ITS_OWN
 
 UNIQUE = "unique"
@@ -38,6 +40,31 @@ class Workload:
     late_by_ms: int = 0
     rates: Mapping[str, float] = field(default_factory=lambda: _NONE)
     keys_by_name: Mapping[str, float] = field(default_factory=lambda: _NONE)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The assumptions as plain values."""
+        return {
+            "rate": self.rate,
+            "rates": dict(self.rates),
+            "keys": _plain(self.keys),
+            "keys_by_name": {name: _plain(keys) for name, keys in self.keys_by_name.items()},
+            "record_bytes": self.record_bytes,
+            "trigger_ms": self.trigger_ms,
+            "late_by_ms": self.late_by_ms,
+        }
+
+    def __str__(self) -> str:
+        parts = [
+            *(f"{topic} {counted(rate)} records/s" for topic, rate in self.rates.items()),
+            f"each {'other ' if self.rates else ''}topic {counted(self.rate)} records/s",
+            *(f"{name} {counted(keys)} keys" for name, keys in self.keys_by_name.items()),
+            f"each {'other ' if self.keys_by_name else ''}operator {counted(self.keys)} keys",
+            f"{sized(self.record_bytes)} a record",
+            f"a batch every {readable(self.trigger_ms)}",
+        ]
+        late = [f"the slowest partition {readable(self.late_by_ms)} behind"] if self.late_by_ms else []
+        return ", ".join([*parts, *late])
 
     def rate_of(self, topic: str) -> float:
         """Records a second of ``topic``."""
@@ -95,6 +122,10 @@ def key_names(topology: Topology) -> Iterator[str]:
         yield key_name(node)
         if isinstance(node, Deduplicate):
             yield from columns_of(node.by)
+
+
+def _plain(keys: float) -> float | str:
+    return UNIQUE if math.isinf(keys) else keys
 
 
 def _figures(option: str, given: Sequence[str], names: Collection[str], also: str = "") -> dict[str, float]:

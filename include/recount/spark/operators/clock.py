@@ -65,12 +65,14 @@ def held_back(judged: pl.DataFrame) -> pl.DataFrame:
 class Above(NamedTuple):
     """The clock of an operator further up, and how far behind its frontier its results can be here.
 
-    ``hands_on``: its rows come here themselves, so that those it refuses do not.
+    ``hands_on``: its rows come here themselves, so that those it refuses do not. Rows that it replaces can be
+    ``revised_for_ms`` older than its results.
     """
 
     clock: Clock
     delay_ms: int
     hands_on: bool = True
+    revised_for_ms: int = 0
 
 
 @dataclass
@@ -170,7 +172,7 @@ class Clock:
             self._frontier_ms = reached if self.before_ms is None else max(reached, self.before_ms)
             topic, partition = _FRONTIER
             self.state.put(pl.DataFrame([(topic, partition, self._frontier_ms)], self.state.schema, orient="row"))
-        settled = [(one.clock.settled_ms, one.delay_ms) for one in self.above]
+        settled = [(one.clock.settled_ms, one.delay_ms + one.revised_for_ms) for one in self.above]
         self._settled_ms = _least([self._slowest(batch.known, times), *_delayed(settled)]) if self.settles else None
 
     def _slowest(self, partitions: Iterable[Partition], times: Mapping[Partition, int]) -> int | None:

@@ -34,7 +34,7 @@ from recount.spark.operators.processing import ProcessOperator
 from recount.spark.operators.remembering import DeduplicateOperator, InOrderOperator, SuppressOperator
 from recount.spark.operators.rows import ENTRY, nth
 from recount.spark.operators.set_aside import RAISED_SCHEMA, one_of_each
-from recount.spark.operators.settling import comes_any_time
+from recount.spark.operators.settling import comes_any_time, revised_for_ms
 from recount.spark.operators.stateless import StatelessOperator
 from recount.spark.operators.table_aggregates import TableAggregateOperator
 from recount.spark.operators.table_joins import TableTableJoinOperator
@@ -79,7 +79,8 @@ class Graph:
 
     ``states`` is all that they remember, under names that a restart finds again as long as the declaration means
     the same: an operator that remembers nothing may come or go, and sinks may change their order. What upgrades have
-    ``added`` changes no name: they are those that the topology had without it.
+    ``added`` changes no name: they are those that the topology had without it. ``owners`` has of each, but for clocks,
+    the operator and the operator's own name for it.
     """
 
     def __init__(
@@ -91,12 +92,14 @@ class Graph:
         self._forks = topology.forks()
         self.sinks = [node for node in topology.written if node not in done_before]
         self.states: dict[str, KeyedRows] = {}
+        self.owners: dict[str, tuple[Node, str]] = {}
         former = added.taken_from(topology)
         numbers = operator_numbers(former.topology)
         for node in nodes:
             operator, place = self._operators[node], former.operators.get(node)
             name = f"operator {numbers.get(place) if place else None} {type(node).__name__}"
             self.states |= {f"{name} {state}": rows for state, rows in operator.states.items()}
+            self.owners |= {f"{name} {state}": (node, state) for state in operator.states}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
 
     def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame]) -> Made:
@@ -168,7 +171,8 @@ def _clock(node: Node, operators: Mapping[Node, Operator], *, all_count: bool = 
         return Clock(topics_of(node))
     refusing = set(refusing_above(node))
     above = [
-        Above(operators[judge].clocks["clock"], delay_ms, judge in refusing) for judge, delay_ms in judges_above(node)
+        Above(operators[judge].clocks["clock"], delay_ms, judge in refusing, revised_for_ms(judge))
+        for judge, delay_ms in judges_above(node)
     ]
     settles = not any(comes_any_time(one) for one in waits_for(node))
     holds_back = all_count or is_held_back(node)

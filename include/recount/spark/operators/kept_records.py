@@ -11,7 +11,7 @@ import polars as pl
 from recount.core.nodes import WindowedAggregate
 from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.revisions import can_be_revised
-from recount.core.windows import GlobalWindow, LastN, SlidingWindows, TimeWindows
+from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
@@ -20,6 +20,7 @@ from recount.spark.operators.panes import UNBOUNDED, Pane, pane_of
 from recount.spark.operators.placed import Placed
 from recount.spark.operators.placing import NUMBER, Placing, Step, to_placed
 from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
+from recount.spark.operators.session_panes import SessionPane
 from recount.spark.operators.windowing import BOUNDS, LATEST, ledger
 from recount.spark.polars_expressions import field_column
 
@@ -37,9 +38,8 @@ class KeptRecords:
 
     Records of closed windows are kept: a partition that was idle may still have records on time for them. Those of
     sliding windows are dropped once the last window that they define, ``[ts + 1, ts + 1 + difference]``, is closed by
-    the stream time of every partition, those of time windows with the newest one that holds them. Those of sessions are
-    never dropped (``merged_sessions``); where a longest duration cuts them no old one changes, but the late ledger
-    names the session that a late record of any age would have been in.
+    the stream time of every partition, those of time windows with the newest one that holds them, those of sessions
+    with their session, unless one that goes on is cut by where it began.
     """
 
     node: WindowedAggregate
@@ -68,8 +68,18 @@ class KeptRecords:
         return self._frame(placing.steps).join(results, on=_STEP, how="left", maintain_order="left").drop(_STEP)
 
     def forget(self, settled_ms: int) -> None:
-        """Records of sliding windows that define and change none any more, of time windows with the newest of them."""
+        """Drop records that are in no window which another record can change."""
         match self.node.windows:
+            case SessionWindows() as windows:
+                old = self._records.where(pl.col(TIMESTAMP) + windows.settles_ms(0) <= settled_ms)
+                settled = [
+                    one.number
+                    for pane in self._panes(self._records.of(old, [self._key])).values()
+                    if isinstance(pane, SessionPane)
+                    for one in pane.settled(settled_ms)
+                ]
+                self._records.remove(old.filter(_among(settled)))
+                return
             case SlidingWindows() as windows:
                 closes_ms = pl.col(TIMESTAMP) + windows.closes_ms(1 + windows.difference_ms)
             case TimeWindows() as windows:

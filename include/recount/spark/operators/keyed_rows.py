@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from recount.spark.operators.row_runs import Run, RunSizes
+from recount.spark.state_use import StateUse
 
 DELETED = "deleted"
 _SIZES = RunSizes()
@@ -28,6 +29,7 @@ class KeyedRows:
         self.schema = dict(schema)
         self.identity = list(identity)
         self.copied = 0
+        self._puts = self._gets = 0
         self._runs: list[Run] = []
         self._touched: list[pl.DataFrame] = []
 
@@ -35,6 +37,17 @@ class KeyedRows:
     def height(self) -> int:
         """How many rows there are."""
         return sum(run.height for run in self._runs)
+
+    @property
+    def use(self) -> StateUse:
+        """How much is kept, and how much it was used. May be asked while a batch is processed."""
+        runs = self._runs
+        return StateUse(
+            rows=sum(run.height for run in runs),
+            bytes=sum(run.bytes for run in runs),
+            puts=self._puts,
+            gets=self._gets,
+        )
 
     @property
     def runs(self) -> int:
@@ -57,15 +70,15 @@ class KeyedRows:
     def of(self, wanted: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
         """The rows that agree with one of ``wanted`` in the columns ``on``."""
         asked = wanted.select(on).unique()
-        if asked.is_empty():
-            return self._concatenated([])
-        return self._concatenated([run.at(run.places(asked)) for run in self._runs])
+        self._gets += asked.height
+        return self._at(asked)
 
     def put(self, rows: pl.DataFrame) -> None:
         """Add ``rows``, each in place of the one with its identity; of two with one identity the later stays."""
         if rows.is_empty():
             return
         new = rows.select(list(self.schema)).unique(self.identity, keep="last", maintain_order=True)
+        self._puts += new.height
         self._touch(new.select(self.identity))
         self._settle([*self._runs, *self._sizes.cut(new)])
 
@@ -73,7 +86,9 @@ class KeyedRows:
         """Forget the rows with the identities of ``rows``."""
         if rows.is_empty():
             return
-        self._touch(rows.select(self.identity).unique(maintain_order=True))
+        gone = rows.select(self.identity).unique(maintain_order=True)
+        self._puts += gone.height
+        self._touch(gone)
         self._settle(self._runs)
 
     def changes(self) -> pl.DataFrame:
@@ -83,7 +98,7 @@ class KeyedRows:
         touched = pl.concat(self._touched).unique(maintain_order=True)
         self._touched = []
         found = touched.join(
-            self.of(touched, self.identity).with_columns(pl.lit(False).alias(DELETED)),
+            self._at(touched).with_columns(pl.lit(False).alias(DELETED)),
             on=self.identity,
             how="left",
             nulls_equal=True,
@@ -95,6 +110,12 @@ class KeyedRows:
         """Start from ``rows``, as after the batches that made them."""
         self._touched = []
         self._settle(list(self._sizes.cut(rows.select(list(self.schema)))))
+
+    def _at(self, asked: pl.DataFrame) -> pl.DataFrame:
+        """The rows that agree with one of ``asked``, which are unique, in all columns of these."""
+        if asked.is_empty():
+            return self._concatenated([])
+        return self._concatenated([run.at(run.places(asked)) for run in self._runs])
 
     def _touch(self, identities: pl.DataFrame) -> None:
         """Hide the rows of ``identities``, and remember these for ``changes``."""

@@ -35,15 +35,8 @@ _WAS_HELD = pl.col(STREAM_TIME).is_not_null()
 class MergedSessions:
     """Sessions of all keys, and beside them those of each partition alone, by which lateness is judged.
 
-    Closed sessions are kept, however old they are, for a record can join them however far time has come:
-
-    - A record is on time where it joins an open session of its partition, which then begins with it, so that the next
-      one can be a gap older, and so on. Gap 5: at 1,000 records of 1,000, 995, ... 5 are all on time in turn, and the
-      last joins a session that ended at 0, though none was near that before. So what is forgotten of ``windows`` would
-      be missing in a result, and its withdrawal too.
-    - Whether a record is late does not follow from closed sessions of its partition, for it is the end of the session
-      that counts; which session it missed does, and the late ledger names that. So ``own`` is needed as well, for any
-      late record.
+    Closed sessions are kept until every partition has settled them: a record that is on time can still join them, and
+    one that is late can have missed them, which the late ledger says.
     """
 
     node: WindowedAggregate
@@ -96,7 +89,10 @@ class MergedSessions:
         raise AssertionError("sessions that emit for each record keep their records, see windowing")
 
     def forget(self, settled_ms: int) -> None:
-        """Nothing: see the class."""
+        """Drop sessions that no record can join or miss any more."""
+        is_settled = pl.col(WINDOW_END) + self.windows.settles_ms(0) <= settled_ms
+        for state in self.states.values():
+            state.remove(state.where(is_settled))
 
     def values(self, wanted: pl.DataFrame) -> pl.DataFrame:
         """As they are now."""
@@ -139,6 +135,9 @@ class MergedSessions:
             sessions.setdefault(tuple(group), []).append((start_ms, end_ms))
         found = []
         for row, at_ms, judged_ms, *group in rows.select(_ROW, TIMESTAMP, JUDGED, *self._own_by).iter_rows():
+            if self.windows.is_closed(at_ms + self.windows.reach_ms, judged_ms):
+                found.append((row, at_ms, at_ms))
+                continue
             own = sessions.setdefault(tuple(group), [])
             first, last = _reached(own, at_ms, self.windows.gap_ms)
             joined = own[first:last]

@@ -84,6 +84,11 @@ class Run:
         return self._given.height - self._hidden
 
     @property
+    def bytes(self) -> int:
+        """What its rows take in memory, hidden ones too, without the indexes."""
+        return int(self._given.estimated_size())
+
+    @property
     def is_hollow(self) -> bool:
         """Whether more of its rows are hidden than not."""
         return self._hidden > self.height

@@ -13,7 +13,8 @@ class SessionPane:
 
     gap 5:   0──3──7        14──16        one session [0, 7], another [14, 16]; a record at 10 makes them [0, 16]
 
-    A record is judged by the session that it would be in among the accepted records of its ``source``.
+    A record is judged by the session that it would be in among the accepted records of its ``source``, and is late
+    altogether where even one that ends ``reach_ms`` after it would be closed.
     """
 
     def __init__(self, windows: SessionWindows, accepted: Iterable[Placed]) -> None:
@@ -27,6 +28,8 @@ class SessionPane:
     def add(self, record: Placed) -> Placement:
         """A session that takes others in withdraws them; not where it is just the record's own moment."""
         moment = (record.timestamp_ms, record.timestamp_ms)
+        if record.is_late(self._windows, record.timestamp_ms + self._windows.reach_ms):
+            return Placement(accepted=False, late=[moment])
         own = self._own.setdefault(record.source, ByTime(())) if record.source else ByTime(())
         would_be, _ = self._around(own, record)
         if record.is_late(self._windows, would_be[1]):
@@ -52,6 +55,20 @@ class SessionPane:
     def records(self) -> Sequence[Placed]:
         """All accepted records."""
         return self._accepted.all
+
+    def settled(self, settled_ms: int) -> list[Placed]:
+        """The records that no other can join any more, and that move no cut.
+
+        They end where a session begins, and no session of a partition alone goes on.
+        """
+        sessions = list(self._sessions(self._accepted.all))
+        begin_ms = next((start for start, end in sessions if self._windows.settles_ms(end) > settled_ms), None)
+        if begin_ms is None:
+            return self._accepted.all
+        own = [window for source, ones in self._own.items() if source for window in self._sessions(ones.all)]
+        while earlier := [start for start, end in own if start < begin_ms <= end]:
+            begin_ms = max(start for start, _ in sessions if start <= min(earlier))
+        return [one for one in self._accepted.all if one.timestamp_ms < begin_ms]
 
     def _around(self, others: ByTime, record: Placed) -> tuple[Window, dict[Window, list[Placed]]]:
         """The session that holds ``record`` among ``others``, and all that hang together with it by their gaps."""

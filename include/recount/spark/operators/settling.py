@@ -43,10 +43,10 @@ def is_revised_any_time(node: Node) -> bool:
     A time or sliding window is revised until its own clock has settled its end. An operator below is settled by the
     window's length and grace less, for so much it is delayed: a result that is replaced is not older than that. Length
     10, grace 2, settled at 50: a result that can be replaced is of [38, 48) or later, and below nothing before 38 is
-    settled. A session can be withdrawn at any time, see ``merged_sessions``.
+    settled. So it is with sessions, but for ``revised_for_ms``.
     """
     match node:
-        case WindowedAggregate(windows=SessionWindows() | GlobalWindow() | LastN()):
+        case WindowedAggregate(windows=GlobalWindow() | LastN()):
             return True
         case TableAggregate() | TableTableJoin():
             return True
@@ -55,3 +55,14 @@ def is_revised_any_time(node: Node) -> bool:
         case StreamTableJoin(left=left):
             return is_revised_any_time(left)
     return any(is_revised_any_time(above) for above in node.inputs)
+
+
+def revised_for_ms(node: Node) -> int:
+    """How much older than its delay says a row of ``node`` can be when it is replaced.
+
+    A session is withdrawn until it is settled, which is the reach and a gap after it was due.
+    """
+    match node:
+        case WindowedAggregate(windows=SessionWindows(reach_ms=reach_ms, gap_ms=gap_ms)):
+            return reach_ms + gap_ms
+    return 0

@@ -13,6 +13,7 @@ from recount.core.nodes import Filter, SelectKey, Sink, Stateless, WithFields
 from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.user_functions import failed
+from recount.core.withdrawals import can_be_withdrawn
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
@@ -94,7 +95,12 @@ def _counted(rows: pl.DataFrame, leaving: pl.DataFrame) -> Output:
 
 
 def _filtered(node: Filter, rows: pl.DataFrame) -> Output:
-    return Output(rows.filter(_passes(node)))
+    """Of results that can be withdrawn one that no longer passes leaves as a deletion of the one before."""
+    if not can_be_withdrawn(node.input):
+        return Output(alone(node, rows))
+    passes = _passes(node)
+    left = rows.filter(passes | (pl.col(REVISION) > 0))
+    return Output(left.with_columns(pl.col(IS_NULL) | ~passes))
 
 
 def _show(node: Peek, action: Callable[[Mapping[str, Any]], None], rows: pl.DataFrame) -> None:

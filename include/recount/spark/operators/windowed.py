@@ -60,23 +60,13 @@ class WindowedOperator:
         return output
 
     def _forget(self) -> None:
-        """Drop what no row can change any more, unless a revision from above may still replace one.
-
-        Sessions stay, see ``merged_sessions``. Of those that are cut the results are settled: a record is at most the
-        longest duration before the end of the session that it is on time for, so one that ended more than a gap before
-        that neither takes it in nor is cut anew. Gap 5, no grace, longest 9: at 100 no record before 86 is on time,
-        and nothing becomes of a session that ended before 81.
-        """
+        """Drop what no row can change any more, unless a revision from above may still replace one."""
         windows, settled_ms = self.node.windows, self.clock.settled_ms
-        if settled_ms is None or not self._settles:
+        if settled_ms is None or not self._settles or isinstance(windows, GlobalWindow | LastN):
             return
-        match windows:
-            case TimeWindows() | SlidingWindows():
-                self._windowing.forget(settled_ms)
-                self._emissions.forget(pl.col(WINDOW_END) + windows.closes_ms(0) <= settled_ms)
-            case SessionWindows(max_duration_ms=int(longest_ms)):
-                reach_ms = windows.closes_ms(longest_ms + windows.gap_ms)
-                self._emissions.forget(pl.col(WINDOW_END) + reach_ms <= settled_ms)
+        self._windowing.forget(settled_ms)
+        settles_ms = windows.settles_ms(0) if isinstance(windows, SessionWindows) else windows.closes_ms(0)
+        self._emissions.forget(pl.col(WINDOW_END) + settles_ms <= settled_ms)
 
     def _with_key(self, batch: Batch, given: pl.DataFrame, output: Output) -> pl.DataFrame:
         """The rows to place, judged; the clock advances, but not by a record that has no row with a key."""

@@ -37,7 +37,7 @@ WINDOWS: list[ClosingWindows] = [
     TimeWindows(size_ms=10, advance_ms=10, grace_ms=5),
     TimeWindows(size_ms=10, advance_ms=4, grace_ms=0, origin_ms=3),
     SlidingWindows(difference_ms=6, grace_ms=4),
-    SessionWindows(gap_ms=4, grace_ms=3),
+    SessionWindows(gap_ms=4, grace_ms=3, reach_ms=6),
     SessionWindows(gap_ms=4, grace_ms=3, max_duration_ms=9),
 ]
 ORDERED = fold(

@@ -63,10 +63,9 @@ def below(flow: RecordStream) -> RecordStream:
     return flow.windowed_by(tumbling("5 s", grace="5 s")).aggregate(n=count(), mean=average("cost")).emit_final()
 
 
-def below_counts() -> RecordStream:
-    """Counts of counts."""
-    counts = counted(tumbling("5 s", grace="0 s"))
-    return counts.windowed_by(tumbling("10 s", grace="10 s")).aggregate(n=count()).emit_final()
+def windows_of(results: RecordStream) -> RecordStream:
+    """Counts of results."""
+    return results.windowed_by(tumbling("4 s", grace="10 s")).aggregate(n=count()).emit_final()
 
 
 def remember(_row: Mapping[str, Any], state: KeyState) -> Iterable[Mapping[str, Any]]:
@@ -87,17 +86,28 @@ CASES = [
     Case("keys that never come twice have a window each", counted(tumbling("5 s", grace="15 s")), IDS),
     Case("sliding windows keep the records that define them", counted(sliding("5 s", grace="10 s"))),
     Case("sliding windows of quiet keys have none after them", counted(sliding("5 s", grace="10 s")), QUIET),
-    Case("sessions of quiet keys are kept for ever", counted(session("5 s", grace="5 s")), QUIET),
+    Case("sessions of quiet keys are kept for their reach", counted(session("3 s", grace="0 s", reach="4 s")), QUIET),
     Case("sessions that never end are one for each key", counted(session("20 s", grace="5 s"))),
     Case(
         "of a session that is emitted as it grows the last bounds are known",
-        windowed(session("5 s", grace="5 s")).emit_each_batch(),
+        windowed(session("3 s", grace="0 s", reach="4 s")).emit_each_batch(),
+        QUIET,
+    ),
+    Case(
+        "sessions that emit for each record keep their records",
+        windowed(session("2 s", grace="0 s", reach="4 s")).emit_each_record(),
+        QUIET,
     ),
     Case(
         "of a session that is cut all bounds are known as long as it can change",
         windowed(session("2 s", grace="0 s", max_duration="5 s")).emit_each_batch(),
     ),
-    Case("a session that is cut keeps its records", counted(session("5 s", grace="0 s", max_duration="20 s")), QUIET),
+    Case("a session that is cut keeps its records", counted(session("2 s", grace="0 s", max_duration="6 s")), QUIET),
+    Case(
+        "windows below sessions keep what these can withdraw",
+        windows_of(counted(session("2 s", grace="0 s", reach="4 s"))),
+        QUIET,
+    ),
     Case("the last n records of each key are held", windowed(last_n(3)).emit_each_batch()),
     Case("a global window is one row for each key", windowed(all_time()).emit_each_record()),
     Case("a global window of ids grows with the records", windowed(all_time()).emit_each_record(), IDS),
@@ -130,7 +140,7 @@ CASES = [
     Case("records wait for their turn", stream(clicks).in_order(grace="10 s")),
     Case("records wait until the slowest partition has come so far", stream(clicks).in_order(grace="10 s"), BEHIND),
     Case("windows below a deduplication wait for it", below(stream(clicks).deduplicate("user", horizon="10 s")), IDS),
-    Case("windows of results keep those of open windows", below_counts()),
+    Case("windows of results keep those of open windows", windows_of(counted(tumbling("5 s", grace="0 s")))),
     Case(
         "a processor remembers each key",
         stream(clicks).process(remember, n=LONG),

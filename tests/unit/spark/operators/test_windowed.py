@@ -72,7 +72,7 @@ WINDOWS: dict[str, Windows] = {
     "tumbling": tumbling("10 ms", grace="3 ms"),
     "hopping": hopping("10 ms", advance="4 ms", grace="0 ms"),
     "sliding": sliding("6 ms", grace="4 ms"),
-    "session": session("4 ms", grace="3 ms"),
+    "session": session("4 ms", grace="3 ms", reach="6 ms"),
     "short session": session("4 ms", grace="3 ms", max_duration="9 ms"),
     "all time": all_time(),
     "last n": last_n(3),

@@ -99,6 +99,10 @@ public final class Contender {
         properties.put("windowstore.changelog.additional.retention.ms", Long.toString(Duration.ofDays(3650).toMillis()));
         // By default final results leave once a second at most, and only with a record: the last ones would never leave.
         properties.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 10L);
+        if (arguments.has("keep-repartition")) {
+            // So that the order in which records passed a repartition topic can be read from it afterwards.
+            properties.put("repartition.purge.interval.ms", Long.toString(Duration.ofDays(1).toMillis()));
+        }
         if (!arguments.has("follow")) {
             properties.putAll(CATCH_UP);
         }

@@ -1,0 +1,210 @@
+"""The grace advisor: what each longer grace would have saved, and the state and delay that it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import islice
+from typing import Any
+
+import polars as pl
+from deltalake import DeltaTable
+
+from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.grace.audited_misses import AuditedMisses, audited_misses
+from recount.grace.judges import Judge, judges_of
+from recount.grace.lengthened import lengthened
+from recount.grace.recommending import Recommendation, recommended
+from recount.grace.shortfalls import JUDGE, attributed, saved, shortfalls
+from recount.grace.steps_of_grace import steps_of_grace
+from recount.proofs import Proofs, earlier
+from recount.released import released
+from recount.serve.answer import reading
+from recount.serve.moment import Moment, NotReady
+from recount.spark.estimates.event_rates import NEWEST_BATCHES, event_rates
+from recount.spark.estimates.operators import operator_estimates
+from recount.spark.estimates.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateInAll:
+    """The estimate of what all operators of a stream keep, at most."""
+
+    rows: float
+    bytes: float
+
+    @classmethod
+    def of(cls, topology: Topology, given: Workload) -> StateInAll:
+        states = [state for one in operator_estimates(topology, given) for state in one.states]
+        return cls(rows=sum(state.kept.rows for state in states), bytes=sum(state.bytes for state in states))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongerGrace:
+    """What ``added_ms`` more grace would have saved: late ``records``, ``results`` that lack such, and ``misses``.
+
+    ``results`` is None where the late ledger does not name them; ``misses`` are those that audits found, saved at
+    least. It costs ``state``, and what waits for time to pass leaves ``delay_ms`` of event time later.
+    """
+
+    added_ms: int
+    records: int
+    results: int | None
+    misses: int
+    state: StateInAll
+    delay_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorAdvice:
+    """Of the operators ``numbers`` of ``recount describe``, called ``titles``, that the late ledger cannot tell apart.
+
+    ``records`` were late for it, and ``results`` lack some of them. ``waits_ms`` is how far behind the frontier results
+    are now, at most. ``notes`` say what the figures do not tell.
+    """
+
+    numbers: tuple[int, ...]
+    titles: tuple[str, ...]
+    grace_ms: int
+    waits_ms: int
+    records: int
+    results: int | None
+    steps: tuple[LongerGrace, ...]
+    recommendation: Recommendation
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """The advice for ``stream``, from its tables ``as_of`` a batch; where it has none yet ``not_ready`` says so.
+
+    Late records that came before ``counted_since_ms``, by the stream time of their partition, may have been removed by
+    retention; None: all are counted. ``state`` is the estimate for the grace of now. ``unattributed`` rows of the late
+    ledger could be of several operators, or of none as it is declared now; ``not_by_grace`` are by operator those that
+    were judged by another time than a grace. Of ``misses_untold`` of the ``misses`` that ``audits`` found the tables do
+    not say what would have saved them (``AuditedMisses``).
+    """
+
+    stream: str
+    as_of: Mapping[str, Any] | None = None
+    not_ready: str | None = None
+    counted_since_ms: int | None = None
+    given: Workload
+    state: StateInAll
+    operators: tuple[OperatorAdvice, ...] = ()
+    unattributed: int = 0
+    not_by_grace: Mapping[str, int]
+    audits: int = 0
+    misses: int = 0
+    misses_untold: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        said = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "given"}
+        plain = {"state": asdict(self.state), "operators": [asdict(one) for one in self.operators]}
+        return {"version": 1, **said, **plain, "assumed": self.given.document}
+
+
+def advice(tables: Tables, topology: Topology, given: Workload, now_ms: int, *, measures_rates: bool = True) -> Advice:
+    """The advice for the stream ``topology`` from its ``tables``; raises ``Transient`` where a file goes meanwhile.
+
+    The state is estimated for the workload ``given``, with the rates that the stream has measured in the place of those
+    given if it ``measures_rates``.
+    """
+    with reading(topology.name):
+        return _advice(tables, topology, given, now_ms, measures_rates=measures_rates)
+
+
+def _advice(tables: Tables, topology: Topology, given: Workload, now_ms: int, *, measures_rates: bool) -> Advice:
+    name = topology.name
+    moment = Moment.of(tables, name, None, now_ms)
+    if isinstance(moment, NotReady):
+        state = StateInAll.of(topology, given)
+        return Advice(stream=name, not_ready=moment.reason, given=given, state=state, not_by_grace={})
+    if measures_rates:
+        given = replace(given, rates=_rates(tables, name))
+    judges = judges_of(topology)
+    rows = attributed(_late(tables, name, moment.order), judges)
+    misses = audited_misses(tables, name, rows)
+    counts = dict(rows.group_by(JUDGE).len().collect().iter_rows())
+    others: Counter[str] = Counter()
+    for place, judge in enumerate(judges):
+        if judge.grace_ms is None:
+            others[str(judge.nodes[0])] += counts.get(place, 0)
+    gone = None if topology.retention_ms is None else released(tables.root, name)
+    return Advice(
+        stream=name,
+        as_of=moment.document,
+        counted_since_ms=None if gone is None else gone.before_ms,
+        given=given,
+        state=StateInAll.of(topology, given),
+        operators=tuple(
+            _of_operator(judge, place, rows, misses, given)
+            for place, judge in enumerate(judges)
+            if judge.grace_ms is not None
+        ),
+        unattributed=counts.get(None, 0),
+        not_by_grace=dict(others),
+        audits=misses.audits,
+        misses=misses.found,
+        misses_untold=misses.untold,
+    )
+
+
+def _of_operator(
+    judge: Judge, place: int, rows: pl.LazyFrame, misses: AuditedMisses, given: Workload
+) -> OperatorAdvice:
+    assert judge.grace_ms is not None
+    found, of_audits = shortfalls(rows, place, judge), misses.of(place)
+    steps = steps_of_grace(found.counted.to_list(), judge.waits_ms)
+    return OperatorAdvice(
+        numbers=judge.numbers,
+        titles=tuple(map(str, judge.nodes)),
+        grace_ms=judge.grace_ms,
+        waits_ms=judge.waits_ms,
+        records=len(found.records),
+        results=None if found.results is None else len(found.results),
+        steps=tuple(
+            LongerGrace(
+                added_ms=step,
+                records=saved(found.records, step),
+                results=None if found.results is None else saved(found.results, step),
+                misses=saved(of_audits, step),
+                state=StateInAll.of(lengthened(judge.topology, judge.nodes, step), given),
+                delay_ms=step if judge.delays else 0,
+            )
+            for step in steps
+        ),
+        recommendation=recommended(
+            found.counted,
+            steps,
+            what="late records" if found.results is None else "results",
+            waits_ms=judge.waits_ms,
+            grace_ms=judge.grace_ms,
+        ),
+        notes=tuple(_notes(judge)),
+    )
+
+
+def _notes(judge: Judge) -> Iterator[str]:
+    if judge.is_of_sessions:
+        yield "at least so many: a record that is let in can prolong the session by which others are judged"
+    if not judge.makes_results:
+        yield "which results lack these records the late ledger does not say"
+    if judge.judged_below:
+        yield "what is let in here is judged again by an operator below, and can be late there"
+    if len(judge.nodes) > 1:
+        yield "the late ledger does not tell these operators apart: counted and lengthened together"
+
+
+def _rates(tables: Tables, stream: str) -> Mapping[str, float]:
+    proofs = Proofs(state=tables.state(stream), moved_to=tables.ledger(stream))
+    return event_rates([entry.proof for entry in islice(proofs.newest_first(), NEWEST_BATCHES)])
+
+
+def _late(tables: Tables, stream: str, order: tuple[int, int]) -> pl.LazyFrame:
+    """The late ledger up to the batch ``order``: one that is being written may have its rows there already."""
+    generation, batch = order
+    return pl.scan_delta(DeltaTable(tables.late(stream))).filter(earlier((generation, batch + 1)))

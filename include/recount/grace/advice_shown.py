@@ -1,0 +1,107 @@
+"""The grace advisor's advice on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from recount.core.durations import readable
+from recount.core.instants import told_time
+from recount.grace.advice import Advice, LongerGrace, OperatorAdvice
+from recount.grace.recommending import share
+from recount.spark.estimates.amounts import counted, sized
+
+HEADS = ("grace", "late records let in", "results saved", "misses saved", "state", "results later by")
+
+
+def advice_shown(advice: Advice) -> RenderableType:
+    """What it is from; for each operator a table of longer graces, the recommendation, and what is not known."""
+    return Group(
+        Text(f"stream {advice.stream}", style="bold"),
+        *map(Text, _told(advice)),
+        *(part for one in advice.operators for part in _operator(one, advice)),
+    )
+
+
+def _told(advice: Advice) -> Iterator[str]:
+    if advice.as_of is None:
+        yield f"not ready: {advice.not_ready}"
+        return
+    since_ms = advice.counted_since_ms
+    since = "all that the stream has met" if since_ms is None else f"those since {told_time(since_ms)}"
+    more = "" if since_ms is None else "; retention may have removed older ones"
+    recorded = told_time(advice.as_of["recorded_ms"])
+    batch = f"{advice.as_of['generation']}/{advice.as_of['batch']}"
+    yield f"late records: {since}, up to batch {batch}, recorded {recorded} UTC{more}"
+    yield _audits(advice)
+    yield f"state: the estimate of what all operators keep at most, for {advice.given}"
+    for title, rows in advice.not_by_grace.items():
+        yield f"{rows:,} late records in {title}: it has no grace that could be longer"
+    if advice.unattributed:
+        yield f"{advice.unattributed:,} rows of the late ledger could be of several operators, or of none that there is"
+    if not advice.operators:
+        yield "no operator judges records by a grace"
+
+
+def _audits(advice: Advice) -> str:
+    if not advice.audits:
+        return "misses: not known, the stream has not been audited"
+    untold = f"; of {advice.misses_untold:,} it is not known what would have saved them" if advice.misses_untold else ""
+    return f"misses: {advice.misses:,} grace misses, found by audits so far: {advice.audits:,}{untold}"
+
+
+def _operator(one: OperatorAdvice, advice: Advice) -> Iterator[RenderableType]:
+    for number, title in zip(one.numbers, one.titles, strict=True):
+        yield Text(f"{number}. {title}", style="bold")
+    late = f"{one.records:,} late records"
+    yield Text(late if one.results is None else f"{late}, missing from {one.results:,} results")
+    if one.steps:
+        yield Padding(_table(one, advice), (0, 0, 0, 2))
+    style = "green" if one.recommendation.added_ms else ""
+    yield Text(f"{action_of(one)}: {one.recommendation.reason}", style=style)
+    yield from (Text(f"({note})") for note in one.notes)
+
+
+def action_of(one: OperatorAdvice) -> str:
+    """What is recommended, in words."""
+    added_ms = one.recommendation.added_ms
+    return f"take {readable(added_ms)} more" if added_ms else "leave the grace"
+
+
+def _table(one: OperatorAdvice, advice: Advice) -> Table:
+    has_misses, has_results = advice.audits > 0, one.results is not None
+    shown = [True, True, has_results, has_misses, True, True]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for head in (head for head, is_shown in zip(HEADS, shown, strict=True) if is_shown):
+        table.add_column(head, justify="right")
+    table.add_row(
+        *_shown([readable(one.grace_ms), "", "", "", _state(advice.state.rows, advice.state.bytes), ""], shown)
+    )
+    for step in one.steps:
+        table.add_row(*_shown(cells_of(step, one, advice), shown))
+    return table
+
+
+def cells_of(step: LongerGrace, one: OperatorAdvice, advice: Advice) -> list[str]:
+    """What ``step`` saves and costs, below ``HEADS``."""
+    factor = step.state.rows / advice.state.rows if advice.state.rows else 1.0
+    return [
+        f"+ {readable(step.added_ms)}",
+        f"{step.records:,} ({share(step.records, one.records)})",
+        "" if step.results is None or not one.results else f"{step.results:,} ({share(step.results, one.results)})",
+        f"{step.misses:,}",
+        f"{_state(step.state.rows, step.state.bytes)} (x {factor:.2g})",
+        readable(step.delay_ms) if step.delay_ms else "nothing",
+    ]
+
+
+def _shown(cells: list[str], shown: list[bool]) -> list[str]:
+    return [cell for cell, is_shown in zip(cells, shown, strict=True) if is_shown]
+
+
+def _state(rows: float, size: float) -> str:
+    return f"{counted(rows)} rows, {sized(size)}"

@@ -1,0 +1,120 @@
+"""``recount play``: records for all of the shop's topics, while every stream of it runs in Airflow."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from recount.core.errors import Terminal, Transient
+from recount.local.home import Home
+from recount.local.project import Project
+from recount.play.pace import Pace
+from recount.play.progress import Progress
+from recount.play.running_shop import RunningShop
+from recount.play.shop_flow import ShopFlow
+from recount.play.source import ShopSource
+
+_LOWEST_RATE, _HIGHEST_RATE = 1, 10_000
+_SHORTEST_S = 1
+_FAULTS = {"late": "too late", "bad": "bad", "tombstone": "tombstones"}
+_console = Console(highlight=False, soft_wrap=True)
+
+
+def play(
+    rate: Annotated[float, typer.Option(help="Records a second over all topics, bursts included.")] = 100,
+    minutes: Annotated[float | None, typer.Option(help="How long; without it until Ctrl-C.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed sends the same records.")] = 20,
+    every: Annotated[float, typer.Option(help="Seconds between two lines.")] = 10,
+) -> None:
+    """Let the shop live: every stream runs in Airflow, and records of all its topics come, some late or bad."""
+    _require("--rate", rate, _LOWEST_RATE, _HIGHEST_RATE, "records a second")
+    _require("--every", every, _SHORTEST_S, float("inf"), "seconds")
+    if minutes is not None:
+        _require("--minutes", minutes, 0, float("inf"), "minutes")
+    shop = RunningShop.in_home(Home.of(Project.containing(Path.cwd()).root))
+    shop.create_topics()
+    shop.switch_on()
+    with _interrupted() as over:
+        _console.print(f"{len(shop.declarations.streams)} streams are switched on; Airflow: {shop.airflow.url}")
+        _console.print(f"about {rate:g} records/s to {', '.join(shop.partitions)}; Ctrl-C ends it")
+        flow = ShopFlow(partitions=shop.partitions, begin_ms=_now_ms(), pace=Pace(rate=rate), seed=seed)
+        with ShopSource(shop.connection.producer({"linger.ms": 50}), flow) as source:
+            for line in _lines(shop, source, over, every_s=every, minutes=minutes):
+                _console.print(line)
+        source.require_well()
+    planted = ", ".join(f"{source.faults[fault]:,} {name}" for fault, name in _FAULTS.items())
+    _console.print(f"{source.sent:,} records sent: {planted}")
+    _console.print("the streams go on; stop them with: make down")
+
+
+def _lines(
+    shop: RunningShop, source: ShopSource, over: Event, *, every_s: float, minutes: float | None
+) -> Iterator[str]:
+    """A line ``every_s`` until the time is over, or somebody interrupts; raises what is wrong with the records."""
+    begun_s = last_s = due_s = time.monotonic()
+    end_s = float("inf") if minutes is None else begun_s + 60 * minutes
+    produced = 0
+    while not over.is_set() and time.monotonic() < end_s:
+        # a line that took long to ask for is not made up for
+        due_s = min(max(due_s + every_s, last_s), end_s)
+        over.wait(max(0.0, due_s - time.monotonic()))
+        source.require_well()
+        now_s, before = time.monotonic(), produced
+        produced = source.sent
+        try:
+            statuses = shop.statuses()
+        except Transient as error:
+            yield f"{now_s - begun_s:5.0f} s  produced {produced:,}  no statuses: {error.what}"
+        else:
+            yield Progress.of(
+                statuses,
+                shop.declarations.streams,
+                now_ms=_now_ms(),
+                seconds=now_s - begun_s,
+                produced=produced,
+                rate=(produced - before) / (now_s - last_s),
+            ).line()
+        last_s = now_s
+
+
+@contextmanager
+def _interrupted() -> Iterator[Event]:
+    """Set by the first Ctrl-C or SIGTERM; the second one ends the program at once."""
+    over, former = Event(), dict[int, Any]()
+
+    def end(number: int, _: object) -> None:
+        over.set()
+        signal.signal(number, former[number])
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        former[number] = signal.signal(number, end)
+    try:
+        yield over
+    finally:
+        for changed, handler in former.items():
+            signal.signal(changed, handler)
+
+
+def _require(option: str, given: float, least: float, most: float, unit: str) -> None:
+    """Raise ``Terminal`` unless ``given`` lies between two bounds; what is not a number does not."""
+    if least <= given <= most and given > 0:
+        return
+    bounds = f"more than {least:g}" if not least else f"at least {least:g}"
+    raise Terminal(
+        f"{option} cannot be that",
+        given=given,
+        expected=f"{bounds} {unit}" + (f", at most {most:,g}" if most < float("inf") else ""),
+        remedy=f"leave it out, or give another: recount play {option} NUMBER",
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,89 @@
+"""The shop on a profile that runs: its topics, its streams in Airflow, and what their drivers say."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import httpx
+
+from recount.core.errors import Terminal, Transient
+from recount.core.registry import Declarations, declared
+from recount.core.settings import Settings
+from recount.kafka.connection import Connection
+from recount.kafka.declared import all_topics
+from recount.kafka.status import StatusBoard, StreamStatus
+from recount.kafka.topics import apply, plan
+from recount.local.airflow_api import AirflowApi
+from recount.local.dag_runs import DagRuns
+from recount.local.home import Home
+from recount.local.running import Running
+from recount.play.shop_kinds import SHARES
+
+_REMEDY = "start it: make up (or recount up), then recount play"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningShop:
+    """The declarations of a profile, its broker and its Airflow."""
+
+    declarations: Declarations
+    connection: Connection
+    airflow: AirflowApi
+
+    @classmethod
+    def in_home(cls, home: Home) -> Self:
+        """Of the profile that runs in ``home``; ``Terminal`` where none does, or one without Airflow or the shop."""
+        running = Running.read(home)
+        if running is None:
+            raise Terminal(
+                "no profile runs to play in", given=str(home.path), expected="a profile that runs", remedy=_REMEDY
+            )
+        if running.airflow_url is None:
+            raise Terminal(
+                "the profile that runs has no Airflow, which runs the streams",
+                given="recount up --no-airflow",
+                expected="a profile with Airflow",
+                remedy="recount down, then recount up and recount play",
+            )
+        settings = Settings.from_environment(running.settings)
+        declarations = declared(settings.topologies)
+        if not declarations.topics.keys() & SHARES.keys():
+            raise Terminal(
+                "nothing to play: the declared streams read no topic of the shop",
+                given=f"RECOUNT_TOPOLOGIES={settings.topologies}",
+                expected=f"one that reads {', '.join(SHARES)}",
+                remedy="recount down, unset RECOUNT_TOPOLOGIES, recount up",
+            )
+        airflow = AirflowApi(running.airflow_url, home.airflow_passwords)
+        return cls(declarations=declarations, connection=Connection.of(settings), airflow=airflow)
+
+    @cached_property
+    def partitions(self) -> dict[str, int]:
+        """Of each of the shop's source topics that is declared."""
+        topics = self.declarations.topics
+        return {name: topics[name].partitions for name in SHARES if name in topics}
+
+    def create_topics(self) -> None:
+        """Those that are missing."""
+        admin = self.connection.admin()
+        apply(admin, plan(admin, all_topics(self.declarations, self.connection.own), "embedded"))
+
+    def switch_on(self) -> None:
+        """Let Airflow run every stream, as a click on each would; ``Transient`` where it does not answer."""
+        try:
+            DagRuns(self.airflow).unpause_streams(list(self.declarations.streams))
+        except httpx.TransportError as error:
+            raise Transient(
+                "Airflow does not answer",
+                given=f"{self.airflow.url}: {error}",
+                expected="an Airflow that is up",
+                remedy="see what runs: recount status",
+            ) from error
+
+    def statuses(self) -> dict[str, StreamStatus]:
+        """The last word of every driver."""
+        with closing(StatusBoard(self.connection)) as board:
+            return dict(board.latest())

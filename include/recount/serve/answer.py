@@ -1,0 +1,164 @@
+"""The answer to a question: rows, the batch and frontier that they are from, and whether audits have judged them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import polars as pl
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from recount.core.errors import Transient
+from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.output import encode_value
+from recount.core.own_columns import BACKFILL_NUMBER, BATCH, GENERATION, PREFIX, RESULT_TIME
+from recount.core.retention import ageing
+from recount.core.tables import Tables
+from recount.serve.asked_sink import AskedSink, missing_columns
+from recount.serve.moment import Audits, JudgedTo, Moment, NotReady
+from recount.serve.question import Question
+from recount.serve.seen_by_readers import OF_STREAM, seen_rows
+
+AUDITED, ROWS = "recount_audited", "recount_rows"
+"""Whether the newest audit has judged the row; how many rows a count is of."""
+_TIES = [RESULT_TIME, GENERATION, BATCH]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """``rows`` are at most as many as were asked for, of a ``total``; not one where it is ``not_ready``.
+
+    Rows of event times before ``kept_since_ms`` may have been removed by the stream's retention.
+    """
+
+    sink: AskedSink
+    asked_ms: int
+    moment: Moment | None = None
+    judged: JudgedTo | None = None
+    not_ready: str | None = None
+    kept_since_ms: int | None = None
+    total: int = 0
+    rows: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    @property
+    def state(self) -> Literal["ready", "not ready"]:
+        """Whether there is something to answer from. That there is not is an answer as well."""
+        return "not ready" if self.moment is None else "ready"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Everything but the rows."""
+        return {
+            "stream": self.sink.topology.name,
+            "sink": self.sink.name,
+            "state": self.state,
+            "reason": self.not_ready,
+            "asked_ms": self.asked_ms,
+            "as_of": None if self.moment is None else self.moment.document,
+            "audit": None if self.judged is None or self.moment is None else self.judged.document(self.moment),
+            "kept_since_ms": self.kept_since_ms,
+            "total": self.total,
+        }
+
+    def to_json(self) -> bytes:
+        """One JSON object; rows are written as on Kafka, decimals as numbers with all their digits."""
+        rows = b",".join(encode_value(row) for row in self.rows)
+        return json.dumps(self.document, ensure_ascii=False).encode()[:-1] + b',"rows":[' + rows + b"]}"
+
+
+def answer(tables: Tables, question: Question, now_ms: int) -> Answer:
+    """The answer from the ``tables`` as they are; raises ``Transient`` where a file goes away as it is read.
+
+    A batch counts once it is in the ledger: then its rows are in every table.
+    """
+    with reading(question.sink.topology.name):
+        return _answer(tables, question, now_ms)
+
+
+@contextmanager
+def reading(stream: str) -> Iterator[None]:
+    """Whatever cannot be read meanwhile of the tables of ``stream`` is ``Transient``."""
+    try:
+        yield
+    except (DeltaError, OSError, pl.exceptions.PolarsError) as error:
+        raise Transient(
+            f"the tables of {stream} could not be read",
+            given=f"{type(error).__name__}: {error}"[:500],
+            expected="tables that nobody moves or removes meanwhile",
+            remedy="ask again; if that does not help, see whether the tables are all there",
+        ) from error
+
+
+def _answer(tables: Tables, question: Question, now_ms: int) -> Answer:
+    sink = question.sink
+    asked_ms = now_ms if question.at_ms is None else question.at_ms
+    sink.identity  # noqa: B018 - it raises where the rows cannot be told apart
+    moment = Moment.of(tables, sink.topology.name, question.at_ms, now_ms)
+    if isinstance(moment, NotReady):
+        return Answer(sink=sink, asked_ms=asked_ms, not_ready=moment.reason)
+    outputs, corrections = (
+        DeltaTable(path) if DeltaTable.is_deltatable(path) else None
+        for path in (tables.output(sink.written.table), tables.corrections(sink.written.table))
+    )
+    objection = _objection(sink, outputs)
+    if outputs is None or objection is not None:
+        return Answer(sink=sink, asked_ms=asked_ms, not_ready=objection)
+    audits = Audits.of(tables, sink.topology)
+    gone = None if ageing(sink.written) is None else audits.released
+    total, rows = _rows(seen_rows(outputs, corrections, sink, moment, question.wanted), question, audits.judged)
+    return Answer(
+        sink=sink,
+        asked_ms=asked_ms,
+        moment=moment,
+        judged=audits.judged,
+        kept_since_ms=None if gone is None else gone.before_ms,
+        total=total,
+        rows=rows,
+    )
+
+
+def _objection(sink: AskedSink, outputs: DeltaTable | None) -> str | None:
+    """Why there is no answer from the table of results; None where there is one."""
+    if outputs is None:
+        return f"the table outputs/{sink.written.table} is not there"
+    missing = missing_columns(sink, [field.name for field in outputs.schema().fields])
+    if missing:
+        return f"the table outputs/{sink.written.table} has no {', '.join(missing)}: another declaration made it"
+    return None
+
+
+def _rows(seen: pl.LazyFrame, question: Question, judged: JudgedTo | None) -> tuple[int, list[dict[str, Any]]]:
+    """How many there are, and the first of them."""
+    if question.count_by is not None:
+        counted = seen.group_by(question.count_by).agg(pl.len().alias(ROWS)).collect()
+        in_order = counted.sort(ROWS, question.count_by, descending=[True, False])
+        return int(counted[ROWS].sum()), in_order.head(question.limit).to_dicts()
+    sink = question.sink
+    number = pl.col(BACKFILL_NUMBER)
+    marked = seen.with_columns(
+        _is_audited(sink, judged).alias(AUDITED), pl.when(number > OF_STREAM).then(number).alias(BACKFILL_NUMBER)
+    )
+    bounds = [WINDOW_END, WINDOW_START] if sink.identity.has_bounds else []
+    found = marked.collect()
+    newest = [*bounds, *_TIES]
+    is_descending = [*([True] * len(newest)), False]
+    # to sort all rows of a large table would take ten times as long
+    first = found.top_k(question.limit, by=[*newest, sink.key], reverse=[not one for one in is_descending])
+    rows = first.sort([*newest, sink.key], descending=is_descending)
+    rows = rows.select(*sink.fields, *(name for name in rows.columns if name.startswith(PREFIX)))
+    return found.height, rows.to_dicts()
+
+
+def _is_audited(sink: AskedSink, judged: JudgedTo | None) -> pl.Expr:
+    if judged is None:
+        return pl.lit(value=False)
+    generation, batch = judged.cut
+    same = (pl.col(GENERATION) == generation) & (pl.col(BATCH) <= batch)
+    backfills = judged.backfills.get(sink.written.table, 0)
+    of_stream = pl.col(BACKFILL_NUMBER) == OF_STREAM
+    by_stream = ((pl.col(GENERATION) < generation) | same).fill_null(value=False)
+    return pl.when(of_stream).then(by_stream).otherwise(pl.col(BACKFILL_NUMBER) < backfills)

@@ -1,0 +1,206 @@
+"""Answers over HTTP: for every sink of every declared stream its rows, the current row of a key, and counts.
+
+Every path is in /openapi.json. Nothing can be written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Security
+from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from recount.core.errors import RecountError, Terminal
+from recount.core.registry import Declarations
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.kafka.connection import Connection
+from recount.serve.answer import answer
+from recount.serve.asked_paths import parameters, responses
+from recount.serve.asked_sink import AskedSink, BadQuestion, asked_sink
+from recount.serve.bearer import RequireToken
+from recount.serve.broker_reading import BrokerReader
+from recount.serve.exposition import Ask, Exposition
+from recount.serve.question import Question
+from recount.serve.refusals import of_error, of_http
+from recount.serve.stream_index import Listed, listed
+
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_ALIAS = re.compile(r"([a-z0-9-]+)=([a-z0-9-]+)(?:/([a-zA-Z0-9._-]+))?")
+_TAKEN = ("streams", "metrics")
+Texts = Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """What is served: the declared streams with the tables of an installation.
+
+    ``now_ms`` is the clock, ``ask`` who asks the brokers for metrics; None: the settings say which.
+    """
+
+    settings: Settings
+    declarations: Declarations
+    now_ms: Callable[[], int]
+    ask: Ask | None = None
+
+    def app(self, token: str, aliases: Sequence[str] = ()) -> ASGIApp:
+        """The application, for those who have the ``token``; ``aliases`` are texts NAME=STREAM or NAME=STREAM/SINK."""
+        app = FastAPI(
+            title="Recount",
+            description="What the streams know, now and at past times.",
+            docs_url=None,
+            redoc_url=None,
+            redirect_slashes=False,
+            dependencies=[Security(HTTPBearer(auto_error=False))],
+        )
+        app.add_exception_handler(RecountError, of_error)
+        app.add_exception_handler(HTTPException, of_http)
+        self._add_index(app)
+        self._add_metrics(app)
+        for sink in self._sinks():
+            self._add_sink(app, sink)
+        for alias in aliases:
+            self._add_alias(app, alias)
+        return RequireToken(app, token)
+
+    def _sinks(self) -> list[AskedSink]:
+        """Those of which it can be told which row replaces which; the index says of the others why not."""
+        topologies = self.declarations.topologies.values()
+        sinks = [AskedSink(topology, written) for topology in topologies for written in topology.written]
+        return [sink for sink in sinks if sink.objection is None]
+
+    def _add_index(self, app: FastAPI) -> None:
+        tables = Tables(self.settings.data)
+
+        def of_all(request: Request) -> Response:
+            _texts(request, ())
+            topologies = self.declarations.topologies.values()
+            return _json({"streams": [listed(tables, one, self.now_ms()).document for one in topologies]})
+
+        def of_one(request: Request) -> Response:
+            _texts(request, ())
+            name = request.path_params["stream"]
+            if name not in self.declarations.topologies:
+                raise HTTPException(404)
+            found: Listed = listed(tables, self.declarations.topologies[name], self.now_ms())
+            return _json(found.document)
+
+        told = {"parameters": [{"name": "stream", "in": "path", "required": True, "schema": {"type": "string"}}]}
+        app.get("/streams", summary="All streams", response_model=None)(of_all)
+        app.get("/streams/{stream}", summary="A stream and its sinks", response_model=None, openapi_extra=told)(of_one)
+
+    def _add_metrics(self, app: FastAPI) -> None:
+        exposition = Exposition(
+            tables=Tables(self.settings.data),
+            streams=list(self.declarations.streams.values()),
+            ask=self.ask or BrokerReader(Connection.of(self.settings)),
+        )
+
+        def metrics(request: Request) -> Response:
+            _texts(request, ())
+            return Response(exposition.rendered(), headers={**_HEADERS, "Content-Type": CONTENT_TYPE_LATEST})
+
+        told: dict[int | str, Any] = {200: {"description": "Prometheus' text format", "content": {"text/plain": {}}}}
+        app.get("/metrics", summary="Metrics of all streams", response_model=None, responses=told)(metrics)
+
+    def _add_sink(self, app: FastAPI, sink: AskedSink) -> None:
+        path = f"/streams/{sink.topology.name}/{sink.name}"
+        names = ["key", *(["window"] if sink.identity.has_bounds else []), "at", "limit"]
+
+        def rows(request: Request) -> Response:
+            return self._answer(sink, _texts(request, names))
+
+        def current(request: Request) -> Response:
+            return self._current(sink, request)
+
+        def counts(request: Request) -> Response:
+            texts = dict(_texts(request, ("by", "at", "limit")))
+            by = texts.pop("by", None)
+            if by is None:
+                raise BadQuestion(
+                    "count by what?", expected=f"by=FIELD, one of {', '.join(sink.fields)}", remedy="name a field"
+                )
+            return self._answer(sink, texts, count_by=by)
+
+        self._add(app, path, rows, f"Rows of {sink.name}, the newest first", sink, parameters(sink, names))
+        told = parameters(sink, ("key", "at"), key_in="path")
+        self._add(app, path + "/current/{key:path}", current, f"The current row of a {sink.key}", sink, told)
+        told = parameters(sink, ("by", "at", "limit"))
+        self._add(app, f"{path}/counts", counts, "Rows by the values of a field", sink, told, is_count=True)
+
+    def _add_alias(self, app: FastAPI, text: str) -> None:
+        """``/NAME/KEY/``, with or without the last slash, is the current row of the key."""
+        found = _ALIAS.fullmatch(text)
+        if not found or found[1] in _TAKEN:
+            raise Terminal(
+                "no such route",
+                given=text,
+                expected=f"NAME=STREAM or NAME=STREAM/SINK, NAME of a-z, 0-9 and -, and none of {', '.join(_TAKEN)}",
+                remedy="write --route stats=product-revenue",
+            )
+        sink = asked_sink(self.declarations.topology(found[2]), found[3])
+
+        def current(request: Request) -> Response:
+            return self._current(sink, request)
+
+        told = parameters(sink, ("key", "at"), key_in="path")
+        path, summary = f"/{found[1]}/{{key:path}}", f"The current row of a {sink.key} in {sink.name}"
+        self._add(app, f"{path}/", current, summary, sink, told)
+        app.get(path, include_in_schema=False, response_model=None)(current)
+
+    def _add(
+        self,
+        app: FastAPI,
+        path: str,
+        endpoint: Callable[[Request], Response],
+        summary: str,
+        sink: AskedSink,
+        told: list[dict[str, Any]],
+        *,
+        is_count: bool = False,
+    ) -> None:
+        app.get(
+            path,
+            summary=summary,
+            tags=[sink.topology.name],
+            response_model=None,
+            responses=responses(sink, is_count=is_count),
+            openapi_extra={"parameters": told},
+        )(endpoint)
+
+    def _current(self, sink: AskedSink, request: Request) -> Response:
+        texts = dict(_texts(request, ("at",)))
+        return self._answer(sink, {**texts, "key": request.path_params["key"], "limit": "1"})
+
+    def _answer(self, sink: AskedSink, texts: Texts, count_by: str | None = None) -> Response:
+        now_ms = self.now_ms()
+        question = Question.of(sink, now_ms=now_ms, count_by=count_by, **texts)
+        found = answer(Tables(self.settings.data), question, now_ms)
+        return Response(found.to_json(), media_type="application/json", headers=_HEADERS)
+
+
+def _texts(request: Request, known: Collection[str]) -> Texts:
+    """The query; a parameter that is not ``known`` is refused, for the answer would be to another question."""
+    given = request.query_params.multi_items()
+    names = [name for name, _ in given]
+    if len(set(names)) < len(names) or not set(names) <= set(known):
+        raise BadQuestion(
+            "parameters that are not known here, or given twice",
+            given=", ".join(names)[:200],
+            expected=f"each of these at most once: {', '.join(known) or 'none'}",
+            remedy="see /openapi.json",
+        )
+    return dict(given)
+
+
+def _json(document: Mapping[str, Any]) -> Response:
+    return Response(json.dumps(document, ensure_ascii=False), media_type="application/json", headers=_HEADERS)

@@ -1,0 +1,96 @@
+"""Templates to pages: Jinja2 with autoescape, and how numbers, shares and times are written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+_BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
+_LONGEST = 300
+UNKNOWN = "–"  # noqa: RUF001 - a dash
+"""In place of a number."""
+
+
+def rendered(template: str, **values: Any) -> str:
+    """The page that ``template`` makes of ``values``; a value that is missing is an error."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("recount.web"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": count, "rate": rate, "share": share, "size": size, "time": told_minute}
+    environment.filters |= {"ago": duration, "short": short}
+    return environment
+
+
+def count(number: float | None) -> str:
+    """``1234567`` is ``1,234,567``."""
+    return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def rate(number: float | None) -> str:
+    """Two digits at least, and no more than can be read: ``0.25``, ``7.5``, ``1,235``."""
+    if number is None or number >= 100 or number == 0:
+        return count(number)
+    return f"{number:.1f}" if number >= 1 else f"{number:.2g}"
+
+
+def share(number: float | None) -> str:
+    """A share in percent; one that is not nothing never looks like nothing."""
+    if number is None:
+        return UNKNOWN
+    if number == 0:
+        return "0 %"
+    return "< 0.01 %" if number < 0.0001 else f"{number:.2%}".replace("%", " %")
+
+
+def size(number: int | None) -> str:
+    """Bytes in the largest unit of which there is at least one."""
+    if number is None:
+        return UNKNOWN
+    scaled, unit = float(number), 0
+    while abs(scaled) >= 1024 and unit < len(_BYTES) - 1:
+        scaled, unit = scaled / 1024, unit + 1
+    return f"{scaled:.1f} {_BYTES[unit]}" if unit else f"{number} B"
+
+
+def told_minute(at_ms: int | None) -> str:
+    """Date and time of day without seconds, UTC; as the number where no calendar has it."""
+    if at_ms is None:
+        return UNKNOWN
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1_000, UTC):%Y-%m-%d %H:%M}"
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms:,} ms"
+
+
+def duration(length_ms: float | None) -> str:
+    """A length of time in its two largest units: ``3 d 4 h``, ``2 min 5 s``, ``850 ms``."""
+    if length_ms is None:
+        return UNKNOWN
+    if abs(length_ms) < 1_000:
+        return f"{length_ms:.0f} ms"
+    if abs(length_ms) < 10_000:
+        return f"{length_ms / 1_000:.1f} s"
+    parts, rest = [], int(abs(length_ms)) // 1_000
+    for name, seconds in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        number, rest = divmod(rest, seconds)
+        if number:
+            parts.append(f"{number:,} {name}")
+    return ("-" if length_ms < 0 else "") + " ".join(parts[:2])
+
+
+def short(text: object, most: int = _LONGEST) -> str:
+    """``text`` cut to ``most`` characters."""
+    told = str(text)
+    return told if len(told) <= most else told[: most - 1] + "…"

@@ -1,0 +1,161 @@
+"""Every error of Recount's own tree that the code raises, read from the code: message, expected, remedy.
+
+What is only known when the error occurs stands as … in it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from recount.core.errors import InvalidDeclaration, require_function
+
+UNKNOWN = "…"
+EITHER = " / "
+Texts = Mapping[str, str]
+_MADE_BY_FUNCTIONS = {"require": 1, "require_each": 0, "require_function": 0}
+"""Functions of core.errors that raise InvalidDeclaration, and which argument names the field."""
+_OUTSIDE = "BadRecord"
+"""It ends nothing: it is the reason in a dead letter."""
+_ROOT = "RecountError"
+_MODULE_OF_ROOT = "core/errors.py"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Raised:
+    """One place that makes an error. ``room`` is the package that it lies in, ``branch`` Terminal or Transient."""
+
+    room: str
+    branch: str
+    message: str
+    expected: str
+    remedy: str
+
+
+def raised_in(package: Path) -> list[Raised]:
+    """All of them, sorted, each once."""
+    trees = {file.relative_to(package).as_posix(): ast.parse(file.read_text()) for file in package.rglob("*.py")}
+    bases = _bases(trees)
+    imported = _imported(trees.values())
+    found = set()
+    for place, tree in trees.items():
+        if place != _MODULE_OF_ROOT:
+            room = place.split("/")[0].removesuffix(".py")
+            found |= set(_Reader(room=room, bases=bases).of(tree, {**imported, **_assigned(tree.body, imported)}))
+    return sorted(found)
+
+
+def _imported(trees: Iterable[ast.Module]) -> Texts:
+    """Constants by name, as one module imports them from another: those whose name one module alone gives."""
+    given = [_assigned(tree.body, {}) for tree in trees]
+    times = Counter(name for constants in given for name in constants)
+    return {name: text for constants in given for name, text in constants.items() if times[name] == 1}
+
+
+def _bases(trees: Mapping[str, ast.Module]) -> dict[str, tuple[str, bool]]:
+    """By class of the tree of errors its base, and whether it makes its message itself."""
+    classes = {node.name: node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    found = {_ROOT: ("", False)}
+    while more := [
+        (name, base, node)
+        for name, node in classes.items()
+        for base in map(ast.unparse, node.bases)
+        if name not in found and base in found
+    ]:
+        for name, base, node in more:
+            own = any(isinstance(one, ast.FunctionDef) and one.name == "__init__" for one in node.body)
+            found[name] = (base, own or found[base][1])
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reader:
+    """Reads one module of the package ``room``."""
+
+    room: str
+    bases: Mapping[str, tuple[str, bool]]
+
+    def of(self, node: ast.AST, known: Texts) -> Iterator[Raised]:
+        """Below ``node``, where the names ``known`` stand for texts."""
+        for child in ast.iter_child_nodes(node):
+            inside = known
+            if isinstance(child, ast.ClassDef) and child.name in self.bases:
+                yield from self._of_class(child, known)
+            if isinstance(child, ast.FunctionDef):
+                inside = {**known, **_assigned(ast.walk(child), known)}
+            if isinstance(child, ast.Call):
+                yield from self._of_call(child, known)
+            yield from self.of(child, inside)
+
+    def _of_class(self, node: ast.ClassDef, known: Texts) -> Iterator[Raised]:
+        """What a class tells its base."""
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "super().__init__" and node.name != _OUTSIDE:
+                yield self._raised(node.name, call, call.args[0], known)
+
+    def _of_call(self, call: ast.Call, known: Texts) -> Iterator[Raised]:
+        name = ast.unparse(call.func)
+        if name in _MADE_BY_FUNCTIONS:
+            yield self._raised("InvalidDeclaration", call, call.args[_MADE_BY_FUNCTIONS[name]], known, "invalid ")
+        elif name == "InvalidDeclaration":
+            yield self._raised(name, call, call.args[0], known, "invalid ")
+        elif name in self.bases and not self.bases[name][1] and text_of(call.args[0], known) != UNKNOWN:
+            yield self._raised(name, call, call.args[0], known)
+
+    def _raised(self, name: str, call: ast.Call, message: ast.expr, known: Texts, before: str = "") -> Raised:
+        told = {one.arg: text_of(one.value, known) for one in call.keywords}
+        if name == "InvalidDeclaration" and not told:
+            told = _of_functions()
+        return Raised(
+            room=self.room,
+            branch=self._branch(name),
+            message=before + text_of(message, known),
+            expected=told.get("expected", ""),
+            remedy=told.get("remedy", ""),
+        )
+
+    def _branch(self, name: str) -> str:
+        while name not in ("Terminal", "Transient"):
+            name = self.bases[name][0]
+        return name
+
+
+def _assigned(lines: Iterable[ast.AST], known: Texts) -> dict[str, str]:
+    """What ``lines`` assign to names, where it is text; several texts of one name stand beside each other."""
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        if isinstance(line, ast.Assign) and len(line.targets) == 1 and isinstance(line.targets[0], ast.Name):
+            found.setdefault(line.targets[0].id, set()).add(text_of(line.value, known))
+    return {name: EITHER.join(sorted(texts)) for name, texts in found.items() if texts != {UNKNOWN}}
+
+
+def _of_functions() -> dict[str | None, str]:
+    try:
+        require_function("function", None)
+    except InvalidDeclaration as error:
+        return {"expected": error.expected, "remedy": error.remedy}
+    raise AssertionError
+
+
+def text_of(node: ast.expr, known: Texts) -> str:
+    """The text that ``node`` makes, as far as the code says it."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Constant(value=int(number)):
+            return f"{number:,}"
+        case ast.JoinedStr(values=parts):
+            return "".join(text_of(part, known) for part in parts)
+        case ast.FormattedValue(value=value):
+            return text_of(value, known)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return text_of(left, known) + text_of(right, known)
+        case ast.IfExp(body=body, orelse=other):
+            return EITHER.join(sorted({text_of(body, known), text_of(other, known)}))
+        case ast.Name(id=name):
+            return known.get(name, UNKNOWN)
+        case _:
+            return UNKNOWN

@@ -1,0 +1,62 @@
+"""What the pages read of the brokers: statuses and their history, from the topics that a lease writes to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from tests.statuses import a_status
+
+from recount.core.errors import Terminal
+from recount.kafka.connection import Connection
+from recount.kafka.lease import Lease
+from recount.kafka.status_history import StatusHistory
+from recount.web.broker_watch import BrokerWatch
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_each_refresh_reads_on_behind_what_transactions_leave_in_the_topic(
+    connection: Connection, unique: Callable[[str], str]
+) -> None:
+    stream, other = unique("revenue"), unique("other")
+    history = StatusHistory(connection, [stream])
+    lease, neighbour = Lease.acquire(connection, stream), Lease.acquire(connection, other)
+    for lag in (5, 7):
+        neighbour.publish(a_status(stream=other, lag=1, lease_epoch=neighbour.epoch))
+        lease.publish(a_status(stream=stream, lag=lag, lease_epoch=lease.epoch))
+        found = history.refresh(now_ms())
+        assert found.keys() == {stream}
+        assert found[stream][-1].status.lag == lag
+    assert history.refresh(now_ms()) == found
+    history.close()
+
+
+def test_a_watch_says_statuses_history_and_ends(connection: Connection, unique: Callable[[str], str]) -> None:
+    stream = unique("revenue")
+    watch = BrokerWatch(connection, [stream], patience_s=60)
+    assert stream not in watch().statuses
+    lease = Lease.acquire(connection, stream)
+    lease.publish(a_status(stream=stream, lag=9, lease_epoch=lease.epoch))
+    deadline = time.monotonic() + 60
+    while not (said := watch([("recount.status", 0)])).samples.get(stream):
+        assert time.monotonic() < deadline, said
+    assert (said.statuses[stream].lag, said.samples[stream][-1].status.lag) == (9, 9)
+    assert said.ends["recount.status", 0] > 0
+    assert said.problems == []
+
+
+def test_topics_that_are_not_there_yet_are_named_with_the_remedy(
+    connection: Connection, unique: Callable[[str], str]
+) -> None:
+    elsewhere = replace(connection, prefix=unique("nobody"))
+    [problem] = BrokerWatch(elsewhere, ["revenue"], patience_s=60)().problems
+    assert "topic does not exist" in problem
+    assert f"{elsewhere.prefix}.status" in problem
+    assert "recount topics --apply" in problem
+    with pytest.raises(Terminal):
+        StatusHistory(elsewhere, ["revenue"]).refresh(now_ms())

@@ -1,0 +1,66 @@
+"""A partition that was silent for hours brings records that are on time: the next audit judges all again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
+
+from recount.audit.certificate import load
+from recount.core.aggregates import count
+from recount.core.expressions import col
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topology import Topology, stream
+from recount.core.windows import session, sliding
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+
+pytestmark = [pytest.mark.usefixtures("tiny"), pytest.mark.timeout(900)]
+IDLE_S = 1
+
+
+def silent_stage(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: Path) -> Stage:
+    readings = stream(source_topic("silent-readings", RecordSchema.of(n=LONG), partitions=2)).select_key(n=col("n"))
+    kinds = {"sliding": sliding("1 min", grace="0 s"), "sessions": session("1 min", grace="0 s")}
+    topology = Topology(
+        name="silent",
+        sinks=[
+            readings.windowed_by(windows).aggregate(rows=count()).emit_final().to(output_topic(f"silent-{name}"))
+            for name, windows in kinds.items()
+        ],
+        idle_after=f"{IDLE_S} s",
+    )
+    stage = Stage(spark=spark, settings=settings_below(root, kafka, project), topology=topology)
+    stage.create_topics()
+    return stage
+
+
+def said(partition: int, minute: float) -> Said:
+    return ("silent-readings", partition, f"device {partition}", minute, {"n": partition})
+
+
+def test_what_a_silent_partition_brings_on_time_is_no_violation(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    """Partition 1 stood at minute 1 while the other came to minute 600: a record of minute 5 is on time by its own."""
+    stage = silent_stage(spark, kafka, project, tmp_path)
+    stage.produce([said(0, 1), said(1, 1)])
+    stage.run()
+    time.sleep(IDLE_S + 0.5)
+    stage.produce([said(0, 300), said(0, 600)])
+    stage.run()
+    assert stage.audit().findings.outcome == "match"
+    stage.produce([said(1, 5), said(1, 900), said(0, 900)])
+    stage.run()
+    second = stage.audit()
+    assert not second.findings.differences
+    assert load(second.certificate)["covers"]["judged_before"] is None
+    stage.produce([said(0, 901), said(1, 901)])
+    stage.run()
+    third = stage.audit()
+    assert third.findings.outcome == "match"
+    assert third.findings.seed.run is not None
+    assert third.findings.seed.run.audit == second.findings.audit, "from there audits go on"

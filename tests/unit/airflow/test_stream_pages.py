@@ -1,0 +1,363 @@
+"""The pages of the plugin: what they show of real tables and certificates, and what they say where there is nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.shown_shop import ShownShop, shown_shop
+from tests.unit.serve.written_streams import WrittenStream, as_arrivals
+
+from recount.airflow import pages
+from recount.airflow.naming import PAGES
+from recount.airflow.runs_by_hand import DagState
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.kafka.connection import Connection
+from recount.web.broker_watch import BrokersSay, BrokerWatch
+
+STREAM = "revenue-by-region"
+HOSTILE = "</td><script>alert(1)</script><img src=//evil.example/x onerror=alert(1)>"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> ShownShop:
+    return shown_shop(tmp_path)
+
+
+@pytest.fixture
+def client(shop: ShownShop) -> Iterator[TestClient]:
+    with shop.served() as app:
+        yield TestClient(app)
+
+
+def page(client: TestClient, path: str, status: int = 200) -> str:
+    found = client.get(f"{PAGES}{path}")
+    assert found.status_code == status, found.text
+    return found.text
+
+
+def text_of(html: str) -> str:
+    """What a reader sees of ``html``."""
+    return " ".join(re.sub(r"<[^>]*>", " ", html).split())
+
+
+def row(html: str, stream: str) -> str:
+    """The row of ``stream`` in the overview, as text."""
+    [found] = [one for one in html.split("<tr") if f'/streams/{stream}"' in one]
+    return text_of(f"<tr{found}")
+
+
+class Loaded(HTMLParser):
+    """Everything that a browser would load, follow or send to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: list[str] = []
+        self.tags: set[str] = set()
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.places += [value or "" for name, value in attrs if name in ("href", "src", "action", "srcset", "data")]
+        self.handlers += [name for name, _ in attrs if name.startswith("on") or name == "style"]
+
+
+def loaded(html: str) -> Loaded:
+    parser = Loaded()
+    parser.feed(html)
+    return parser
+
+
+def test_the_overview_has_every_stream_grouped_by_module_with_those_first_that_need_a_look(client: TestClient) -> None:
+    html = page(client, "/")
+    names = re.findall(r'/streams/([a-z0-9-]+)"', html)
+    assert sorted(names) == sorted(pages.declared("topologies").streams)
+    assert re.findall(r'rowgroup">(\w+) ', html) == sorted(re.findall(r'rowgroup">(\w+) ', html))
+    views = [name for name in names if name in ("page-paths", "departed-users", "enriched-events")]
+    assert views == ["page-paths", "departed-users", "enriched-events"]
+
+
+def test_a_line_says_state_lag_rate_shares_and_the_next_audit(shop: ShownShop, client: TestClient) -> None:
+    shop.say = replace(shop.say, samples={})
+    shop.say_of(STREAM, lag=1_234, records_per_second=17.25, records_total=1_000, late_records=20, dead_letters=5)
+    said = row(page(client, "/"), STREAM)
+    assert "running 4.0 s ago" in said
+    assert "1,234 17.2 2.00 % 0.50 %" in said
+    assert "not audited yet 2026-11-25 15:46" in said
+
+
+def test_the_rate_is_of_the_last_five_minutes_where_there_is_a_history(shop: ShownShop, client: TestClient) -> None:
+    samples = shop.say.samples[STREAM]
+    of_steps = [(one.status.records_total, one.status.heartbeat_ms) for one in samples[-11:]]
+    (first, began), (last, ended) = of_steps[0], of_steps[-1]
+    shop.say_of(STREAM, records_per_second=99_999.0)
+    assert f" {(last - first) / (ended - began) * 1_000:.1f} " in row(page(client, "/"), STREAM)
+
+
+def test_what_is_wrong_with_a_stream_is_said_in_its_line(client: TestClient) -> None:
+    html = page(client, "/")
+    assert "failed 4.0 s ago disk full: /data is at 100 %" in row(html, "page-paths")
+    assert "lag 12345678 records, limit 10000000" in row(html, "matched-orders")
+    assert "stopped" in row(html, "departed-users")
+    assert "never started" in row(html, "order-balances")
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("text=revenue", {"revenue-by-region", "product-revenue"}),
+        ("text=REVENUE-BY", {"revenue-by-region"}),
+        ("state=stopped", {"departed-users"}),
+        ("state=silent", {"order-balances"}),
+        ("state=attention", {"page-paths", "matched-orders"}),
+        ("text=revenue&state=stopped", set()),
+    ],
+)
+def test_the_filter_shows_what_was_asked_for(client: TestClient, asked: str, shown: set[str]) -> None:
+    html = page(client, f"/?{asked}")
+    assert set(re.findall(r'/streams/([a-z0-9-]+)"', html)) == shown
+    assert ("No stream has such a name and state." in html) == (not shown)
+
+
+def test_streams_can_be_grouped_by_driver(client: TestClient) -> None:
+    assert re.findall(r'rowgroup">([\w-]+) ', page(client, "/?by=driver")) == ["customers", "orders", "page-views"]
+
+
+def test_a_filter_that_there_is_not_shows_all(client: TestClient) -> None:
+    html = page(client, f"/?state=nonsense&by=nonsense&text={'%20' * 500}")
+    assert len(re.findall(r'/streams/([a-z0-9-]+)"', html)) == len(pages.declared("topologies").streams)
+
+
+def test_each_audit_is_a_square_that_leads_to_its_certificate(shop: ShownShop, client: TestClient) -> None:
+    shop.certify(STREAM, 100, outcome="violation", differences_found=3, findings={"open_found": 3})
+    on_overview = [one for one in loaded(page(client, "/")).places if "/reports/" in one]
+    on_page = [one for one in loaded(page(client, f"/streams/{STREAM}")).places if "/reports/" in one]
+    assert len(on_overview) == 14
+    assert len(set(on_page)) == 100
+    assert on_page[:100] == sorted(on_page[:100])
+    assert client.get(on_page[0]).text == f"<h1>{STREAM} match</h1>"
+    html = page(client, f"/streams/{STREAM}")
+    assert html.count('class="night violation" href') == 1
+    assert "violation, 3 open findings" in html
+    assert "3" in row(page(client, "/"), STREAM).split()
+
+
+def test_a_certificate_that_cannot_be_read_is_a_square_of_its_own(shop: ShownShop, client: TestClient) -> None:
+    shop.certify(STREAM, 3)
+    folder = shop.root / "reports" / "certificates" / STREAM
+    for name, text in (
+        ("a", "{"),
+        ("b", "[]"),
+        ("c", '{"outcome": "match"}'),
+        ("d", '{"outcome": 5}'),
+        ("e", "[" * 9_999),
+    ):
+        (folder / f"{name}.json").write_text(text)
+    html = page(client, f"/streams/{STREAM}")
+    assert html.count('class="night unreadable" href') == 5
+    assert html.count('class="night ok" href') == 3
+
+
+def test_the_grace_misses_of_the_newest_audit_are_told(shop: ShownShop, client: TestClient) -> None:
+    shop.certify(STREAM, 1)
+    assert "EU 1970-01-01 00:00 to 1970-01-01 00:05 {&#34;orders&#34;:5} {&#34;orders&#34;:6} 1" in text_of(
+        page(client, f"/streams/{STREAM}")
+    )
+
+
+@pytest.fixture
+def written(shop: ShownShop) -> WrittenStream:
+    """Two batches of twelve orders, a minute apart."""
+    stream = WrittenStream(shop.declarations.topologies["product-revenue"], Path(shop.settings.data))
+    batches = [
+        [(f"o{batch}-{n}", batch * 60, {"order_id": "o", "product": "tea", "amount": "1.00"}) for n in range(12)]
+        for batch in range(2)
+    ]
+    stream.write([as_arrivals("orders", *orders) for orders in batches])
+    return stream
+
+
+def test_partitions_rates_and_state_come_from_the_tables(
+    shop: ShownShop, client: TestClient, written: WrittenStream
+) -> None:
+    shop.say = replace(shop.say, ends={("orders", 0): 30, ("orders", 1): 0})
+    said = text_of(page(client, "/streams/product-revenue"))
+    assert "orders-0 24 30 6 1970-01-01 00:01 no" in said
+    assert "Rows a second in the batches after 2023-11-14 22:13 and up to 2023-11-14 22:14 UTC" in said
+    assert "0.2/s" in said  # twelve records in a minute
+    assert "a partition has not had a record yet" in said
+    assert "source orders" in said
+
+
+def test_tables_that_are_damaged_are_a_sentence(shop: ShownShop, client: TestClient, written: WrittenStream) -> None:
+    log = Path(Tables(shop.settings.data).state("product-revenue")) / "_delta_log"
+    for file in log.glob("*.json"):
+        file.write_text("no JSON")
+    said = text_of(page(client, "/streams/product-revenue"))
+    assert "the tables of product-revenue could not be read" in said
+    assert "They are in the tables, which could not be read: see above." in said
+
+
+def test_where_nothing_is_there_yet_each_part_is_a_sentence(shop: ShownShop, client: TestClient) -> None:
+    shop.say, shop.runs.known = BrokersSay(), {}
+    said = text_of(page(client, f"/streams/{STREAM}"))
+    for sentence in (
+        "No driver has spoken yet: the DAG stream__revenue-by-region starts one",
+        "No driver has spoken during the last hour.",
+        "Not audited yet. Next audit: not known to Airflow.",
+        "No batch is committed yet, so nothing was read.",
+        "There is no log of this driver on this machine.",
+        "stream_control is not known to Airflow",
+    ):
+        assert sentence in said
+    assert "never started" in text_of(page(client, "/"))
+    assert "No audit has tried the expectations yet" in text_of(page(client, "/data-docs"))
+
+
+def test_an_archive_says_that_it_is_not_audited(client: TestClient) -> None:
+    said = text_of(page(client, "/streams/archive-orders"))
+    assert "An archive is the raw log itself" in said
+    assert "Backfill" not in said
+
+
+@pytest.mark.timeout(60)
+def test_brokers_that_are_down_are_named_and_the_page_comes_all_the_same(shop: ShownShop, client: TestClient) -> None:
+    watch = BrokerWatch(Connection(bootstrap_servers="127.0.0.1:1"), shop.declarations.streams, patience_s=0.2)
+    pages.app.dependency_overrides[pages.brokers] = lambda: watch
+    for path in ("/", f"/streams/{STREAM}"):
+        html = page(client, path)
+        assert "the brokers have not answered within 0.2 s" in html
+        assert 'badge silent">never started' not in html
+        assert 'badge silent">not known' in html
+    assert "The brokers have not said how the stream is: see above." in page(client, f"/streams/{STREAM}")
+
+
+def test_settings_that_are_wrong_are_a_page_that_says_so(client: TestClient) -> None:
+    pages.app.dependency_overrides[pages.settings_here] = lambda: Settings.from_environment({"RECOUNT_NONSENSE": "1"})
+    assert "RECOUNT_NONSENSE is unknown" in page(client, "/", status=503)
+
+
+def test_a_page_that_there_is_not_says_so(client: TestClient) -> None:
+    assert "There is no such stream." in page(client, "/streams/unknown", status=404)
+    assert "Not Found" in page(client, "/nowhere", status=404)
+    assert page(client, f"/expectations/{STREAM}/..%2f..%2fsecret", status=404)
+    assert page(client, "/static/..%2frendering.py", status=404)
+
+
+def test_what_great_expectations_found_is_on_a_page_of_ours(shop: ShownShop, client: TestClient) -> None:
+    shop.certify(STREAM, 1)
+    shop.try_expectations(STREAM, "night-1")
+    assert "raw_log: holds" in page(client, "/data-docs")
+    said = text_of(page(client, f"/expectations/{STREAM}/night-1"))
+    assert "reconciliation failed" in said
+    assert "Every offset is accounted for The first of them {&#39;key&#39;: &#39;EU&#39;} failed 3" in said
+    assert f"/expectations/{STREAM}/night-1" in page(client, f"/streams/{STREAM}")
+
+
+def test_great_expectations_own_pages_are_not_served(shop: ShownShop, client: TestClient) -> None:
+    site = shop.root / "reports" / "gx" / "uncommitted" / "data_docs" / "local_site" / "index.html"
+    site.parent.mkdir(parents=True)
+    site.write_text('<script src="https://elsewhere.example/jquery.js"></script>')
+    assert "elsewhere.example" not in page(client, f"/reports/{site.relative_to(shop.root / 'reports')}", status=404)
+
+
+def test_the_panels_of_advisor_and_lens_show_their_documents_and_nothing_without(
+    shop: ShownShop, client: TestClient
+) -> None:
+    assert "larger grace" not in page(client, f"/streams/{STREAM}")
+    for kind in ("grace", "lens"):
+        file = shop.root / "reports" / kind / f"{STREAM}.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({"said": [f"{kind} says"], "columns": ["grace"], "rows": [[f"{kind} +2 min"]]}))
+    said = text_of(page(client, f"/streams/{STREAM}"))
+    assert "What a larger grace would have admitted, and its cost grace says grace grace +2 min" in said
+    assert "What another engine would have dropped last night lens says grace lens +2 min" in said
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"said": 1, "columns": [], "rows": []}', '{"said": [], "columns": [], "rows": [1]}']
+)
+def test_a_document_of_another_form_shows_nothing(shop: ShownShop, client: TestClient, text: str) -> None:
+    file = shop.root / "reports" / "grace" / f"{STREAM}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert "larger grace" not in page(client, f"/streams/{STREAM}")
+
+
+def test_a_paused_audit_is_told_where_the_next_one_would_be(shop: ShownShop, client: TestClient) -> None:
+    shop.runs.known[f"audit__{STREAM}"] = DagState(paused=True, next_ms=None)
+    assert f"audit__{STREAM} is paused" in row(page(client, "/"), STREAM)
+
+
+def test_hostile_texts_of_all_sources_are_text(shop: ShownShop, client: TestClient) -> None:
+    miss = {"key": HOSTILE, "window_start": 2**62, "window_end": 2**62, "published": HOSTILE, "complete": HOSTILE}
+    shop.certify(
+        STREAM,
+        2,
+        warnings=[HOSTILE],
+        grace_misses=[{**miss, "late_records": 1, "late": [HOSTILE], "explained": True}],
+    )
+    folder = shop.root / "reports" / "certificates" / STREAM
+    (folder / 'x" onclick=alert(1) <b>.json').write_text("{}")
+    shop.try_expectations(STREAM, "night<script>", text=HOSTILE)
+    shop.say_of(STREAM, error=HOSTILE, host=HOSTILE, state="failed")
+    shop.say = replace(shop.say, problems=[HOSTILE])
+    for kind in ("grace", "lens"):
+        (shop.root / "reports" / kind).mkdir()
+        document = {"said": [HOSTILE], "columns": [HOSTILE], "rows": [[HOSTILE]]}
+        (shop.root / "reports" / kind / f"{STREAM}.json").write_text(json.dumps(document))
+    log = shop.root / "logs" / "streams" / "orders.log"
+    log.parent.mkdir(parents=True)
+    log.write_text(HOSTILE)
+    for path in (
+        "/",
+        f"/streams/{STREAM}",
+        "/data-docs",
+        f"/expectations/{STREAM}/night%3Cscript%3E",
+        f"/?text={HOSTILE}",
+    ):
+        html = page(client, path)
+        found = loaded(html)
+        assert "&lt;script&gt;" in html
+        assert found.tags.isdisjoint(
+            {"script", "img", "style", "iframe", "object", "b"} - ({"b"} if "<b class" in html else set())
+        )
+        assert found.handlers == []
+
+
+def test_no_page_loads_or_sends_anything_elsewhere_and_none_runs_a_script(
+    shop: ShownShop, client: TestClient, written: WrittenStream
+) -> None:
+    shop.certify(STREAM, 100)
+    shop.try_expectations(STREAM, "night-1")
+    for path in (
+        "/",
+        f"/streams/{STREAM}",
+        "/streams/product-revenue",
+        "/data-docs",
+        f"/expectations/{STREAM}/night-1",
+    ):
+        answer = client.get(f"{PAGES}{path}")
+        found = loaded(answer.text)
+        assert found.places
+        assert all(unquote(place).startswith((f"{PAGES}/", "#")) for place in found.places), found.places
+        assert found.tags.isdisjoint({"script", "style"})
+        assert found.handlers == []
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src" not in policy and "unsafe" not in policy and "form-action 'self'" in policy
+
+
+def test_style_sheet_and_icon_name_no_place_elsewhere(client: TestClient) -> None:
+    for name in ("pages.css", "icon.svg"):
+        text = client.get(f"{PAGES}/static/{name}").text
+        assert "url(" not in text and "@import" not in text
+        assert "http" not in text.replace("http://www.w3.org/2000/svg", "")

@@ -1,0 +1,136 @@
+"""Metrics, as a parser of Prometheus' text format reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic
+
+import polars as pl
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.batch_proofs import a_proof
+from tests.statuses import a_status
+from tests.unit.serve.test_answers import SHOP, order
+from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
+
+from recount.core.ledger import PartitionProof
+from recount.core.registry import declared
+from recount.kafka.connection import Connection
+from recount.serve.broker_reading import BrokerReader, BrokerReading
+from recount.serve.exposition import Ask, Exposition
+from recount.spark.delta_table import AppendOnlyTable
+
+LABELS = ("source", "stream", "table", "state", "topic", "partition")
+Samples = Mapping[tuple[str, ...], float]
+
+
+@pytest.fixture(scope="module")
+def stream(tmp_path_factory: pytest.TempPathFactory) -> WrittenStream:
+    stream = WrittenStream(SHOP["order-counts"], tmp_path_factory.mktemp("data"))
+    stream.write([as_arrivals("orders", order("ann", 1), order("bob", 2)), as_arrivals("orders", order("ann", 3))])
+    stream.audit(1, outcome="violation")
+    archive = AppendOnlyTable(path=stream.tables.archive("orders"), schema={"offset": pl.Int64()}, carries_proofs=True)
+    archive.create()
+    part = PartitionProof(topic="orders", partition=0, start=0, end=2, records=2, counted=2)
+    proof = a_proof(7, part, stream="archive-orders")
+    archive.append(pl.DataFrame({"offset": [0, 1]}), writer="archive", version=7, metadata=proof.to_json())
+    return stream
+
+
+@pytest.fixture
+def scraped(stream: WrittenStream) -> Callable[[Ask], Samples]:
+    """A scrape by name and label values; another stream is declared that has never run."""
+
+    def scrape(ask: Ask) -> Samples:
+        streams = [stream.topology, SHOP["product-revenue"], declared().archives["archive-orders"]]
+        text = Exposition(tables=stream.tables, streams=streams, ask=ask).rendered().decode()
+        families = list(text_string_to_metric_families(text))
+        assert len({family.name for family in families}) == len(families)
+        assert all(family.documentation and family.name.startswith("recount_") for family in families)
+        samples = [one for family in families for one in family.samples]
+        return {(one.name, *(one.labels[n] for n in LABELS if n in one.labels)): one.value for one in samples}
+
+    return scrape
+
+
+def silent(_: object) -> None:
+    return None
+
+
+def test_tables_ledger_and_audits_are_told_without_a_broker(
+    scraped: Callable[[Ask], Samples], stream: WrittenStream
+) -> None:
+    told = scraped(silent)
+    assert (told["recount_source_up", "tables"], told["recount_source_up", "kafka"]) == (1, 0)
+    path = stream.tables.output("order_counts")
+    assert told["recount_table_rows", "order-counts", "outputs/order_counts"] == pl.read_delta(path).height == 3
+    files = list(Path(path).glob("*.parquet"))
+    assert told["recount_table_bytes", "order-counts", "outputs/order_counts"] == sum(f.stat().st_size for f in files)
+    assert told["recount_table_files", "order-counts", "outputs/order_counts"] == len(files) == 2
+    assert told["recount_table_rows", "order-counts", "late"] == 0
+    assert told["recount_stream_batch", "order-counts"] == 1
+    assert told["recount_stream_batch_timestamp_seconds", "order-counts"] == recorded_ms(1) / 1_000
+    assert told["recount_audit_match", "order-counts"] == 0
+    assert told["recount_partition_read_offset", "order-counts", "orders", "0"] == 3
+    assert told["recount_table_rows", "archive-orders", "archive/orders"] == 2
+    assert told["recount_stream_batch", "archive-orders"] == 7
+    assert told["recount_partition_read_offset", "archive-orders", "orders", "0"] == 2
+    assert not [place for place in told if "product-revenue" in place or place[0] == "recount_stream_state"]
+
+
+def test_lag_is_told_by_partition_and_the_status_by_stream(scraped: Callable[[Ask], Samples]) -> None:
+    status = a_status(
+        stream="order-counts",
+        lag=7,
+        records_total=3,
+        late_records=1,
+        dead_letters=2,
+        records_per_second=1.5,
+        batch_duration_ms=1_200,
+        commit_duration_ms=300,
+        frontier_ms=60_000,
+        stream_time_ms=90_000,
+        memory_used=5,
+    )
+    asked = []
+
+    def ask(partitions: object) -> BrokerReading:
+        asked.append(partitions)
+        ends = {("orders", 0): 10, ("orders", 1): 0}
+        return BrokerReading(statuses={"order-counts": status, "stranger": a_status(stream="stranger")}, ends=ends)
+
+    told = scraped(ask)
+    assert asked == [{("orders", 0), ("orders", 1)}]
+    lags = [told["recount_partition_lag_offsets", "order-counts", "orders", partition] for partition in "01"]
+    assert lags == [7, 0]
+    of_stream = {name: value for (name, *labels), value in told.items() if labels == ["order-counts"]}
+    assert of_stream.items() >= {
+        ("recount_stream_lag_records", 7),
+        ("recount_stream_records_total", 3),
+        ("recount_stream_late_records_total", 1),
+        ("recount_stream_dead_letters_total", 2),
+        ("recount_stream_records_per_second", 1.5),
+        ("recount_stream_batch_duration_seconds", 1.2),
+        ("recount_stream_commit_duration_seconds", 0.3),
+        ("recount_stream_frontier_delay_seconds", 30),
+        ("recount_stream_heartbeat_timestamp_seconds", 2),
+        ("recount_stream_driver_memory_used_bytes", 5),
+    }
+    states = {place[2]: value for place, value in told.items() if place[0] == "recount_stream_state"}
+    assert states == {"starting": 0, "running": 1, "stopping": 0, "stopped": 0, "failed": 0}
+    assert not [place for place in told if "stranger" in place]
+
+
+def test_what_a_driver_has_not_said_is_left_out(scraped: Callable[[Ask], Samples]) -> None:
+    told = scraped(lambda _: BrokerReading(statuses={"order-counts": a_status(stream="order-counts")}))
+    assert ("recount_stream_frontier_delay_seconds", "order-counts") not in told
+    assert ("recount_partition_lag_offsets", "order-counts", "orders", "0") not in told
+
+
+def test_a_scrape_does_not_wait_for_brokers_that_do_not_answer() -> None:
+    reader = BrokerReader(Connection(bootstrap_servers="127.0.0.1:1"), patience_s=0.2)
+    began = monotonic()
+    assert reader([]) is None
+    assert reader([]) is None
+    assert monotonic() - began < 5
