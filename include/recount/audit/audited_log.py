@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.conservation import OFFSETS
+from recount.audit.delta_frames import delta_frame
 from recount.audit.findings import Source
 from recount.audit.kept import log_of, require_kept, sources_of
 from recount.audit.ledger import Ledger, Order
@@ -82,7 +83,7 @@ class AuditedLog:
             lengths = [F.length(name).alias(f"{name}_bytes") for name in ("key", "value")]
             found.append(records.select(F.lit(topic).alias("topic"), "partition", "offset", "timestamp_ms", *lengths))
         place = ["topic", "partition", "offset"]
-        rejected = self.session.read.format("delta").load(tables.rejected(self.topology.name))
+        rejected = delta_frame(self.session, tables.rejected(self.topology.name))
         marks = rejected.select(*place).distinct().withColumn("is_dead_lettered", F.lit(True))
         records = reduce(DataFrame.unionByName, found).join(marks, place, "left")
         partitions = self._partitions(shrinks)

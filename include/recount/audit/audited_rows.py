@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from recount.audit.accepted_rows import ROW, AcceptedRow, accepted_corrections, accepted_rows
 from recount.audit.compared import SIDES
 from recount.audit.copies import DELTA, is_after
+from recount.audit.delta_frames import delta_frame
 from recount.audit.fidelity import PLACES
 from recount.audit.in_force import InForce
 from recount.audit.shape import flow_of
@@ -67,7 +68,7 @@ class AuditedRows:
         Of what the stream may have removed, that of a single aggregation is left out: no audit judges it.
         """
         identity = identity_of(written)
-        rows = self.session.read.format("delta").load(self.tables.output(written.table))
+        rows = delta_frame(self.session, self.tables.output(written.table))
         rows = rows.where(~F.coalesce(is_after(self.run.order), F.lit(False)))
         is_kept = self._is_kept(written)
         if flow_of(self.topology) is not None:

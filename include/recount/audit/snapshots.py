@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit.audit_session import FEW_OFFSETS
+from recount.audit.delta_frames import is_small, local_frame
 from recount.audit.store import SNAPSHOTS, AuditStore
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
@@ -30,6 +33,7 @@ KEPT = 8
 """So many audits keep theirs: an audit as of an earlier time, or one that is repeated, begins at one of them."""
 SMALL_BYTES = 64 * 2**20
 """Of the snapshots that are kept, together: then one more may go through the driver."""
+_BATCHES_AT_A_TIME = 16
 _SCHEMA = "part string, name string, schema string, rows binary"
 _COLUMNS = {"part": pl.String, "name": pl.String, "schema": pl.String, "rows": pl.Binary}
 
@@ -77,9 +81,12 @@ class Snapshots:
 
     def sha256(self, audit: str) -> str:
         """What tells the snapshot of ``audit`` from any other, whatever its files."""
-        told = self._rows(audit).select("part", "name", "schema", F.sha2("rows", 256).alias("sha256")).collect()
-        lines = sorted(json.dumps(row.asDict(), sort_keys=True) for row in told)
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+        lines = []
+        for row in self._read(audit):
+            rows = row.pop("rows")
+            told = row | {"sha256": None if rows is None else hashlib.sha256(rows).hexdigest()}
+            lines.append(json.dumps(told, sort_keys=True))
+        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
     def has(self, audit: str) -> bool:
         """Whether ``audit`` has a snapshot."""
@@ -87,13 +94,35 @@ class Snapshots:
 
     def of(self, audit: str) -> Snapshot:
         """That of ``audit``, which has one."""
-        rows = self._rows(audit).persist()
+        if is_small(DeltaTable(self._path)):
+            return self._through_this_process(audit)
+        rows = self.session.read.format("delta").load(self._path).where(F.col(AUDIT) == audit).persist()
         headers = rows.where(F.col("rows").isNull()).select("part", "name", "schema").collect()
-        schemas = {(row.part, row.name): T.StructType.fromJson(json.loads(row.schema)) for row in headers}
-        return Snapshot(rows=rows, schemas=schemas)
+        schemas = {(row.part, row.name): _schema(row.schema) for row in headers}
+        return Snapshot(frames={at: _unpacked_by_spark(rows, *at, schemas[at]) for at in schemas}, cached=rows)
 
-    def _rows(self, audit: str) -> DataFrame:
-        return self.session.read.format("delta").load(self._path).where(F.col(AUDIT) == audit)
+    def _through_this_process(self, audit: str) -> Snapshot:
+        schemas: dict[tuple[str, str], T.StructType] = {}
+        batches: dict[tuple[str, str], list[pa.RecordBatch]] = {}
+        for row in self._read(audit):
+            at = row["part"], row["name"]
+            if row["rows"] is None:
+                schemas[at] = _schema(row["schema"])
+            else:
+                batches.setdefault(at, []).extend(_unpacked([row["rows"]]))
+        frames = {}
+        for at, schema in schemas.items():
+            numbered = _numbered_schema(schema)
+            rows = pa.Table.from_batches(batches[at]) if at in batches else pa.table({})
+            frames[at] = local_frame(self.session, rows, numbered).toDF(*schema.names)
+        return Snapshot(frames=frames)
+
+    def _read(self, audit: str) -> Iterator[dict[str, Any]]:
+        """The rows of ``audit``, a few at a time: each is a batch of a frame."""
+        table = DeltaTable(self._path).to_pyarrow_dataset()
+        mine = pc.field(AUDIT) == audit
+        for batch in table.to_batches(columns=list(_COLUMNS), filter=mine, batch_size=_BATCHES_AT_A_TIME):
+            yield from batch.to_pylist()
 
     def _bytes(self) -> int:
         """Of all snapshots, as they lie on disk."""
@@ -111,24 +140,37 @@ class Snapshots:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The frames of one audit."""
+    """The ``frames`` of one audit by part and name, made of what Spark has ``cached``, if anything."""
 
-    rows: DataFrame
-    schemas: Mapping[tuple[str, str], T.StructType]
+    frames: Mapping[tuple[str, str], DataFrame]
+    cached: DataFrame | None = None
 
     def part(self, part: str) -> Frames:
         """The frames of ``part`` by name."""
-        return {name: self._frame(of, name) for of, name in self.schemas if of == part}
+        return {name: frame for (of, name), frame in self.frames.items() if of == part}
 
     def release(self) -> None:
         """Give the cached rows back."""
-        self.rows.unpersist()
+        if self.cached is not None:
+            self.cached.unpersist()
 
-    def _frame(self, part: str, name: str) -> DataFrame:
-        mine = (F.col("part") == part) & (F.col("name") == name) & F.col("rows").isNotNull()
-        schema = self.schemas[part, name]
-        numbered = T.StructType([T.StructField(str(at), one.dataType) for at, one in enumerate(schema)])
-        return self.rows.where(mine).select("rows").mapInArrow(_unpacked, numbered).toDF(*schema.names)
+
+def _schema(told: str) -> T.StructType:
+    return T.StructType.fromJson(json.loads(told))
+
+
+def _numbered_schema(schema: T.StructType) -> T.StructType:
+    return T.StructType([T.StructField(str(at), one.dataType) for at, one in enumerate(schema)])
+
+
+def _unpacked_by_spark(rows: DataFrame, part: str, name: str, schema: T.StructType) -> DataFrame:
+    mine = (F.col("part") == part) & (F.col("name") == name) & F.col("rows").isNotNull()
+
+    def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from _unpacked(batch.column("rows").to_pylist())
+
+    return rows.where(mine).select("rows").mapInArrow(unpacked, _numbered_schema(schema)).toDF(*schema.names)
 
 
 def _packed(part: str, name: str, frame: DataFrame) -> DataFrame:
@@ -155,8 +197,7 @@ def _stream_of(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for rows in batch.column("rows").to_pylist():
-            with pa.ipc.open_stream(rows) as stream:
-                yield from stream
+def _unpacked(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    for rows in streams:
+        with pa.ipc.open_stream(rows) as stream:
+            yield from stream

@@ -13,6 +13,7 @@ from recount.audit.completeness import COMPLETENESS
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
 from recount.audit.counts import verdict_counts_by_spark
+from recount.audit.delta_frames import delta_frame
 from recount.audit.evidence import Evidence, Witness
 from recount.audit.fidelity import PLACES
 from recount.audit.findings import Findings, Interval, Source
@@ -82,6 +83,8 @@ from recount.recompute.once import once
 from recount.recompute.rules.closing import overdue_ms
 
 _LOG = logging.getLogger(__name__)
+FEW_VERDICTS = 300_000
+"""Three of each row: so few rows may pass through this process, with the values that were compared."""
 
 
 class TopologyAuditor:
@@ -206,10 +209,11 @@ class TopologyAuditor:
             *unexplained(misses),
         ]
         verdicts = [f"{place}_verdict" for place in PLACES]
-        self.store.put(VERDICTS, scope.audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS))
+        few = sum(counts.values()) <= FEW_VERDICTS
+        self.store.put(VERDICTS, scope.audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS), few=few)
         if missed:
-            self.store.put(CORRECTIONS, scope.audit, missed_rows(judged, scope.identities, truth))
-        self.store.put(RECONCILIATION, scope.audit, judged.select(SINK, TABLE, *IDENTITY, f"{COMPARED}.*"))
+            self.store.put(CORRECTIONS, scope.audit, missed_rows(judged, scope.identities, truth), few=few)
+        self.store.put(RECONCILIATION, scope.audit, judged.select(SINK, TABLE, *IDENTITY, f"{COMPARED}.*"), few=few)
         all_accounts = [account for parts in found.values() for account in parts]
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
@@ -352,7 +356,7 @@ class TopologyAuditor:
         return late.where(kept_late_by_spark(scope.released))
 
     def _up_to(self, path: str, cut: Order) -> DataFrame:
-        return self._session.read.format("delta").load(path).where(~is_after(cut))
+        return delta_frame(self._session, path).where(~is_after(cut))
 
     def _side_ledgers(self, truth: Recomputed, scope: Scope, late: DataFrame) -> list[Difference]:
         rejected = self._up_to(self._tables.rejected(self._topology.name), scope.cut)

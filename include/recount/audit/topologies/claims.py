@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 
 from recount.audit.committed import committed_records, event_time_ms, header
 from recount.audit.copies import BACKFILL, DELTA, KAFKA, LATER, NO_REVISION, is_after
+from recount.audit.delta_frames import delta_frame
 from recount.audit.ledger import Order
 from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.identity import Identity
@@ -103,7 +104,7 @@ def _decoded(written: Written) -> Column:
 
 def in_delta(session: SparkSession, tables: Tables, identity: Identity, cut: Order) -> DataFrame:
     """The rows of the sink's table; those of batches after ``cut`` are on the side ``LATER``."""
-    return _in_delta(session.read.format("delta").load(tables.output(identity.written.table)), identity, cut)
+    return _in_delta(delta_frame(session, tables.output(identity.written.table)), identity, cut)
 
 
 def in_delta_since(
@@ -113,7 +114,7 @@ def in_delta_since(
 
     ``wrong`` has with each identity the revision that stood before (null: none): earlier ones are left out.
     """
-    rows = session.read.format("delta").load(tables.output(identity.written.table))
+    rows = delta_frame(session, tables.output(identity.written.table))
     fresh = _in_delta(rows.where(is_after(seed)), identity, cut)
     stood = wrong.select(*(F.col(name).alias(f"__{name}") for name in IDENTITY), F.col(REVISION).alias("__stood"))
     before = _in_delta(rows.where(~is_after(seed)), identity, cut)
@@ -128,7 +129,7 @@ def judged_before(
     session: SparkSession, tables: Tables, identity: Identity, seed: Order, asked: DataFrame
 ) -> DataFrame:
     """The rows of the identities ``asked`` in batches up to ``seed``, judged in order: all sides have them."""
-    rows = session.read.format("delta").load(tables.output(identity.written.table))
+    rows = delta_frame(session, tables.output(identity.written.table))
     before = _in_delta(rows.where(~is_after(seed)), identity, seed)
     told = asked.select(*(F.col(name).alias(f"__{name}") for name in IDENTITY))
     same = [F.col(name).eqNullSafe(F.col(f"__{name}")) for name in IDENTITY]

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from delta.tables import DeltaTable
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED, REPAIRED
 from recount.audit.copies import DELTA, KAFKA, is_after
+from recount.audit.delta_frames import delta_frame
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.ledger import Order
 from recount.audit.results import EXPECTED
@@ -127,14 +128,14 @@ class Corrections:
     def _corrections(self, identity: Identity) -> DataFrame | None:
         """Claims of all corrections that count, with ``LATER_BATCH``; None where there is no table of them."""
         path = self.tables.corrections(identity.written.table)
-        if not DeltaTable.isDeltaTable(self.session, path):
+        if not DeltaTable.is_deltatable(path):
             return None
-        rows = self.session.read.format("delta").load(path).where(F.col(BACKFILL).isin(list(self.backfills)))
+        rows = delta_frame(self.session, path).where(F.col(BACKFILL).isin(list(self.backfills)))
         return once(of_backfills(rows, identity, **{LATER_BATCH: is_after(self.cut)}))
 
     def _written(self, identity: Identity, corrections: DataFrame | None) -> DataFrame:
         """All that was written up to the cut, by the stream and by backfills."""
-        outputs = self.session.read.format("delta").load(self.tables.output(identity.written.table))
+        outputs = delta_frame(self.session, self.tables.output(identity.written.table))
         written = of_stream(outputs.where(~is_after(self.cut)), identity)
         if corrections is None:
             return written
