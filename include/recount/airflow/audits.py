@@ -194,7 +194,7 @@ class PanelsOperator(ProcessOperator):
     def execute(self, context: Context) -> None:
         if not _params(context).get("announce", True):
             raise AirflowSkipException("the panels of the night stay")
-        exit_code = self.run_module("recount.panels.commands", *self.streams)
+        exit_code = self.run_module("recount.panels.panels_command", *self.streams)
         if exit_code:
             raise AirflowException(f"the panels could not be written: exit code {exit_code}, see the log above")
 

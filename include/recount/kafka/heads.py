@@ -11,12 +11,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import IsolationLevel, KafkaException, Producer
 
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.kafka.compacted import CompactedView
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
+from recount.kafka.offsets import log_ranges, partitions_of
 from recount.kafka.platform import CERTIFICATES
 
 Head = Mapping[str, Any]
@@ -97,36 +97,12 @@ class HeadPublisher:
 
 def _wait_until_stable(connection: Connection, topic: str) -> None:
     """Until no transaction that began before this call is open: a reader is told of nothing that lies behind it."""
-    partition = TopicPartition(topic, 0)
-    deadline = time.monotonic() + _STABLE_S
-    end = _end(connection, partition, IsolationLevel.READ_UNCOMMITTED, deadline)
-    while _end(connection, partition, IsolationLevel.READ_COMMITTED, deadline) < end:
+    places, deadline = partitions_of(connection, topic), time.monotonic() + _STABLE_S
+    written = log_ranges(connection, places, IsolationLevel.READ_UNCOMMITTED)
+    while any(decided.end < written[place].end for place, decided in log_ranges(connection, places).items()):
         if time.monotonic() > deadline:
             raise Transient(f"a transaction on {topic} stays open", remedy="it times out: try again")
         time.sleep(0.5)
-
-
-def _end(connection: Connection, partition: TopicPartition, isolation: IsolationLevel, deadline: float) -> int:
-    asked = {partition: OffsetSpec.latest()}
-    admin = connection.admin()
-    while True:
-        try:
-            answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S)
-            return int(answers[partition].result().offset)
-        except KafkaException as error:
-            cause = error.args[0]
-            # a topic that was just made has no leader yet
-            if cause.code() == KafkaError.NOT_LEADER_FOR_PARTITION and time.monotonic() < deadline:
-                time.sleep(0.2)
-                continue
-            if cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise Terminal(
-                    "the topic for the heads of certificates does not exist",
-                    given=partition.topic,
-                    expected="a compacted topic with one partition",
-                    remedy="run `recount topics --apply` or the topics DAG",
-                ) from error
-            raise failure(f"reading {partition.topic}", error) from error
 
 
 def _head(value: bytes, stream: str, topic: str) -> Head:

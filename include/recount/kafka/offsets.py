@@ -263,23 +263,19 @@ def _consume(consumer: Consumer, topic: str) -> Iterator[Message]:
 def _list_offsets(
     connection: Connection, partitions: list[Partition], spec: OffsetSpec, isolation_level: IsolationLevel
 ) -> dict[Partition, int]:
+    """Asked for again, as long as a request may take, where the leader of a partition has moved or is not known yet."""
     asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-    admin = connection.admin()
-
-    def answers() -> dict[Partition, int]:
-        futures = admin.list_offsets(asked, isolation_level=isolation_level, request_timeout=REQUEST_TIMEOUT_S)
-        return {(key.topic, key.partition): answer.result().offset for key, answer in futures.items()}
-
-    try:
+    admin, deadline = connection.admin(), time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
         try:
-            return answers()
+            futures = admin.list_offsets(asked, isolation_level=isolation_level, request_timeout=REQUEST_TIMEOUT_S)
+            return {(key.topic, key.partition): answer.result().offset for key, answer in futures.items()}
         except KafkaException as error:
-            if error.args[0].code() not in _LED_ELSEWHERE:
-                raise
-            admin.list_topics(timeout=REQUEST_TIMEOUT_S)
-            return answers()
-    except KafkaException as error:
-        raise failure("listing offsets", error) from error
+            if error.args[0].code() not in _LED_ELSEWHERE or time.monotonic() > deadline:
+                raise failure("listing offsets", error) from error
+        # the client learns from it who leads now
+        _listed(admin)
+        time.sleep(0.2)
 
 
 def is_compacted(connection: Connection, topic: str) -> bool:

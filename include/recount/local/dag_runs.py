@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import TypeVar
 
 import httpx
 
 from recount.core.errors import Terminal, Transient
 from recount.local.airflow_api import AirflowApi
+from recount.local.first_answer import Found, first_answer
 
 _POLL_S = 1.0
 _THINKING_S = 8.0
@@ -19,7 +18,6 @@ _OVER = ("success", "failed")
 _PAGE = 100
 _STREAMS = "/api/v2/dags?order_by=dag_id&dag_id_pattern=stream__%25"
 """A pattern of SQL, its ``%`` as a URL has it."""
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,16 +128,10 @@ class DagRuns:
 
     def _until(self, timeout_s: float, what: str, look: Callable[[], Found | None]) -> Found:
         """The first answer of ``look`` that is not None; an Airflow that is slow to answer is asked again."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            with suppress(httpx.TimeoutException):
-                found = look()
-                if found is not None:
-                    return found
-            time.sleep(_POLL_S)
-        raise Transient(
+        late = Transient(
             "Airflow took too long",
             given=what,
             expected=f"within {timeout_s:.0f} s",
             remedy=f"open {self._airflow.url}; recount status says where the logs are",
         )
+        return first_answer(look, timeout_s, late, poll_s=_POLL_S, passing=(httpx.TimeoutException,))

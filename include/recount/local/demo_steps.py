@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import closing
 from pathlib import Path
 
 from recount.audit.certificate import load
@@ -21,6 +22,7 @@ from recount.kafka.status import StatusBoard, StreamStatus
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRun, DagRuns
 from recount.local.demo_outcome import Audited
+from recount.local.first_answer import first_answer
 from recount.local.order_flow import TOPOLOGIES, OrderFlow
 from recount.local.profile import Profile
 
@@ -136,19 +138,16 @@ class DemoSteps:
 
     def _wait(self, what: str, holds: Callable[[StreamStatus], bool]) -> StreamStatus:
         """The first status for which ``holds`` is true."""
-        board = StatusBoard(self._connection)
-        deadline = time.monotonic() + _LIMIT_S
-        try:
-            while time.monotonic() < deadline:
-                status = board.of(STREAM)
-                if status and holds(status):
-                    return status
-                time.sleep(0.2)
-        finally:
-            board.close()
-        raise Transient(
+        late = Transient(
             "the stream took too long",
             given=what,
             expected=f"within {_LIMIT_S:.0f} s",
             remedy=f"read {self._settings.logs}/streams/{STREAM}.log",
         )
+        with closing(StatusBoard(self._connection)) as board:
+
+            def found() -> StreamStatus | None:
+                status = board.of(STREAM)
+                return status if status and holds(status) else None
+
+            return first_answer(found, _LIMIT_S, late, poll_s=0.2)

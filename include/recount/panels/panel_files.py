@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recount.audit.certificate import load
+from recount.audit.certificate import certificates_in
 from recount.audit.issuing import certificates_of, write_whole
 from recount.core.errors import RecountError
 from recount.core.settings import Settings
@@ -68,12 +68,11 @@ def _grace(settings: Settings, topology: Topology) -> Panel:
 
 def _lens(settings: Settings, topology: Topology) -> Panel:
     Modelled.of(topology)
-    folder = certificates_of(settings.reports, topology.name)
-    newest = max(folder.glob("*.json"), default=None)
+    certificates = certificates_in(certificates_of(settings.reports, topology.name))
+    newest = max(certificates, key=lambda one: int(one["sequence"]), default=None)
     if newest is None:
         return _said("Not audited yet: the newest audit says about which night other engines are asked.")
-    covers = load(newest)["covers"]
-    start_ms, end_ms = (covers[bound]["batch_timestamp_ms"] for bound in ("from", "to"))
+    start_ms, end_ms = (newest["covers"][bound]["batch_timestamp_ms"] for bound in ("from", "to"))
     answer = lens_of(settings, topology, start_ms=start_ms, end_ms=end_ms + 1, most_records=MOST_RECORDS)
     return of_answer(answer)
 

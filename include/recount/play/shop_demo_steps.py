@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 from recount.audit.certificate import load
 from recount.core.errors import Terminal, Transient
@@ -20,6 +18,7 @@ from recount.local import daemon
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRun, DagRuns
 from recount.local.demo_outcome import Audited
+from recount.local.first_answer import Found, first_answer
 from recount.local.profile import Profile
 from recount.play.planted_days import PlantedDays
 from recount.play.shop_flow import Planted
@@ -29,7 +28,6 @@ from recount.play.source import ShopSource
 
 _LIMIT_S = 3_600.0
 _POLL_S = 2.0
-Found = TypeVar("Found")
 
 
 class ShopDemoSteps:
@@ -174,19 +172,13 @@ class ShopDemoSteps:
 
     def _until(self, what: str, look: Callable[[], Found | None]) -> Found:
         """The first answer of ``look`` that is not None; a broker that does not answer is asked again."""
-        deadline = time.monotonic() + _LIMIT_S
-        while time.monotonic() < deadline:
-            with suppress(Transient):
-                found = look()
-                if found is not None:
-                    return found
-            time.sleep(_POLL_S)
-        raise Transient(
+        late = Transient(
             "the shop took too long",
             given=what,
             expected=f"within {_LIMIT_S:.0f} s",
             remedy=f"read the logs in {self._settings.logs}/streams",
         )
+        return first_answer(look, _LIMIT_S, late, poll_s=_POLL_S, passing=(Transient,))
 
 
 def _sum_of(members: Iterable[str], unread: Mapping[str, int]) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.unit.audit.documents import findings
 from tests.unit.grace.planted import misses_of, planted, with_misses
 from tests.unit.lens.test_lens_page import answered
 
+from recount.audit.issuing import issue
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.panels.panel_files import of_answer, write_panels
@@ -58,3 +61,17 @@ def test_what_cannot_be_told_is_a_sentence(settings: Settings) -> None:
     lens = Path(settings.reports) / "lens"
     assert "Not audited yet" in (lens / f"{NAME}.json").read_text()
     assert "the lens has no model of section-visits" in (lens / "section-visits.json").read_text()
+
+
+def test_the_newest_audit_is_the_one_with_the_highest_number_whatever_it_is_called(
+    settings: Settings, tmp_path: Path
+) -> None:
+    stream = planted(tmp_path)
+    for audit, ms in (("night-1", 7), ("by-hand", 9)):
+        batch = {"batch": "0/0", "batch_timestamp_ms": ms}
+        said = findings(audit) | {"stream": NAME, "covers": {"from": batch, "to": batch, "judged_before": None}}
+        issue(NAME, audit, partial(dict, said), settings.reports)
+    write_panels(settings, stream.topology)
+    shown = panel(settings.reports, "lens", NAME)
+    assert shown is not None
+    assert "recorded from 9 to 10" in shown.said[0]

@@ -21,7 +21,7 @@ from recount.local.home import Home
 from recount.local.profile import embedded_settings
 from recount.local.project import Project
 from recount.play.arrival import Arrival
-from recount.play.commands import _interrupted, _lines, play
+from recount.play.play_command import _interrupted, _lines, play
 from recount.play.progress import Progress
 from recount.play.running_shop import RunningShop
 from recount.play.shop_flow import Planted

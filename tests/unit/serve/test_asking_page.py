@@ -17,9 +17,9 @@ from recount.core.registry import declared
 from recount.kafka.status import StreamStatus
 from recount.serve.asked_sink import asked_sink
 from recount.serve.broker_reading import BrokerReading
-from recount.serve.commands import query
 from recount.serve.exposition import Exposition
 from recount.serve.question import Question
+from recount.serve.serve_commands import query
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = (DOCS / "asking.md").read_text()

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from recount.core.errors import Terminal
 from recount.core.registry import declared
 from recount.core.settings import Settings
-from recount.serve.commands import query
+from recount.serve.serve_commands import query
 from recount.serve.shown import _roughly
 
 HOUR_S = 3_600
@@ -101,7 +101,7 @@ def test_a_question_that_means_nothing_is_an_error_that_says_what_does(arguments
 
 def test_an_answer_needs_neither_spark_nor_kafka() -> None:
     heavy = "{'pyspark', 'airflow', 'confluent_kafka', 'great_expectations', 'fastapi'}"
-    modules = "recount.serve.commands, recount.serve.answer, recount.serve.shown"
+    modules = "recount.serve.serve_commands, recount.serve.answer, recount.serve.shown"
     code = f"import sys, {modules}; print({heavy} & sys.modules.keys())"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown == "set()\n"
