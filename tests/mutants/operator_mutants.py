@@ -145,10 +145,12 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
         AT + "sliding_panes.py", "SlidingPane.add", "a record is late for all", "self._windows.difference_ms"
     )
     panes, held = AT + "sliding_panes.py", "window[0] <= at_ms <= window[1]"
-    one = held.replace("at_ms", "one.timestamp_ms")
-    for inside, code in (("SlidingPane.add", held), ("SlidingPane._defined", one)):
-        lower, upper = code.replace("window[0] <=", "window[0] <"), code.replace("<= window[1]", "< window[1]")
-        yield from other(panes, inside, "who is in a window", code, lower, upper)
+    lower, upper = held.replace("window[0] <=", "window[0] <"), held.replace("<= window[1]", "< window[1]")
+    yield from other(panes, "SlidingPane.add", "who is in a window", held, lower, upper)
+    until = "self.all[at].timestamp_ms > end_ms"
+    yield from comparison(AT + "placed.py", "ByTime.within", "who is in a window", until)
+    first = "bisect_left(self.all, start_ms"
+    yield from other(AT + "placed.py", "ByTime.within", "who is in a window", first, first.replace("left", "right"))
     yield from other(panes, "SlidingPane.members", "who defines a window", "start_ms - 1", "start_ms")
     reach = "self._windows.difference_ms + 1"
     yield from other(panes, "SlidingPane._near", "who defines a window", reach, reach.replace("+", "-"))

@@ -17,7 +17,7 @@ from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
 from recount.spark.operators.panes import UNBOUNDED, Pane, pane_of
-from recount.spark.operators.placed import Placed
+from recount.spark.operators.placed import ByTime, Placed
 from recount.spark.operators.placing import NUMBER, Placing, Step, to_placed
 from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
 from recount.spark.operators.session_panes import SessionPane
@@ -114,10 +114,13 @@ class KeptRecords:
 
     def _panes(self, records: pl.DataFrame) -> dict[Any, Pane]:
         """The pane of each key, the key that was there first first."""
+        return {key: pane_of(self.node.windows, placed) for key, placed in self._by_key(records).items()}
+
+    def _by_key(self, records: pl.DataFrame) -> dict[Any, list[Placed]]:
         found: dict[Any, list[Placed]] = {}
         for row in records.sort(NUMBER).select(self._key, *_PLACE).iter_rows(named=True):
             found.setdefault(row[self._key], []).append(to_placed(row))
-        return {key: pane_of(self.node.windows, records) for key, records in found.items()}
+        return found
 
     def _place(self, rows: pl.DataFrame, output: Output, *, lists_members: bool) -> tuple[Placing, pl.DataFrame]:
         """Place ``rows``; and all records that their keys had before or have now."""
@@ -126,7 +129,12 @@ class KeptRecords:
         known = self._records.of(pl.concat([arrived.select(self._key), revised.select(self._key)]), [self._key])
         columns = list(self._records.schema)
         records = pl.concat([known.select(columns), self.accumulators.lifted(arrived).select(columns)])
-        placing = Placing(windows=self.node.windows, panes=self._panes(known), lists_members=lists_members)
+        placing = Placing(
+            windows=self.node.windows,
+            panes=self._panes(known),
+            lists_members=lists_members,
+            uncounted={key: ByTime(late) for key, late in self._by_key(known.filter(~pl.col(COUNTED))).items()},
+        )
         places = arrived.select(self._key, IS_NULL, *_PLACE, REPLACES.alias(_REPLACING))
         for row in places.iter_rows(named=True):
             record = to_placed(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from recount.core.windows import ClosingWindows
@@ -63,6 +63,13 @@ class ByTime:
         """Those with ``start_ms <= time <= end_ms``."""
         first = bisect_left(self.all, start_ms, key=_time)
         return self.all[first : bisect_right(self.all, end_ms, lo=first, key=_time)]
+
+    def within(self, start_ms: int, end_ms: int) -> Iterator[Placed]:
+        """The same one by one, for who needs the first few only."""
+        for at in range(bisect_left(self.all, start_ms, key=_time), len(self.all)):
+            if self.all[at].timestamp_ms > end_ms:
+                return
+            yield self.all[at]
 
     def chain(self, timestamp_ms: int, gap_ms: int) -> list[Placed]:
         """Those that lead from ``timestamp_ms`` to both sides in steps of at most ``gap_ms``."""

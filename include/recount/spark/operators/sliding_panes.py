@@ -26,16 +26,14 @@ class SlidingPane:
         at_ms, left = record.timestamp_ms, self._windows.left_of(record.timestamp_ms)
         if record.is_late(self._windows, at_ms + self._windows.difference_ms):
             return Placement(accepted=False, late=[left])
-        before = self._defined(self._near(at_ms))
+        before = self._defined(self._near(at_ms), self._accepted)
         self._accepted.add(record)
-        near = self._near(at_ms)
-        known = self._defined(near)
-        own = self._defined([one for one in near if record.source and one.source == record.source]) | {left}
+        known = self._defined(self._near(at_ms), self._accepted)
         holding = {window for window in known | {left} if window[0] <= at_ms <= window[1]}
         late = {window for window in holding if record.is_late(self._windows, window[1])}
         changed = (holding & known - late) | (known - before)
         leaving = sorted(changed, key=lambda window: self._windows.leaving_order(at_ms, window, window in before))
-        return Placement(changed=leaving, late=sorted(late & own))
+        return Placement(changed=leaving, late=sorted(late & self._own(record)) if late else [])
 
     def members(self, window: Window) -> list[Placed]:
         """The records inside ``window`` that were on time for it; none where none defines it (any more)."""
@@ -47,7 +45,7 @@ class SlidingPane:
 
     def contents(self) -> Mapping[Window, list[Placed]]:
         """Every window that is there."""
-        return {window: self.members(window) for window in self._defined(self._accepted.all)}
+        return {window: self.members(window) for window in self._defined(self._accepted.all, self._accepted)}
 
     def records(self) -> Sequence[Placed]:
         """All accepted records."""
@@ -58,19 +56,21 @@ class SlidingPane:
         reach_ms = self._windows.difference_ms + 1
         return self._accepted.between(timestamp_ms - reach_ms, timestamp_ms + reach_ms)
 
-    def _defined(self, records: list[Placed]) -> set[Window]:
-        """The windows that ``records`` define and are in."""
+    def _own(self, record: Placed) -> set[Window]:
+        """Its own window, and those that the records of its ``source`` define and are in."""
+        ours = [one for one in self._near(record.timestamp_ms) if record.source and one.source == record.source]
+        return self._defined(ours, ByTime(ours)) | {self._windows.left_of(record.timestamp_ms)}
+
+    def _defined(self, records: Iterable[Placed], among: ByTime) -> set[Window]:
+        """The windows that ``records`` define, and one of those ``among`` is in."""
         defined = {
             window for one in records for window in self._beside(one) if not one.is_late(self._windows, window[1])
         }
-        return {
-            window
-            for window in defined
-            if any(
-                window[0] <= one.timestamp_ms <= window[1] and not one.is_late(self._windows, window[1])
-                for one in records
-            )
-        }
+        return {window for window in defined if self._is_held(window, among)}
+
+    def _is_held(self, window: Window, records: ByTime) -> bool:
+        """Whether one of ``records`` is in ``window``, and on time for it."""
+        return any(not one.is_late(self._windows, window[1]) for one in records.within(*window))
 
     def _beside(self, record: Placed) -> tuple[Window, Window]:
         """The windows that end with the record and begin after it."""
