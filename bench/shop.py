@@ -33,7 +33,7 @@ from recount.local.profile import Profile
 from recount.play.pace import Pace
 from recount.play.shop_flow import ShopFlow
 from recount.play.shop_kinds import SHARES
-from recount.play.source import ShopSource
+from recount.play.shop_source import ShopSource
 
 FAILING, STOPPED = "region-counts", "page-popularity"
 LATE_EVERY, BAD_EVERY = 1_001, 10_007

@@ -33,6 +33,9 @@ def local_frame(session: SparkSession, rows: pa.Table, schema: T.StructType) -> 
 
 def is_small(table: DeltaTable) -> bool:
     """Whether the rows may pass through this process, and its files are all that there is to read."""
-    if table.protocol().min_reader_version > 1:
-        return False
-    return sum(int(size) for size in table.get_add_actions().column("size_bytes").to_pylist()) <= SMALL_BYTES
+    return table.protocol().min_reader_version <= 1 and bytes_of(table) <= SMALL_BYTES
+
+
+def bytes_of(table: DeltaTable) -> int:
+    """Of the files of its newest version."""
+    return sum(int(size) for size in table.get_add_actions().column("size_bytes").to_pylist())

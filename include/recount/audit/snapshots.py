@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit.audit_session import FEW_OFFSETS
-from recount.audit.delta_frames import is_small, local_frame
+from recount.audit.delta_frames import bytes_of, is_small, local_frame
 from recount.audit.store import SNAPSHOTS, AuditStore
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
@@ -126,9 +126,7 @@ class Snapshots:
 
     def _bytes(self) -> int:
         """Of all snapshots, as they lie on disk."""
-        if not DeltaTable.is_deltatable(self._path):
-            return 0
-        return sum(DeltaTable(self._path).get_add_actions().column("size_bytes").to_pylist())
+        return bytes_of(DeltaTable(self._path)) if DeltaTable.is_deltatable(self._path) else 0
 
     def keep_newest(self, number: int = KEPT, *, beside: str | None = None) -> None:
         """Delete all but those of the newest ``number`` audits, and of ``beside``: their names sort by time."""

@@ -17,10 +17,10 @@ from recount.core.errors import Terminal, Transient
 from recount.local.home import Home
 from recount.local.project import Project
 from recount.play.pace import Pace
-from recount.play.progress import Progress
+from recount.play.play_progress import Progress
 from recount.play.running_shop import RunningShop
 from recount.play.shop_flow import ShopFlow
-from recount.play.source import ShopSource
+from recount.play.shop_source import ShopSource
 
 _LOWEST_RATE, _HIGHEST_RATE = 1, 10_000
 _SHORTEST_S = 1

@@ -24,7 +24,7 @@ from recount.play.planted_days import PlantedDays
 from recount.play.shop_flow import Planted
 from recount.play.shop_outcome import Check
 from recount.play.shop_reading import ShopReading
-from recount.play.source import ShopSource
+from recount.play.shop_source import ShopSource
 
 _LIMIT_S = 3_600.0
 _POLL_S = 2.0

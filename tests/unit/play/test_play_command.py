@@ -22,11 +22,11 @@ from recount.local.profile import embedded_settings
 from recount.local.project import Project
 from recount.play.arrival import Arrival
 from recount.play.play_command import _interrupted, _lines, play
-from recount.play.progress import Progress
+from recount.play.play_progress import Progress
 from recount.play.running_shop import RunningShop
 from recount.play.shop_flow import Planted
 from recount.play.shop_kinds import SHARES
-from recount.play.source import ShopSource
+from recount.play.shop_source import ShopSource
 
 NOW_MS = 1_800_000_000_000
 
