@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.shop_nights.deployment import KEPT, deployment
 from tests.shop_nights.diary import Diary
 from tests.shop_nights.night import live
-from tests.shop_nights.page import PAGE, page
+from tests.shop_nights.page import PAGES, page
 
 from recount.core.registry import declared
 
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="what lives through the nights; made if it lacks")
     parser.add_argument("--records", type=int, default=60, help="of each topic, a night")
     parser.add_argument("--streams", nargs="*", help="only these")
-    parser.add_argument("--publish", action="store_true", help="write docs/operations/shop-nights.md")
+    parser.add_argument("--publish", nargs="?", const="shop-nights", help="write this page of docs/operations")
     given = parser.parse_args()
     # a SIGTERM shall stop the broker as Ctrl-C does
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -44,7 +44,9 @@ def main() -> None:
             diary.write(live(deployed, diary, number, given.records))
             print(diary.nights[-1].line(), flush=True)
     if given.publish:
-        PAGE.write_text(page(diary))
+        command = f'NIGHTS={given.nights} ARGS="--records {given.records} --publish {given.publish}"'
+        told = page(diary, command=command, records=given.records, topics=len(deployed.topics))
+        (PAGES / f"{given.publish}.md").write_text(told)
     wrong = diary.wrong()
     print(*wrong, sep="\n")
     print(f"{len(diary.nights)} nights, {diary.audits} audits, {len(wrong)} things wrong")
