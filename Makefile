@@ -32,7 +32,7 @@ RUN_third := tests/spark/recompute
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
+.PHONY: help setup dist lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -56,9 +56,9 @@ setup: .venv/.installed .cache/jars/spark/.complete .cache/jars/kafka/.complete 
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
 	@touch $@
 
-.venv/.installed: .venv/bin/uv requirements/main.lock pyproject.toml
-	@echo "setup: installing the Python packages of requirements/main.lock"
-	@$(UV) pip sync --require-hashes requirements/main.lock requirements/uv.lock
+.venv/.installed: .venv/bin/uv requirements/dev.lock pyproject.toml
+	@echo "setup: installing the Python packages of requirements/dev.lock"
+	@$(UV) pip sync --require-hashes requirements/dev.lock
 	@$(UV) pip install --no-build-isolation --no-deps --editable .
 	@touch $@
 
@@ -71,8 +71,13 @@ jars: .cache/jars/spark/.complete .cache/jars/kafka/.complete
 	@touch $@
 
 lock: .venv/bin/uv ## resolve requirements/*.in anew into the lock (exact versions and hashes)
-	@for name in uv main bench; do $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	@for name in uv build main dev bench; do $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  requirements/$$name.in --output-file requirements/$$name.lock >/dev/null; done
+
+dist: setup ## the wheel and the sdist, in dist/
+	@rm -rf dist
+	@$(UV) build --no-build-isolation --out-dir dist
+	@ls -1 dist
 
 # ---- the embedded profile
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import typer
 
-from recount.core.errors import RecountError, Transient
+from recount.core.errors import RecountError, Terminal, Transient
+from recount.extras import missing_extras_named
 from recount.local.home import Home
 from recount.local.project import Project
 from recount.local.running import Running
@@ -69,12 +70,13 @@ def _attach(name: str, target: str, help_line: str) -> None:
     )
     def run(context: typer.Context) -> None:
         try:
-            _join_running_profile()
-            room = _load(target)
-            if not isinstance(room, typer.Typer):
-                room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-                room.command(name)(_load(target))
-            room(args=context.args, prog_name=f"recount {name}")
+            _join_project()
+            with missing_extras_named():
+                room = _load(target)
+                if not isinstance(room, typer.Typer):
+                    room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+                    room.command(name)(_load(target))
+                room(args=context.args, prog_name=f"recount {name}")
         except RecountError as error:
             from recount.log_lines import tell_error
 
@@ -88,16 +90,19 @@ def _load(target: str) -> Callable[..., Any]:
     return loaded
 
 
-def _join_running_profile() -> None:
-    """Take the settings of the embedded profile that runs in this checkout; what the environment says goes before."""
-    if "RECOUNT_PROFILE" in os.environ:
-        return
+def _join_project() -> None:
+    """Take the modules of the project at hand and the settings of its embedded profile, where that runs.
+
+    What the environment says goes before.
+    """
     try:
-        running = Running.read(Home.of(Project.containing(Path.cwd()).root))
-    except RecountError:
+        project = Project.containing(Path.cwd())
+    except Terminal:
         return
+    running = None if "RECOUNT_PROFILE" in os.environ else Running.read(Home.of(project.root))
     if running:
         os.environ.update({key: value for key, value in running.settings.items() if not os.environ.get(key)})
+    project.join(os.environ)
 
 
 for _name, (_target, _help_line) in _COMMANDS.items():

@@ -37,7 +37,7 @@ def session_configuration(jars: str) -> dict[str, str]:
     found = sorted(str(path) for path in Path(jars).glob("*.jar"))
     if not found:
         raise Terminal(
-            "no Spark jars", given=jars, expected="a folder with the Delta and Kafka jars", remedy="run `make setup`"
+            "no Spark jars", given=jars, expected="a folder with the Delta and Kafka jars", remedy="run: recount jars"
         )
     return {**_CONFIGURATION, "spark.jars": ",".join(found)}
 

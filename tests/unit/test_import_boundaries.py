@@ -11,7 +11,7 @@ import pytest
 
 from recount.local.project import Project
 
-FOUNDATION = {"core", "codec", "sessions", "kafka", "log_lines"}
+FOUNDATION = {"core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped"}
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
 ROOMS = {
@@ -19,6 +19,8 @@ ROOMS = {
     "codec": {"core"},
     "commands": {"core", "spark"},
     "testing": {"core"},
+    "extras": {"core"},
+    "shipped": {"core"},
     "sessions": {"core"},
     "log_lines": {"core"},
     "kafka": {"core"},
@@ -39,7 +41,7 @@ ROOMS = {
     | {"recompute", "audit", "spark", "proofs", "released", "declarations", "erasures", "versions"},
     "serve": FOUNDATION | {"audit", "proofs", "released", "status_metrics"},
     "grace": FOUNDATION | {"spark", "serve", "proofs", "released"},
-    "web": {"core", "kafka", "audit", "serve", "proofs"},
+    "web": {"core", "extras", "kafka", "audit", "serve", "proofs"},
     "airflow": FOUNDATION | {"audit", "serve", "grace", "web", "process_identity", "declarations", "maintenance"},
     "lens": FOUNDATION | {"proofs"},
     "panels": FOUNDATION | {"spark", "audit", "grace", "lens"},

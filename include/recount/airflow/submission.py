@@ -43,7 +43,9 @@ class Submission:
     ) -> None:
         jars = sorted(str(jar) for jar in Path(settings.jars).glob("*.jar"))
         if not jars:
-            raise Terminal("no Spark jars", given=settings.jars, expected="a folder of jars", remedy="run: make setup")
+            raise Terminal(
+                "no Spark jars", given=settings.jars, expected="a folder of jars", remedy="run: recount jars"
+            )
         options = settings.java_options(java_options)
         self._application = str(application)
         self._hook = SparkSubmitHook(
