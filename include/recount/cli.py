@@ -17,6 +17,8 @@ from recount.local.project import Project
 from recount.local.running import Running
 
 _COMMANDS = {
+    "init": ("recount.new_project.init_command:init", "Write a new project, with one stream and its test."),
+    "jars": ("recount.local.jars:jars", "Fetch the jars of Spark and the broker, or name them for spark-submit."),
     "up": ("recount.local.commands:up", "Start the embedded profile: Kafka, Airflow, Spark."),
     "status": ("recount.local.commands:status", "Show what runs, where, and where its logs are."),
     "down": ("recount.local.commands:down", "Stop everything the embedded profile started."),

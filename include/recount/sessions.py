@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from recount.core.errors import Terminal
 from recount.core.settings import Settings
+from recount.jar_list import spark_jars
 
 _LOOPBACK = "127.0.0.1"
+_JARS = {"jars": "spark.jars", "packages": "spark.jars.packages"}
 _ALWAYS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -35,13 +35,9 @@ unless it is told not to."""
 
 
 def session_configuration(jars: str) -> dict[str, str]:
-    """Spark's settings for a job whose jars lie in the folder ``jars``; raises ``Terminal`` where there are none."""
-    found = sorted(str(path) for path in Path(jars).glob("*.jar"))
-    if not found:
-        raise Terminal(
-            "no Spark jars", given=jars, expected="a folder with the Delta and Kafka jars", remedy="run: recount jars"
-        )
-    return {**_ALWAYS, **_UNLESS_SUBMITTED, "spark.jars": ",".join(found)}
+    """Spark's settings for a job whose jars are where ``jars`` says; raises ``Terminal`` where there are none."""
+    [(kind, found)] = spark_jars(jars).items()
+    return {**_ALWAYS, **_UNLESS_SUBMITTED, _JARS[kind]: found}
 
 
 def spark_session(settings: Settings, app_name: str, *, java_options: str = "") -> SparkSession:

@@ -11,17 +11,19 @@ import pytest
 
 from recount.local.project import Project
 
-FOUNDATION = {"core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped"}
+FOUNDATION = {"core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list"}
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
 ROOMS = {
     "core": set(),
     "codec": {"core"},
     "commands": {"core", "spark"},
+    "new_project": {"core", "shipped"},
     "testing": {"core"},
     "extras": {"core"},
     "shipped": {"core"},
-    "sessions": {"core"},
+    "jar_list": {"core", "shipped"},
+    "sessions": {"core", "jar_list"},
     "log_lines": {"core"},
     "kafka": {"core"},
     "proofs": {"core"},
@@ -66,6 +68,7 @@ ROOMS = {
         "play",
         "maintenance",
         "erasure",
+        "new_project",
     },
 }
 

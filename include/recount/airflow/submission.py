@@ -15,6 +15,7 @@ from recount.airflow.drivers import DriverProcess
 from recount.core.errors import Terminal
 from recount.core.resources import Resources
 from recount.core.settings import Settings
+from recount.jar_list import spark_jars
 
 DEFAULT_CONNECTION = "spark_default"
 DRIVER_MEMORY = "2g"
@@ -53,7 +54,7 @@ class Submission:
         self._connection = connection
         self._resources = resources or Resources()
         self._java_options = settings.java_options(java_options)
-        self._jars = _jars(settings)
+        self._jars = spark_jars(settings.jars)
         self._master, self.is_cluster = _place(connection)
         self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ)}
         if self._master.startswith("local"):
@@ -100,7 +101,8 @@ class Submission:
             conn_id=self._connection,
             name=self._name,
             application_args=self._arguments,
-            jars=",".join(self._jars),
+            jars=self._jars.get("jars"),
+            packages=self._jars.get("packages"),
             driver_memory=size.driver_memory or DRIVER_MEMORY,
             num_executors=size.executors,
             executor_cores=size.executor_cores or (size.executors and 1),
@@ -115,13 +117,6 @@ class Submission:
 def driver_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """``environ`` without anything of Airflow's: its secrets are not the driver's business."""
     return {key: value for key, value in environ.items() if not key.lstrip("_").startswith("AIRFLOW")}
-
-
-def _jars(settings: Settings) -> list[str]:
-    jars = sorted(str(jar) for jar in Path(settings.jars).glob("*.jar"))
-    if not jars:
-        raise Terminal("no Spark jars", given=settings.jars, expected="a folder of jars", remedy="run: recount jars")
-    return jars
 
 
 def _place(name: str) -> tuple[str, bool]:

@@ -39,6 +39,7 @@ class Settings:
     """Where everything is. Each field is read from ``RECOUNT_`` + its name in capitals.
 
     ``data``, ``checkpoints`` are folders or URIs that Spark can write; ``reports`` and ``logs`` are local folders.
+    ``jars`` is the folder of Spark's jars, or ``packages``: Spark fetches them itself.
     ``prefix`` begins every group, transactional.id and platform topic of this installation on its Kafka cluster.
     ``notifiers`` is the place of the Airflow notifiers that are told of what is wrong, ``module:name``.
     ``audit_pool`` is the Airflow pool in which audits run; whoever sets it makes the pool.

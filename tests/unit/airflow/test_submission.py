@@ -10,7 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from recount.airflow import submission as module
@@ -76,6 +75,13 @@ def test_the_jvm_of_a_job_logs_as_the_settings_say(
     [options] = [word for word in made.command if word.startswith("spark.driver.extraJavaOptions=")]
     assert options.partition("=")[2].startswith("-XX:+UseSerialGC")
     assert ("log4j2-json-layout" in options) is is_json
+
+
+def test_spark_may_fetch_the_jars_itself(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    connect(monkeypatch, "yarn")
+    words = submission(replace(settings, jars="packages")).command
+    assert "--jars" not in words
+    assert "io.delta:delta-storage:" in words[words.index("--packages") + 1]
 
 
 def test_missing_jars_are_terminal(settings: Settings) -> None:
