@@ -19,6 +19,7 @@ from recount.core.instants import A_TIME, instant_ms
 from recount.core.registry import Declarations, declared
 from recount.core.settings import Settings
 from recount.core.topology import Topology
+from recount.extras import require_extra
 from recount.log_lines import write_log
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def audit(
         from recount.audit.data_docs import great_expectations
         from recount.audit.expectations import tried
 
+        require_extra("audit")
         # while the JVM starts
         Thread(target=great_expectations).start()
     with ExitStack() as stack:

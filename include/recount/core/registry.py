@@ -1,4 +1,4 @@
-"""All declarations of a deployment: topologies, archives, topics and stream groups of its topology modules."""
+"""All declarations of a deployment: topologies, archives, topics, stream groups, run settings of its modules."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TypeVar
 from recount.core.archive import Archive
 from recount.core.errors import Terminal, require
 from recount.core.groups import StreamGroup, require_apart
+from recount.core.run_settings import RunSettings, by_name
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
@@ -22,13 +23,17 @@ Declared = TypeVar("Declared", Topic, Topology, Archive, StreamGroup)
 
 @dataclass(frozen=True, kw_only=True)
 class Declarations:
-    """Topologies, archives, topics and stream groups by name; ``modules`` names the module of each stream."""
+    """Topologies, archives, topics and stream groups by name; ``modules`` names the module of each stream.
+
+    ``run_settings`` are those of a stream or group, where it has any.
+    """
 
     topologies: Mapping[str, Topology]
     topics: Mapping[str, Topic]
     archives: Mapping[str, Archive] = field(default_factory=dict)
     groups: Mapping[str, StreamGroup] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    run_settings: Mapping[str, RunSettings] = field(default_factory=dict)
 
     @property
     def streams(self) -> Mapping[str, Stream]:
@@ -79,6 +84,7 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
     archives: dict[str, Archive] = {}
     groups: dict[str, StreamGroup] = {}
     module_of: dict[str, str] = {}
+    settings: dict[int, RunSettings] = {}
     for module in _modules(modules):
         for declaration in vars(module).values():
             if isinstance(declaration, Topology | Archive):
@@ -92,13 +98,22 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
                 _add(topics, declaration, "topic")
             elif isinstance(declaration, StreamGroup):
                 _add(groups, declaration, "group")
+            elif isinstance(declaration, RunSettings):
+                settings[id(declaration)] = declaration
     for topology in topologies.values():
         for node in (*topology.sources, *topology.written):
             _add(topics, node.topic, "topic")
     _require_one_writer(topologies.values())
     require_apart(groups.values(), {**topologies, **archives})
     _require_archives(topologies.values(), {archive.topic.name for archive in archives.values()})
-    return Declarations(topologies=topologies, topics=topics, archives=archives, groups=groups, modules=module_of)
+    return Declarations(
+        topologies=topologies,
+        topics=topics,
+        archives=archives,
+        groups=groups,
+        modules=module_of,
+        run_settings=by_name(settings.values(), {**topologies, **archives}, groups),
+    )
 
 
 def _modules(names: str) -> Iterator[ModuleType]:

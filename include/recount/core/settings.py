@@ -39,9 +39,11 @@ class Settings:
     """Where everything is. Each field is read from ``RECOUNT_`` + its name in capitals.
 
     ``data``, ``checkpoints`` are folders or URIs that Spark can write; ``reports`` and ``logs`` are local folders.
+    ``jars`` is the folder of Spark's jars, or ``packages``: Spark fetches them itself.
     ``prefix`` begins every group, transactional.id and platform topic of this installation on its Kafka cluster.
     ``notifiers`` is the place of the Airflow notifiers that are told of what is wrong, ``module:name``.
     ``audit_pool`` is the Airflow pool in which audits run; whoever sets it makes the pool.
+    ``expectations`` is the folder of a project's own suites; empty: only those that come with Recount.
     ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
     ``keeping`` says how long files are kept, see ``core.kept_files``.
     ``metrics`` says at which ports drivers serve their metrics, see ``core.metric_ports``; empty: at none.
@@ -59,6 +61,7 @@ class Settings:
     topologies: str = "topologies"
     notifiers: str = ""
     prefix: str = "recount"
+    expectations: str = ""
     keys: str = ""
     audit_pool: str = "default_pool"
     keeping: str = ""

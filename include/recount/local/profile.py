@@ -34,6 +34,7 @@ def embedded_settings(
         topologies=topologies or os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
         notifiers=os.environ.get("RECOUNT_NOTIFIERS", ""),
         prefix=os.environ.get("RECOUNT_PREFIX") or "recount",
+        expectations=os.environ.get("RECOUNT_EXPECTATIONS", str(project.expectations or "")),
         keys=os.environ.get("RECOUNT_KEYS", str(home.keys)),
         audit_pool=AUDIT_POOL,
     )
