@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import TypeVar
 from recount.core.archive import Archive
 from recount.core.errors import Terminal, require
 from recount.core.groups import StreamGroup, require_apart
+from recount.core.importing import imported
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
@@ -103,25 +103,11 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
 
 def _modules(names: str) -> Iterator[ModuleType]:
     for name in names.split(","):
-        module = _imported(name.strip())
+        module = imported(name.strip())
         yield module
         if hasattr(module, "__path__"):
             for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):
-                yield importlib.import_module(found.name)
-
-
-def _imported(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise Terminal(
-            "no such module of topologies",
-            given=name,
-            expected="modules that Python can import, separated by commas",
-            remedy="mend RECOUNT_TOPOLOGIES, or put the module's folder into PYTHONPATH",
-        ) from None
+                yield imported(found.name)
 
 
 def _require_one_writer(topologies: Iterable[Topology]) -> None:
