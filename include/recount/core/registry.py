@@ -58,6 +58,13 @@ class Declarations:
 
     def topology(self, name: str) -> Topology:
         """The topology called ``name``; raises ``Terminal`` naming those there are."""
+        if name in self.archives:
+            raise Terminal(
+                "an archive is no topology",
+                given=name,
+                expected=f"one of {sorted(self.topologies)}",
+                remedy="an archive is run, described and reset; its records are the table archive/TOPIC",
+            )
         if name not in self.topologies:
             raise Terminal(
                 "no such stream",

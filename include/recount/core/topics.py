@@ -157,7 +157,13 @@ class Topic:
         return self.value.name if isinstance(self.value, PlainValue) else None
 
     def require_writable(self, key: str, fields: Mapping[str, FieldType]) -> None:
-        """Refuse rows of ``fields`` under the key ``key`` that the plain value of this topic cannot hold."""
+        """Refuse rows of ``fields`` under the key ``key`` of which a reader of this topic could make nothing.
+
+        A plain value is exactly the one field. Of a schema each field that the rows have must be of a type that reads
+        what is written, and no required field may be missing; further fields are ignored by readers.
+        """
+        if isinstance(self.value, RecordSchema):
+            self._require_readable(self.value, fields)
         if not isinstance(self.value, PlainValue):
             return
         written = {name: kind for name, kind in fields.items() if name != key and not name.startswith(INTERNAL)}
@@ -170,10 +176,34 @@ class Topic:
             " type that the field has, or declare the topic without value=, which makes it JSON",
         )
 
+    def _require_readable(self, schema: RecordSchema, fields: Mapping[str, FieldType]) -> None:
+        unlike = [
+            f"{name}: {fields[name]}, declared as {kind}"
+            for name, kind in schema.fields.items()
+            if name in fields and not _reads(kind, fields[name])
+        ]
+        missing = [f"no {name}, which is required" for name in sorted(schema.required - fields.keys())]
+        require(
+            not unlike and not missing,
+            f"sink {self.name}",
+            given=", ".join([*unlike, *missing]),
+            expected="rows that the topic's schema can read: otherwise each would be a bad record there",
+            remedy="choose and convert the fields before, or declare the schema with the types that the rows have",
+        )
+
     @property
     def dead_letter_name(self) -> str:
         """The topic that takes the bad records of this one."""
         return f"{self.name}.dlq"
+
+
+def _reads(declared: FieldType, written: FieldType) -> bool:
+    """Whether a field that is ``declared`` so takes what is ``written``: as it is, or as a number without loss."""
+    if declared.kind == "double":
+        return written.kind in ("double", "long", "decimal")
+    if declared.kind == "decimal":
+        return written.kind == "long" or (written.kind == "decimal" and written.scale <= declared.scale)
+    return declared == written
 
 
 def _told(fields: Mapping[str, FieldType]) -> str:
