@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import TypeVar
 from recount.core.archive import Archive
 from recount.core.errors import Terminal, require
 from recount.core.groups import StreamGroup, require_apart
+from recount.core.importing import imported
 from recount.core.run_settings import RunSettings, by_name
 from recount.core.topics import Topic
 from recount.core.topology import Topology
@@ -63,6 +63,13 @@ class Declarations:
 
     def topology(self, name: str) -> Topology:
         """The topology called ``name``; raises ``Terminal`` naming those there are."""
+        if name in self.archives:
+            raise Terminal(
+                "an archive is no topology",
+                given=name,
+                expected=f"one of {sorted(self.topologies)}",
+                remedy="an archive is run, described and reset; its records are the table archive/TOPIC",
+            )
         if name not in self.topologies:
             raise Terminal(
                 "no such stream",
@@ -118,25 +125,11 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
 
 def _modules(names: str) -> Iterator[ModuleType]:
     for name in names.split(","):
-        module = _imported(name.strip())
+        module = imported(name.strip())
         yield module
         if hasattr(module, "__path__"):
             for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):
-                yield importlib.import_module(found.name)
-
-
-def _imported(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise Terminal(
-            "no such module of topologies",
-            given=name,
-            expected="modules that Python can import, separated by commas",
-            remedy="mend RECOUNT_TOPOLOGIES, or put the module's folder into PYTHONPATH",
-        ) from None
+                yield imported(found.name)
 
 
 def _require_one_writer(topologies: Iterable[Topology]) -> None:
