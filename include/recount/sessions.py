@@ -14,6 +14,8 @@ from recount.core.errors import Terminal
 from recount.core.settings import Settings
 
 _LOOPBACK = "127.0.0.1"
+_SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas|ssl[.]"
+"""Names of settings and options of which Spark shows no value in its pages, plans, logs and event logs."""
 _CONFIGURATION = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -26,6 +28,8 @@ _CONFIGURATION = {
     "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.redaction.regex": _SECRETS,
+    "spark.sql.redaction.options.regex": _SECRETS,
 }
 """Delta's default of 50 snapshot partitions doubles the time of a commit on a small table. A task has one core: more
 threads of its Polars would only fight for it. PySpark notes for each column in which line of Python it was made,

@@ -37,7 +37,7 @@ def backfill(
     dry_run: Annotated[bool, typer.Option(help="Only show what would change.")] = False,
 ) -> None:
     """Correct all results that audits found incomplete and nobody has repaired: higher revisions, exactly once."""
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("stream")
     write_log(settings.log_format)
     topology = declared(settings.topologies).topology(stream)
     ErasedKeys.of(settings, stream).require_finished()

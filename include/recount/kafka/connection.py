@@ -17,6 +17,9 @@ from confluent_kafka.admin import AdminClient
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.settings import Settings
 from recount.core.topics import FARTHEST_AHEAD
+from recount.kafka.admission import forget_admissions, require_admission
+from recount.kafka.security import UNSECURED, HiddenValues, Security
+from recount.kafka.security_place import security_of
 
 _LOG = logging.getLogger("recount.kafka")
 _QUIET: Mapping[str, Any] = {"log_level": 4, "reconnect.backoff.ms": 200, "reconnect.backoff.max.ms": 5_000}
@@ -60,17 +63,24 @@ class Unanswered(Transient):
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """Bootstrap servers, plus any further client property (security, say) that all clients share."""
+    """Bootstrap servers and security, plus any further client property that all clients share."""
 
     bootstrap_servers: str
+    security: Security = UNSECURED
     properties: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = "recount"
     """Of every group, transactional.id and platform topic: what tells one installation on a cluster from another."""
 
     @classmethod
     def of(cls, settings: Settings) -> Connection:
-        """The connection of the installation with these ``settings``."""
-        return cls(bootstrap_servers=settings.bootstrap_servers, prefix=settings.prefix)
+        """The connection of the installation with these ``settings``; raises ``InvalidSecurity``."""
+        security = security_of(settings.acting_as("admin").kafka_security)
+        return cls(bootstrap_servers=settings.bootstrap_servers, security=security, prefix=settings.prefix)
+
+    @property
+    def of_spark(self) -> HiddenValues:
+        """The options by which Spark's Kafka source reaches the cluster."""
+        return HiddenValues({"kafka.bootstrap.servers": self.bootstrap_servers, **self.security.of_spark()})
 
     def own(self, name: str) -> str:
         """What this installation calls the group, transactional.id or platform topic that is ``name`` by default."""
@@ -113,7 +123,10 @@ class Connection:
         return Producer(self._config({**defaults, **properties}), logger=_LOG)
 
     def _config(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        return {**_QUIET, "bootstrap.servers": self.bootstrap_servers, **self.properties, **properties}
+        if self.security.protocol != "PLAINTEXT":
+            require_admission(os.getpid(), self.bootstrap_servers, self.security)
+        own = {"bootstrap.servers": self.bootstrap_servers, **self.security.of_clients(), **self.properties}
+        return {**_QUIET, **own, **properties}
 
 
 @lru_cache(maxsize=8)
@@ -141,6 +154,7 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
         )
     if cause.code() in _NO_RETRY_HELPS or (cause.fatal() and not cause.retriable()):
         return Terminal(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
+    forget_admissions()
     return Transient(f"Kafka failed {doing}", given=str(cause), remedy="retry; see that the brokers are up")
 
 

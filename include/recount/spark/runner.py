@@ -191,7 +191,7 @@ class StreamRunner:
         def started(limit: BatchLimit, process: Callable[[DataFrame, int], None]) -> StreamingQuery:
             source = kafka_source(
                 self._session,
-                self._settings.bootstrap_servers,
+                self._connection.of_spark,
                 self._work.layers,
                 start=start,
                 limit=limit,
@@ -268,7 +268,7 @@ class StreamRunner:
         plan = OneBatch(identity=unfinished.checkpoint_id, span=span)
         records = kafka_range(
             self._session,
-            self._settings.bootstrap_servers,
+            self._connection.of_spark,
             self._work.topics,
             start=span.start,
             end=span.end,
