@@ -10,8 +10,9 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
 from recount.airflow.drivers import DriverProcess
+from recount.airflow.kafka_connection import require_mounted, with_security
 from recount.core.errors import Terminal
-from recount.core.settings import Settings
+from recount.core.settings import Role, Settings
 
 DEFAULT_CONNECTION = "spark_default"
 _LOG_COLUMNS = "160"
@@ -21,6 +22,10 @@ _SUBMIT_AND_LEAVE = {
     "spark.yarn.submit.waitAppCompletion": "false",
     "spark.kubernetes.submission.waitAppCompletion": "false",
 }
+
+
+_ROLES: dict[str, Role] = {"audit.py": "audit"}
+"""What a job does on Kafka that is no stream's work; a backfill is."""
 
 
 class Submission:
@@ -44,6 +49,7 @@ class Submission:
         jars = sorted(str(jar) for jar in Path(settings.jars).glob("*.jar"))
         if not jars:
             raise Terminal("no Spark jars", given=settings.jars, expected="a folder of jars", remedy="run: make setup")
+        settings, of_kafka = with_security(settings, _ROLES.get(application.name, "stream"))
         options = settings.java_options(java_options)
         self._application = str(application)
         self._hook = SparkSubmitHook(
@@ -55,10 +61,11 @@ class Submission:
             conf={**_QUIET, **({"spark.driver.extraJavaOptions": options} if options else {})},
         )
         self._resolved = self._hook._resolve_connection()
-        self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ)}
+        self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ), **of_kafka}
         if self._resolved["master"].startswith("local"):
             self._environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         if self.is_cluster and not self._resolved["master"].startswith("spark://"):
+            require_mounted(settings)
             self._hook._env_vars = settings.to_environment()
 
     @property

@@ -38,10 +38,6 @@ _NO_RETRY_HELPS = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.INVALID_RECORD,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError._AUTHENTICATION,
         KafkaError.UNSUPPORTED_VERSION,
         KafkaError.INVALID_PARTITIONS,
@@ -50,11 +46,31 @@ _NO_RETRY_HELPS = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+_NOT_ALLOWED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 
 
 class Fenced(Terminal):
     """Another process took over this transactional.id: this one must stop and must not retry."""
+
+
+class NotAllowed(Terminal):
+    """An ACL is missing."""
+
+    def __init__(self, doing: str, said: str) -> None:
+        super().__init__(
+            f"Kafka does not allow {doing}",
+            given=said,
+            expected="the ACLs that `recount acls` prints, for the principal of this process",
+            remedy="make those that are missing: compare with kafka-acls.sh --list",
+        )
 
 
 class Unanswered(Transient):
@@ -152,6 +168,8 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
             expected=f"a topic that takes records as far ahead of the clock: {FARTHEST_AHEAD}",
             remedy="recount topics --apply sets it for our topics; else the record is taken when its time is near",
         )
+    if cause.code() in _NOT_ALLOWED:
+        return NotAllowed(doing, str(cause))
     if cause.code() in _NO_RETRY_HELPS or (cause.fatal() and not cause.retriable()):
         return Terminal(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
     forget_admissions()

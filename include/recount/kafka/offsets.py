@@ -101,12 +101,24 @@ def require_topics(connection: Connection, read: Iterable[str], written: Iterabl
         if time.monotonic() < deadline:
             time.sleep(0.5)
             continue
+        _require_allowed(admin, sorted(missing))
         raise MissingTopics(
             "topics of the stream do not exist, or this user may not see them",
             given=sorted(missing),
             expected="every topic that the stream reads or writes",
             remedy="; ".join(f"{name}: {who}" for name, who in sorted(missing.items())),
         )
+
+
+def _require_allowed(admin: AdminClient, topics: Iterable[str]) -> None:
+    """Raise ``NotAllowed`` where a topic is not listed because this user may not see it."""
+    for topic in topics:
+        try:
+            error = admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic].error
+        except KafkaException as failed:
+            raise failure("listing the topics", failed) from failed
+        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise failure(f"looking at topic {topic}", error)
 
 
 def _listed(admin: AdminClient) -> set[str]:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from recount.core.errors import Terminal
 from recount.kafka.pem import client_certificate, faults_of_authorities
+from recount.kafka.secret_file import fault_of_mode
 from recount.kafka.security import ClientCertificate, Mechanism, OAuth, Protocol, Security
 
 PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
@@ -140,12 +141,6 @@ def _text(name: str, given: Mapping[str, str], folder: Path, faults: list[str]) 
     if name == "ssl.key" and (fault := fault_of_mode(path)):
         faults.append(fault)
     return text
-
-
-def fault_of_mode(path: Path) -> str | None:
-    """What is wrong with who may read a file with secrets: everybody must not."""
-    mode = path.stat().st_mode & 0o777
-    return f"{path} can be read by everybody (mode {mode:04o}): chmod 600" if mode & 0o004 else None
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,17 +17,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from recount.kafka.secret_file import write_secret
 from recount.local.ports import LOOPBACK
 
 _VALID = timedelta(days=3650)
 _CLOCKS_APART = timedelta(minutes=5)
-
-
-def write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, from its first byte on."""
-    path.unlink(missing_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 class CertificateAuthority:

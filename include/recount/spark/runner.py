@@ -20,7 +20,8 @@ from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
 from recount.erasures import ErasureLog
-from recount.kafka.connection import Connection
+from recount.kafka.admission import NotAdmitted
+from recount.kafka.connection import Connection, NotAllowed
 from recount.kafka.control import ControlChannel, StandingOrders
 from recount.kafka.lease import Lease
 from recount.kafka.offsets import MissingTopics, lag, partitions_of, require_kept, require_topics
@@ -369,6 +370,8 @@ def checkpoint_location(settings: Settings, stream: str, version: int) -> str:
 
 def is_final(error: BaseException) -> bool:
     """Whether a human must act: what Kafka's client calls fatal is over with a new one, and topics may be created."""
+    if isinstance(error, NotAllowed | NotAdmitted):
+        return True
     passes = isinstance(error, MissingTopics) or isinstance(error.__cause__, KafkaException)
     return isinstance(error, Terminal) and not passes
 
