@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from recount.core.errors import RecountError, Terminal, Transient
@@ -31,6 +31,7 @@ BACKFILL_SLOT = "backfill"
 """The output slot of a stream's backfills."""
 
 REQUEST_TIMEOUT_S = 15.0
+_GROUP_ANSWER_S = 2.0
 ANSWER_S = 10.0
 """How long a call may take of which the client does not keep the time by itself, see ``answered``."""
 
@@ -174,6 +175,24 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
         return Terminal(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
     forget_admissions()
     return Transient(f"Kafka failed {doing}", given=str(cause), remedy="retry; see that the brokers are up")
+
+
+def committed_of_group(consumer: Consumer, asked: list[TopicPartition], group: str) -> list[TopicPartition]:
+    """What ``group`` of ``consumer`` has committed. Raises ``NotAllowed`` within seconds.
+
+    Where the group is not allowed, the client says so to who polls, and lets the call itself time out.
+    """
+    doing, deadline = f"reading the offsets of group {group}", time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            return consumer.committed(asked, _GROUP_ANSWER_S)
+        except KafkaException as error:
+            told = consumer.poll(0)
+            refused = None if told is None else told.error()
+            if refused is not None and refused.code() in _NOT_ALLOWED:
+                raise failure(doing, refused) from None
+            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
+                raise failure(doing, error) from error
 
 
 def patiently(call: Callable[[], None], deadline: float) -> None:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self
 
 from confluent_kafka import KafkaException, Producer
@@ -89,7 +90,9 @@ class Lease:
             patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), deadline)
         except KafkaException as error:
             if not error.args[0].fatal():
-                patiently(lambda: self._producer.abort_transaction(REQUEST_TIMEOUT_S), deadline + REQUEST_TIMEOUT_S)
+                # why the transaction failed is what has to be told, not that it could not be aborted either
+                with suppress(KafkaException):
+                    patiently(lambda: self._producer.abort_transaction(REQUEST_TIMEOUT_S), deadline + REQUEST_TIMEOUT_S)
             raise
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from recount.core.errors import Terminal, Transient
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, committed_of_group, failure
 
 Partition = tuple[str, int]
 
@@ -162,9 +162,7 @@ def committed_offsets(connection: Connection, group: str, partitions: Iterable[P
     asked = [TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
     consumer = connection.consumer(group)
     try:
-        answers = consumer.committed(asked, REQUEST_TIMEOUT_S)
-    except KafkaException as error:
-        raise failure(f"reading the offsets of group {group}", error) from error
+        answers = committed_of_group(consumer, asked, group)
     finally:
         consumer.close()
     return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}

@@ -169,16 +169,12 @@ class EmbeddedKafka(Started):
         self._daemons[node] = Daemon.start(self._home, f"kafka-{node}", command, os.environ)
 
     def _wait(self) -> None:
-        admin = self.listeners.keeper().admin()
         deadline = time.monotonic() + _START_LIMIT_S
         while time.monotonic() < deadline:
             for broker in self._daemons.values():
                 broker.require_alive()
-            try:
-                if len(admin.list_topics(timeout=1).brokers) == self.brokers:
-                    return
-            except KafkaException:
-                pass
+            if self.listeners.are_open() and self._is_whole():
+                return
             time.sleep(0.2)
         raise Transient(
             "Kafka did not come up in time",
@@ -186,3 +182,9 @@ class EmbeddedKafka(Started):
             expected=f"{self.brokers} broker(s) within {_START_LIMIT_S:.0f} s",
             remedy="read the broker's log; another heavy process may be using the machine",
         )
+
+    def _is_whole(self) -> bool:
+        try:
+            return len(self.listeners.keeper().admin().list_topics(timeout=1).brokers) == self.brokers
+        except (KafkaException, Transient):
+            return False

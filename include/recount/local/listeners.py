@@ -22,7 +22,7 @@ from recount.kafka.secret_file import write_secret
 from recount.kafka.security_keys import MECHANISM, PASSWORD, PROTOCOL, USERNAME
 from recount.kafka.security_place import keys_at, security_of
 from recount.local.certificates import CertificateAuthority
-from recount.local.ports import LOOPBACK, free_ports
+from recount.local.ports import LOOPBACK, answers, free_ports
 
 ROLES: tuple[Role, ...] = get_args(Role)
 _BROKER = "broker"
@@ -46,6 +46,10 @@ class Listeners(Protocol):
 
     def prepare(self) -> None:
         """Make the files that a broker needs to start."""
+        ...
+
+    def are_open(self) -> bool:
+        """Whether somebody listens at every port for clients."""
         ...
 
     def keeper(self) -> Connection:
@@ -80,6 +84,9 @@ class OpenListeners:
 
     def prepare(self) -> None:
         """Nothing is needed."""
+
+    def are_open(self) -> bool:
+        return all(map(answers, self._clients.values()))
 
     def keeper(self) -> Connection:
         return Connection(bootstrap_servers=self.bootstrap_servers())
@@ -144,6 +151,9 @@ class SecuredListeners:
             if not (self._folder / f"{role}.properties").exists():
                 of_role = {MECHANISM: _SCRAM, USERNAME: role, PASSWORD: secrets.token_urlsafe(24)}
                 self._write_keys(role, {PROTOCOL: "SASL_SSL", **of_role})
+
+    def are_open(self) -> bool:
+        return all(map(answers, (*self._clients.values(), *self._brokers.values())))
 
     def keeper(self) -> Connection:
         """The broker's own: it is a client as any other, but one that no ACL binds."""

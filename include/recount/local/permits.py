@@ -48,8 +48,15 @@ def permit(keeper: Connection, acls: Iterable[Acl]) -> None:
         raise failure(doing, error) from error
 
 
+# None stands for any, which the types of confluent-kafka do not know
 _EVERY = AclBindingFilter(
-    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    ResourceType.ANY,
+    None,  # type: ignore[arg-type]
+    ResourcePatternType.ANY,
+    None,  # type: ignore[arg-type]
+    None,  # type: ignore[arg-type]
+    AclOperation.ANY,
+    AclPermissionType.ANY,
 )
 
 
