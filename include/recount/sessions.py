@@ -60,11 +60,18 @@ def spark_session(settings: Settings, app_name: str, *, java_options: str = "") 
         builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)
         if options := settings.java_options(java_options):
             builder = builder.config("spark.driver.extraJavaOptions", options)
-    # it would tell of every connection to the JVM, the last ones when nobody listens any more
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    tell_no_calls()
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def tell_no_calls() -> None:
+    """Let Py4J tell of no call to the JVM, whatever else is logged: options are among them, passwords too.
+
+    It would tell of every connection as well, of the last ones when nobody listens any more.
+    """
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _submitted() -> set[str]:
