@@ -32,7 +32,7 @@ RUN_third := tests/spark/recompute
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
+.PHONY: help setup dist test-dist lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -80,7 +80,7 @@ dist: setup ## the wheel and the sdist, in dist/
 
 # ---- the embedded profile
 
-up: setup ## start the embedded profile (ARGS: --brokers 3, --spark cluster, --no-airflow)
+up: setup ## start the embedded profile (ARGS: --brokers 3, --spark cluster, --no-airflow, --secure)
 	@recount up $(ARGS)
 
 status: setup ## show what runs, where, and where its logs are
@@ -92,7 +92,7 @@ down: setup ## stop everything `make up` started
 play: setup ## after `make up`: run every stream of the shop, and send records to it until Ctrl-C (ARGS: --rate 100, --minutes 30, --seed 20)
 	@recount play $(ARGS)
 
-demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --inject duplicate|loss|alter|extra)
+demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --secure, --inject duplicate|loss|alter|extra)
 	@recount demo $(ARGS)
 
 # ---- checks
@@ -131,6 +131,9 @@ nights: setup ## nights of the whole shop, each with a fault, some with lies and
 
 city-nights: setup ## fifty nights of three streams: no audit may raise an alarm (ARGS: --nights 50 --publish)
 	@python -m tests.nights $(ARGS)
+
+acls: setup ## each kind of ACL dropped in turn from a chain on a secured broker: it must stop with one clear error (ARGS: audit, Describe, ...)
+	@python -m tests.acls $(ARGS)
 
 lies: setup ## every stream of the shop audited, then lied about: each lie must be found (ARGS: --streams NAME..., --publish)
 	@python -m tests.lies $(ARGS)

@@ -25,6 +25,7 @@ _COMMANDS = {
     "demo": ("recount.play.demo_command:demo", "Run the whole chain on a generated flow, and say what held."),
     "play": ("recount.play.play_command:play", "Let the shop live: all streams in Airflow, records of all topics."),
     "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
+    "acls": ("recount.kafka.acl_commands:acls", "Print the ACLs that the declared streams need on Kafka."),
     "describe": ("recount.commands.describe:describe", "Print a topology."),
     "fingerprint": ("recount.commands.meaning:fingerprint", "Print what a declaration means, as one hash."),
     "estimate": (

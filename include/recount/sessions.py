@@ -14,11 +14,15 @@ from recount.jar_list import spark_jars
 
 _LOOPBACK = "127.0.0.1"
 _JARS = {"jars": "spark.jars", "packages": "spark.jars.packages"}
+_SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas|ssl[.]"
+"""Names of settings and options of which Spark shows no value in its pages, plans, logs and event logs."""
 _ALWAYS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
     "spark.scheduler.mode": "FAIR",
+    "spark.redaction.regex": _SECRETS,
+    "spark.sql.redaction.options.regex": _SECRETS,
 }
 _UNLESS_SUBMITTED = {
     "spark.sql.shuffle.partitions": "4",
@@ -58,11 +62,18 @@ def spark_session(settings: Settings, app_name: str, *, java_options: str = "") 
         builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)
         if options := settings.java_options(java_options):
             builder = builder.config("spark.driver.extraJavaOptions", options)
-    # it would tell of every connection to the JVM, the last ones when nobody listens any more
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    tell_no_calls()
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def tell_no_calls() -> None:
+    """Let Py4J tell of no call to the JVM, whatever else is logged: options are among them, passwords too.
+
+    It would tell of every connection as well, of the last ones when nobody listens any more.
+    """
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _submitted() -> set[str]:

@@ -12,9 +12,10 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from recount.airflow.drivers import DriverProcess
+from recount.airflow.kafka_connection import require_mounted, with_security
 from recount.core.errors import Terminal
 from recount.core.resources import Resources
-from recount.core.settings import Settings
+from recount.core.settings import Role, Settings
 from recount.jar_list import spark_jars
 
 DEFAULT_CONNECTION = "spark_default"
@@ -27,6 +28,10 @@ _SUBMIT_AND_LEAVE = {
     "spark.yarn.submit.waitAppCompletion": "false",
     "spark.kubernetes.submission.waitAppCompletion": "false",
 }
+
+
+_ROLES: dict[str, Role] = {"audit.py": "audit"}
+"""What a job does on Kafka that is no stream's work; a backfill is."""
 
 
 class Submission:
@@ -47,6 +52,7 @@ class Submission:
         resources: Resources | None = None,
         java_options: str = "",
     ) -> None:
+        settings, of_kafka = with_security(settings, _ROLES.get(application.name, "stream"))
         self._application = str(application)
         self._arguments = list(arguments)
         self._name = name
@@ -56,7 +62,9 @@ class Submission:
         self._java_options = settings.java_options(java_options)
         self._jars = spark_jars(settings.jars)
         self._master, self.is_cluster = _place(connection)
-        self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ)}
+        if self.is_cluster:
+            require_mounted(settings)
+        self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ), **of_kafka}
         if self._master.startswith("local"):
             self._environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 

@@ -67,7 +67,7 @@ def audit(
     from recount.sessions import spark_session
 
     where = source_named(source)
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("audit")
     write_log(settings.log_format)
     topologies = _topologies(declared(settings.topologies), stream or [], group, every=every)
     request = AuditRequest(
