@@ -183,11 +183,11 @@ def _backfilled(deployed: Deployment) -> int:
 
 
 def _cpu_s() -> float:
-    """Of this process and all that it started, the broker too."""
+    """Of this process and all that it started, the broker too, and Python workers that have ended since."""
     me = psutil.Process()
     spent = 0.0
     for one in (me, *me.children(recursive=True)):
         with suppress(psutil.Error):
             times = one.cpu_times()
-            spent += times.user + times.system
+            spent += times.user + times.system + times.children_user + times.children_system
     return spent
