@@ -29,7 +29,9 @@ def describe(
             expected="a Topology or an Archive at the top level of one of the modules",
             remedy="bind it to a name at the top level: a list or a function hides it",
         )
-    streams = [declarations.stream(stream)] if stream else sorted(declarations.streams.values(), key=lambda one: one.name)
+    streams = (
+        [declarations.stream(stream)] if stream else sorted(declarations.streams.values(), key=lambda one: one.name)
+    )
     drawn = [one for one in streams if isinstance(one, Topology)]
     typer.echo("\n\n".join(map(as_mermaid, drawn) if mermaid else map(_in_words, streams)))
 

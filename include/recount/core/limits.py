@@ -61,7 +61,9 @@ class Health:
 
 def require_health(given: object) -> None:
     """Refuse limits that are no ``Health``."""
-    require_each("health", [given], Health, expected="a Health", remedy="Health(late=0.05); leave it out for our limits")
+    require_each(
+        "health", [given], Health, expected="a Health", remedy="Health(late=0.05); leave it out for our limits"
+    )
 
 
 def _excesses(of: str, records: int, dead: tuple[int, float], late: tuple[int, float]) -> Iterator[str]:

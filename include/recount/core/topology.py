@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import Literal
 
 from recount.core.durations import Duration, milliseconds
-from recount.core.errors import require, require_each
+from recount.core.errors import require
 from recount.core.flow import RecordStream, Table, cogroup, stream, table
 from recount.core.histories import require_histories
 from recount.core.in_order import require_order
@@ -218,7 +218,13 @@ def _require_ends(what: str, given: object, kind: type, end: str) -> None:
     ends = given if isinstance(given, list | tuple) else [given]
     remedy = f"end the flow with {end}, an aggregate of windows with .emit_final() or another emission before it"
     named = [f"{_shortly(one)}, a {type(one).__name__}" for one in ends if not isinstance(one, kind)]
-    require(not named, what, given="; ".join(named), expected=f"a list of flows that end in a {kind.__name__}", remedy=remedy)
+    require(
+        not named,
+        what,
+        given="; ".join(named),
+        expected=f"a list of flows that end in a {kind.__name__}",
+        remedy=remedy,
+    )
     require(
         isinstance(given, list | tuple),
         what,

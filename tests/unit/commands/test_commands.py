@@ -78,7 +78,10 @@ def test_a_stream_that_is_not_declared_is_an_error_that_names_those_that_are() -
 
 
 def test_an_archive_is_described_too() -> None:
-    assert "stream archive-orders\n  every record of orders as it came, to the table archive/orders" in typed(describe).output
+    assert (
+        "stream archive-orders\n  every record of orders as it came, to the table archive/orders"
+        in typed(describe).output
+    )
     assert typed(describe, "archive-orders").output.startswith("stream archive-orders\n")
 
 

@@ -148,7 +148,11 @@ LONGS = RecordSchema.of(amount=LONG, required=("amount",))
 WANTED = {
     "another type": (stream(ORDERS).select(amount=col("order_id")), LONGS, "amount: string"),
     "a required field that no row has": (stream(ORDERS).select("order_id"), LONGS, "no amount"),
-    "more places": (stream(ORDERS).select(amount=col("amount") * Decimal("0.001")), RecordSchema.of(amount=decimal(9, 2)), "decimal(38, 3)"),
+    "more places": (
+        stream(ORDERS).select(amount=col("amount") * Decimal("0.001")),
+        RecordSchema.of(amount=decimal(9, 2)),
+        "decimal(38, 3)",
+    ),
     "a part of a number": (stream(ORDERS).select(amount=col("amount") / 2), LONGS, "amount: double"),
 }
 

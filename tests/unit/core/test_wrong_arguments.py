@@ -38,6 +38,7 @@ def topic(**wrong: Any) -> Topic:
 def filled(value: Any) -> Topology:
     return topology(rows.with_fields(x=value).to(OUT))
 
+
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "filter by a function": (lambda: rows.filter(wrong["function"]), "a function"),
     "filter by a text": (lambda: rows.filter(wrong["name"]), "'clicks', a str"),
@@ -135,15 +136,15 @@ def test_fields_can_have_the_names_of_our_own_arguments() -> None:
     named: Any = {name: col("a") for name in ("self", "function", "by", "name")}
     assert set(named) <= set(rows.with_fields(**named).node.fields)
     assert set(named) <= set(rows.select(**named).node.fields)
-    assert "self" in rows.select_key(**{"self": col("w")}).node.fields
-    assert "self" in users.group_by(**{"self": col("w")}).aggregate(**{"self ": count()}).node.fields
-    assert "self" in rows.aggregate(**{"self": count()}).node.fields
-    assert "self" in MINUTE.aggregate(**{"self": count()}).emit_final().node.fields
-    assert {"self", "function"} <= set(rows.map(dict, **{"self": LONG, "function": LONG}).node.fields)
-    assert {"self", "function"} <= set(rows.flat_map(list, **{"self": LONG, "function": LONG}).node.fields)
-    assert {"self", "on_record"} <= set(rows.process(lambda _, __: [], **{"self": LONG, "on_record": LONG}).node.fields)
-    assert "self" in rows.branch(**{"self": col("a") > 1})
-    assert "cls" in RecordSchema.of(**{"cls": LONG}).fields
+    assert "self" in rows.select_key(self=col("w")).node.fields
+    assert "self" in users.group_by(self=col("w")).aggregate(**{"self ": count()}).node.fields
+    assert "self" in rows.aggregate(self=count()).node.fields
+    assert "self" in MINUTE.aggregate(self=count()).emit_final().node.fields
+    assert {"self", "function"} <= set(rows.map(dict, self=LONG, function=LONG).node.fields)
+    assert {"self", "function"} <= set(rows.flat_map(list, self=LONG, function=LONG).node.fields)
+    assert {"self", "on_record"} <= set(rows.process(lambda _, __: [], self=LONG, on_record=LONG).node.fields)
+    assert "self" in rows.branch(self=col("a") > 1)
+    assert "cls" in RecordSchema.of(cls=LONG).fields
     assert RecordSchema(fields={"required": LONG}, required=["required"]).required == {"required"}  # type: ignore[arg-type]
 
 
