@@ -116,7 +116,7 @@ class RecordSchema:
     @classmethod
     def of(cls, /, *, required: tuple[str, ...] = (), **fields: FieldType) -> RecordSchema:
         """A schema written as keywords: ``RecordSchema.of(order_id=STRING, amount=decimal(15, 2))``."""
-        return cls(fields=dict(fields), required=required)  # type: ignore[arg-type] - any names will do
+        return cls(fields=dict(fields), required=required)  # type: ignore[arg-type] # any names will do
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """The declared fields of ``value`` (all of them, null where missing); raises ``BadRecord``."""
