@@ -14,12 +14,12 @@ export AIRFLOW__USAGE_DATA_COLLECTION__ENABLED := false
 # list does not do. UV_SYSTEM_CERTS=false takes that list.
 export UV_SYSTEM_CERTS ?= true
 
-MVN := mvn --batch-mode --quiet --strict-checksums --file pom.xml
 UV := VIRTUAL_ENV=$(CURDIR)/.venv .venv/bin/uv --quiet
 EXAMPLES ?= 5000
 SEED ?= 2
 MINUTES ?= 30
 NIGHTS ?= 30
+PYTHONS ?= $(PYTHON)
 LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py \
 	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py \
 	tests/spark/audit/test_erasure_of_state.py
@@ -32,7 +32,7 @@ RUN_third := tests/spark/recompute
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
+.PHONY: help setup dist test-dist lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -56,27 +56,31 @@ setup: .venv/.installed .cache/jars/spark/.complete .cache/jars/kafka/.complete 
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.lock
 	@touch $@
 
-.venv/.installed: .venv/bin/uv requirements/main.lock pyproject.toml
-	@echo "setup: installing the Python packages of requirements/main.lock"
-	@$(UV) pip sync --require-hashes requirements/main.lock requirements/uv.lock
+.venv/.installed: .venv/bin/uv requirements/dev.lock pyproject.toml
+	@echo "setup: installing the Python packages of requirements/dev.lock"
+	@$(UV) pip sync --require-hashes requirements/dev.lock
 	@$(UV) pip install --no-build-isolation --no-deps --editable .
 	@touch $@
 
 jars: .cache/jars/spark/.complete .cache/jars/kafka/.complete
 
-.cache/jars/%/.complete: pom.xml | .cache/tools.checked
+.cache/jars/%/.complete: pom.xml | .venv/.installed
 	@echo "setup: fetching the $* jars"
-	@rm -rf $(@D) && mkdir -p $(@D)
-	@$(MVN) --activate-profiles $* dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$(@D)
+	@recount jars $* >/dev/null
 	@touch $@
 
 lock: .venv/bin/uv ## resolve requirements/*.in anew into the lock (exact versions and hashes)
-	@for name in uv main bench; do $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+	@for name in uv build main dev bench; do $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 	  requirements/$$name.in --output-file requirements/$$name.lock >/dev/null; done
+
+dist: setup ## the wheel and the sdist, in dist/
+	@rm -rf dist
+	@$(UV) build --no-build-isolation --out-dir dist
+	@ls -1 dist
 
 # ---- the embedded profile
 
-up: setup ## start the embedded profile (ARGS: --brokers 3, --spark cluster, --no-airflow)
+up: setup ## start the embedded profile (ARGS: --brokers 3, --spark cluster, --no-airflow, --secure)
 	@recount up $(ARGS)
 
 status: setup ## show what runs, where, and where its logs are
@@ -88,7 +92,7 @@ down: setup ## stop everything `make up` started
 play: setup ## after `make up`: run every stream of the shop, and send records to it until Ctrl-C (ARGS: --rate 100, --minutes 30, --seed 20)
 	@recount play $(ARGS)
 
-demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --inject duplicate|loss|alter|extra)
+demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --secure, --inject duplicate|loss|alter|extra)
 	@recount demo $(ARGS)
 
 # ---- checks
@@ -110,6 +114,9 @@ test-airflow: setup ## tests in a real Airflow
 test-chaos: setup ## tests that kill
 test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
+test-dist: dist ## the wheel in an empty folder, in fresh environments, end to end; slow (PYTHONS="python3.11 python3.12")
+	@PYTHONS="$(PYTHONS)" pytest tests/dist/end_to_end.py $(ARGS)
+
 $(PARTS:%=test-%): test-%:
 	@pytest tests/$* $(ARGS)
 
@@ -124,6 +131,9 @@ nights: setup ## nights of the whole shop, each with a fault, some with lies and
 
 city-nights: setup ## fifty nights of three streams: no audit may raise an alarm (ARGS: --nights 50 --publish)
 	@python -m tests.nights $(ARGS)
+
+acls: setup ## each kind of ACL dropped in turn from a chain on a secured broker: it must stop with one clear error (ARGS: audit, Describe, ...)
+	@python -m tests.acls $(ARGS)
 
 lies: setup ## every stream of the shop audited, then lied about: each lie must be found (ARGS: --streams NAME..., --publish)
 	@python -m tests.lies $(ARGS)

@@ -10,18 +10,22 @@ from typing import Any
 
 import typer
 
-from recount.core.errors import RecountError, Transient
+from recount.core.errors import RecountError, Terminal, Transient
+from recount.extras import missing_extras_named
 from recount.local.home import Home
 from recount.local.project import Project
 from recount.local.running import Running
 
 _COMMANDS = {
+    "init": ("recount.new_project.init_command:init", "Write a new project, with one stream and its test."),
+    "jars": ("recount.local.jars:jars", "Fetch the jars of Spark and the broker, or name them for spark-submit."),
     "up": ("recount.local.commands:up", "Start the embedded profile: Kafka, Airflow, Spark."),
     "status": ("recount.local.commands:status", "Show what runs, where, and where its logs are."),
     "down": ("recount.local.commands:down", "Stop everything the embedded profile started."),
     "demo": ("recount.play.demo_command:demo", "Run the whole chain on a generated flow, and say what held."),
     "play": ("recount.play.play_command:play", "Let the shop live: all streams in Airflow, records of all topics."),
     "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
+    "acls": ("recount.kafka.acl_commands:acls", "Print the ACLs that the declared streams need on Kafka."),
     "describe": ("recount.commands.describe:describe", "Print a topology."),
     "fingerprint": ("recount.commands.meaning:fingerprint", "Print what a declaration means, as one hash."),
     "estimate": (
@@ -69,12 +73,13 @@ def _attach(name: str, target: str, help_line: str) -> None:
     )
     def run(context: typer.Context) -> None:
         try:
-            _join_running_profile()
-            room = _load(target)
-            if not isinstance(room, typer.Typer):
-                room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-                room.command(name)(_load(target))
-            room(args=context.args, prog_name=f"recount {name}")
+            _join_project()
+            with missing_extras_named():
+                room = _load(target)
+                if not isinstance(room, typer.Typer):
+                    room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+                    room.command(name)(_load(target))
+                room(args=context.args, prog_name=f"recount {name}")
         except RecountError as error:
             from recount.log_lines import tell_error
 
@@ -88,16 +93,19 @@ def _load(target: str) -> Callable[..., Any]:
     return loaded
 
 
-def _join_running_profile() -> None:
-    """Take the settings of the embedded profile that runs in this checkout; what the environment says goes before."""
-    if "RECOUNT_PROFILE" in os.environ:
-        return
+def _join_project() -> None:
+    """Take the modules of the project at hand and the settings of its embedded profile, where that runs.
+
+    What the environment says goes before.
+    """
     try:
-        running = Running.read(Home.of(Project.containing(Path.cwd()).root))
-    except RecountError:
+        project = Project.containing(Path.cwd())
+    except Terminal:
         return
+    running = None if "RECOUNT_PROFILE" in os.environ else Running.read(Home.of(project.root))
     if running:
         os.environ.update({key: value for key, value in running.settings.items() if not os.environ.get(key)})
+    project.join(os.environ)
 
 
 for _name, (_target, _help_line) in _COMMANDS.items():

@@ -5,25 +5,31 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from recount.core.errors import Terminal
 from recount.core.settings import Settings
+from recount.jar_list import spark_jars
 
 _LOOPBACK = "127.0.0.1"
-_CONFIGURATION = {
+_JARS = {"jars": "spark.jars", "packages": "spark.jars.packages"}
+_SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas|ssl[.]"
+"""Names of settings and options of which Spark shows no value in its pages, plans, logs and event logs."""
+_ALWAYS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
+    "spark.scheduler.mode": "FAIR",
+    "spark.redaction.regex": _SECRETS,
+    "spark.sql.redaction.options.regex": _SECRETS,
+}
+_UNLESS_SUBMITTED = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.stats.collect": "false",
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
-    "spark.scheduler.mode": "FAIR",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -33,34 +39,41 @@ unless it is told not to."""
 
 
 def session_configuration(jars: str) -> dict[str, str]:
-    """Spark's settings for a job whose jars lie in the folder ``jars``; raises ``Terminal`` where there are none."""
-    found = sorted(str(path) for path in Path(jars).glob("*.jar"))
-    if not found:
-        raise Terminal(
-            "no Spark jars", given=jars, expected="a folder with the Delta and Kafka jars", remedy="run `make setup`"
-        )
-    return {**_CONFIGURATION, "spark.jars": ",".join(found)}
+    """Spark's settings for a job whose jars are where ``jars`` says; raises ``Terminal`` where there are none."""
+    [(kind, found)] = spark_jars(jars).items()
+    return {**_ALWAYS, **_UNLESS_SUBMITTED, _JARS[kind]: found}
 
 
 def spark_session(settings: Settings, app_name: str, *, java_options: str = "") -> SparkSession:
     """The session of a job; master and memory come from spark-submit, or are local[2] and 2 GiB without it.
 
+    What spark-submit was told of the settings that only make small tables fast goes before ours.
+
     ``java_options`` are for the JVM that is started here; one that spark-submit has started has its own.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
+    submitted = _submitted()
     for key, value in session_configuration(settings.jars).items():
-        builder = builder.config(key, value)
-    if "spark.master" not in _submitted():
+        if key not in _UNLESS_SUBMITTED or key not in submitted:
+            builder = builder.config(key, value)
+    if "spark.master" not in submitted:
         builder = builder.master("local[2]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
         builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)
         if options := settings.java_options(java_options):
             builder = builder.config("spark.driver.extraJavaOptions", options)
-    # it would tell of every connection to the JVM, the last ones when nobody listens any more
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    tell_no_calls()
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def tell_no_calls() -> None:
+    """Let Py4J tell of no call to the JVM, whatever else is logged: options are among them, passwords too.
+
+    It would tell of every connection as well, of the last ones when nobody listens any more.
+    """
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def _submitted() -> set[str]:

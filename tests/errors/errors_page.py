@@ -34,6 +34,11 @@ _ROOMS = {
     "local": "The embedded profile and the demo",
     "play": "Playing the shop",
     "sessions": "Spark",
+    "commands": "Describing a stream",
+    "extras": "What is not installed",
+    "shipped": "The files of the wheel",
+    "jar_list": "The jars of Spark",
+    "new_project": "New projects",
 }
 _AGAIN = "nothing, it may pass: the same call is worth another try"
 _IN_THE_MESSAGE = "what the message says"

@@ -11,15 +11,19 @@ import pytest
 
 from recount.local.project import Project
 
-FOUNDATION = {"core", "codec", "sessions", "kafka", "log_lines"}
+FOUNDATION = {"core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list"}
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
 ROOMS = {
     "core": set(),
     "codec": {"core"},
     "commands": {"core", "spark"},
+    "new_project": {"core", "shipped"},
     "testing": {"core"},
-    "sessions": {"core"},
+    "extras": {"core"},
+    "shipped": {"core"},
+    "jar_list": {"core", "shipped"},
+    "sessions": {"core", "jar_list"},
     "log_lines": {"core"},
     "kafka": {"core"},
     "proofs": {"core"},
@@ -39,7 +43,7 @@ ROOMS = {
     | {"recompute", "audit", "spark", "proofs", "released", "declarations", "erasures", "versions"},
     "serve": FOUNDATION | {"audit", "proofs", "released", "status_metrics"},
     "grace": FOUNDATION | {"spark", "serve", "proofs", "released"},
-    "web": {"core", "kafka", "audit", "serve", "proofs"},
+    "web": {"core", "extras", "kafka", "audit", "serve", "proofs"},
     "airflow": FOUNDATION | {"audit", "serve", "grace", "web", "process_identity", "declarations", "maintenance"},
     "lens": FOUNDATION | {"proofs"},
     "panels": FOUNDATION | {"spark", "audit", "grace", "lens"},
@@ -64,6 +68,7 @@ ROOMS = {
         "play",
         "maintenance",
         "erasure",
+        "new_project",
     },
 }
 

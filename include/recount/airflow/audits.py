@@ -20,6 +20,7 @@ from recount.airflow.naming import grace_misses
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.verdicts import JudgedStream, certificate_of
 from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, outcome_of
+from recount.core.resources import Resources
 from recount.core.settings import Settings
 
 NOW = "now"
@@ -38,13 +39,13 @@ class AuditOperator(JudgedStream):
         *,
         application: Path,
         connection: str = DEFAULT_CONNECTION,
-        driver_memory: str = "2g",
+        spark_resources: Resources | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.application = str(application)
         self.connection = connection
-        self.driver_memory = driver_memory
+        self.spark_resources = spark_resources or Resources()
         self._submission: Submission | None = None
 
     def execute(self, context: Context) -> None:
@@ -61,12 +62,12 @@ class AuditOperator(JudgedStream):
                 name=f"recount audit {self.stream}",
                 settings=settings,
                 connection=self.connection,
-                driver_memory=self.driver_memory,
+                resources=self.spark_resources,
             )
-            exit_code = self._submission.run()
+            failure = self._submission.run()
             issued = certificate_of(settings, self.stream, audit)
             if not issued.exists():
-                raise AirflowException(f"the audit could not judge: exit code {exit_code}, see the log above")
+                raise AirflowException(f"the audit could not judge, see the log above: {failure or 'it said nothing'}")
         self.tell(context, issued)
 
     def on_kill(self) -> None:

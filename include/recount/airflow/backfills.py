@@ -14,6 +14,7 @@ from recount.airflow.failures import airflow_failures
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.audit.open_misses import summary_file
+from recount.core.resources import Resources
 from recount.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class BackfillOperator(BaseOperator):
         application: Path,
         only_show: bool = False,
         connection: str = DEFAULT_CONNECTION,
-        driver_memory: str = "2g",
+        spark_resources: Resources | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -46,7 +47,7 @@ class BackfillOperator(BaseOperator):
         self.application = str(application)
         self.only_show = only_show
         self.connection = connection
-        self.driver_memory = driver_memory
+        self.spark_resources = spark_resources or Resources()
         self._submission: Submission | None = None
 
     def execute(self, context: Context) -> None:
@@ -58,11 +59,11 @@ class BackfillOperator(BaseOperator):
                 name=f"recount backfill {self.stream}",
                 settings=settings,
                 connection=self.connection,
-                driver_memory=self.driver_memory,
+                resources=self.spark_resources,
             )
-            exit_code = self._submission.run()
-        if exit_code:
-            raise AirflowException(f"the backfill failed: exit code {exit_code}, see the log above")
+            failure = self._submission.run()
+        if failure:
+            raise AirflowException(f"the backfill failed, see the log above: {failure}")
         if self.only_show:
             summary = json.loads(summary_file(settings, self.stream).read_text(encoding="utf-8"))
             context["ti"].xcom_push(key="changes", value=summary["changes"])

@@ -19,6 +19,7 @@ from recount.airflow.naming import audit_dag
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.verdicts import certificate_of
 from recount.audit.audit_session import JAVA_FOR_FEW
+from recount.core.resources import Resources
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 
@@ -45,7 +46,7 @@ class GroupAuditOperator(BaseOperator):
         streams: Sequence[str],
         application: Path,
         connection: str = DEFAULT_CONNECTION,
-        driver_memory: str = "2g",
+        spark_resources: Resources | None = None,
         java_options: str = JAVA_FOR_FEW,
         **kwargs: Any,
     ) -> None:
@@ -54,7 +55,7 @@ class GroupAuditOperator(BaseOperator):
         self.streams = list(streams)
         self.application = str(application)
         self.connection = connection
-        self.driver_memory = driver_memory
+        self.spark_resources = spark_resources or Resources()
         self.java_options = java_options
         self._submission: Submission | None = None
 
@@ -76,17 +77,17 @@ class GroupAuditOperator(BaseOperator):
                 name=f"recount audit {self.group}",
                 settings=settings,
                 connection=self.connection,
-                driver_memory=self.driver_memory,
+                resources=self.spark_resources,
                 java_options=self.java_options,
             )
-            exit_code = self._submission.run()
+            failure = self._submission.run()
         judged = [stream for stream in due if certificate_of(settings, stream, audit).exists()]
         for stream in judged:
             context["ti"].xcom_push(key=stream, value=audit)
         missing = ", ".join(sorted(set(due) - set(judged)))
         may_retry = context["ti"].try_number <= context["ti"].max_tries
         if missing and (may_retry or not judged):
-            raise AirflowException(f"not judged: {missing}; exit code {exit_code}, see the log above")
+            raise AirflowException(f"not judged: {missing}; see the log above: {failure or 'it said nothing'}")
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
         return StreamLineage.of(*self.streams).audited()

@@ -22,12 +22,12 @@ Notifier = Callable[[Context], Any]
 _LOG = logging.getLogger(__name__)
 
 
-def notifiers() -> list[Notifier]:
-    """The notifiers of this installation, for ``on_failure_callback``; none where none is set.
+def notifiers(of_stream: str | None = None) -> list[Notifier]:
+    """Those at the place ``of_stream``, or else of this installation; none where none is set.
 
-    Raises ``Terminal`` when the setting names nothing that can be called.
+    They are for ``on_failure_callback``. Raises ``Terminal`` when the place names nothing that can be called.
     """
-    place = os.environ.get(SETTING, "")
+    place = of_stream or os.environ.get(SETTING, "")
     if not place:
         return []
     module, _, name = place.partition(":")
@@ -41,13 +41,14 @@ def notifiers() -> list[Notifier]:
     return cast("list[Notifier]", listed)
 
 
-def notify(context: Context, reason: str) -> None:
-    """Tell every notifier ``reason``, which its templates find as ``exception``, as with a task that failed.
+def notify(context: Context, reason: str, of_stream: str | None = None) -> None:
+    """Tell every notifier (of the place ``of_stream``) ``reason``.
 
-    A notifier that fails is logged: what it was to tell goes on without it.
+    Its templates find it as ``exception``, as with a task that failed. A notifier that fails is logged: what it was to
+    tell goes on without it.
     """
     told = cast("Context", {**context, "exception": reason})
-    for notifier in notifiers():
+    for notifier in notifiers(of_stream):
         try:
             notifier(told)
         except Exception:
@@ -55,27 +56,31 @@ def notify(context: Context, reason: str) -> None:
 
 
 class PersonAwaited(BaseNotifier):
-    """Of an operator that asks a person: tells every notifier what waits for an answer."""
+    """Of an operator that asks a person: tells every notifier (of a stream) what waits for an answer."""
+
+    def __init__(self, of_stream: str | None = None) -> None:
+        super().__init__()
+        self.of_stream = of_stream
 
     def notify(self, context: Context) -> None:
         asked: Any = context["task"]
-        notify(context, f"{asked.subject} It waits for an answer under Required Actions. {asked.body}")
+        notify(context, f"{asked.subject} It waits for an answer under Required Actions. {asked.body}", self.of_stream)
 
 
-async def tell_of_deadline(context: Context, **_: object) -> None:
-    """Tell every notifier that a run has not ended by its deadline.
+async def tell_of_deadline(context: Context, of_stream: str | None = None, **_: object) -> None:
+    """Tell every notifier (of a stream) that a run has not ended by its deadline.
 
     Runs in the triggerer, so that it needs no slot that the run may be waiting for. ``context`` holds what Airflow
     gives: ``dag_run``, as a dictionary, and ``deadline``.
     """
     run = cast("dict[str, Any]", context["dag_run"])
     reason = f"{run['dag_id']}: the run {run['dag_run_id']} has not ended by its deadline"
-    await to_thread(notify, context, reason)
+    await to_thread(notify, context, reason, of_stream)
 
 
 def _no_notifiers(place: str, why: str) -> Terminal:
     return Terminal(
-        f"{SETTING} names no notifier",
+        f"{SETTING}, or RunSettings.notifiers, names no notifier",
         given=f"{place}: {why}",
         expected="module:name of an airflow.sdk.BaseNotifier, or of a list of them",
         remedy="put the module where Airflow finds its plugins and DAGs, and set alerts:notifiers, say",

@@ -25,6 +25,7 @@ from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealthTrigger, health_from, limits_of
 from recount.core.errors import Terminal
 from recount.core.limits import Health
+from recount.core.resources import Resources
 from recount.core.settings import Settings
 from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
@@ -85,7 +86,8 @@ class StreamOperator(BaseOperator):
     clearing it starts the watch anew, which adopts the driver.
 
     A stream that is degraded (a backlog, an old frontier, too many late or bad records) is left alone: the notifiers of
-    ``RECOUNT_NOTIFIERS`` are told, and told again when it is well. They are told of every relaunch, too.
+    ``RECOUNT_NOTIFIERS``, or those at the place ``notifiers``, are told, and told again when it is well. They are told
+    of every relaunch, too.
 
     ``run_options`` go to the driver's command line, such as ``["--target-batch-ms", "1000"]``.
 
@@ -105,8 +107,9 @@ class StreamOperator(BaseOperator):
         limits: Health,
         group: str | None = None,
         connection: str = DEFAULT_CONNECTION,
-        driver_memory: str = "2g",
+        spark_resources: Resources | None = None,
         run_options: Sequence[str] = (),
+        notifiers: str | None = None,
         relaunches: int = 5,
         backoff_s: int = 2,
         start_timeout_s: int = 180,
@@ -119,8 +122,9 @@ class StreamOperator(BaseOperator):
         self.limits = limits_of(limits)
         self.group = group
         self.connection = connection
-        self.driver_memory = driver_memory
+        self.spark_resources = spark_resources or Resources()
         self.run_options = list(run_options)
+        self.notifiers = notifiers
         self.relaunches = relaunches
         self.backoff_s = backoff_s
         self.start_timeout_s = start_timeout_s
@@ -166,7 +170,7 @@ class StreamOperator(BaseOperator):
             return
         if event["healthy_ms"] >= _RELAUNCHES_FORGOTTEN_AFTER_MS:
             relaunched = 0
-        notify(context, f"stream {self.stream}: {reasons}")
+        notify(context, f"stream {self.stream}: {reasons}", self.notifiers)
         if event["outcome"] in ("degraded", "recovered"):
             self._wait(after_epoch, launched_at_ms, relaunched, degraded=event["outcome"] == "degraded")
         with airflow_failures():
@@ -289,7 +293,7 @@ class StreamOperator(BaseOperator):
             name=f"recount group {self.group}" if self.group else f"recount stream {self.stream}",
             settings=settings,
             connection=self.connection,
-            driver_memory=self.driver_memory,
+            resources=self.spark_resources,
             java_options=SMALL_JVM if self.group else "",
         )
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from recount.airflow.drivers import DriverProcess
+from recount.airflow.kafka_connection import require_mounted, with_security
 from recount.core.errors import Terminal
-from recount.core.settings import Settings
+from recount.core.resources import Resources
+from recount.core.settings import Role, Settings
+from recount.jar_list import spark_jars
 
 DEFAULT_CONNECTION = "spark_default"
+DRIVER_MEMORY = "2g"
+"""The heap of a driver's JVM where nobody has said another one."""
 _LOG_COLUMNS = "160"
 """The width of a table that a job prints into its log."""
 _QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
@@ -23,11 +30,15 @@ _SUBMIT_AND_LEAVE = {
 }
 
 
+_ROLES: dict[str, Role] = {"audit.py": "audit"}
+"""What a job does on Kafka that is no stream's work; a backfill is."""
+
+
 class Submission:
-    """One job of spark_jobs/, ready to be submitted.
+    """One job of a project, or of those that come with Recount, ready to be submitted.
 
     The jars of ``settings`` are on the driver's and the executors' class path, and the job finds the settings in its
-    environment; in standalone cluster mode Spark cannot hand an environment on, and the workers' must hold it.
+    environment. Raises ``Terminal`` where there are no jars, no such connection, or Spark has not what it asks for.
     """
 
     def __init__(
@@ -38,58 +49,48 @@ class Submission:
         name: str,
         settings: Settings,
         connection: str = DEFAULT_CONNECTION,
-        driver_memory: str = "1g",
+        resources: Resources | None = None,
         java_options: str = "",
     ) -> None:
-        jars = sorted(str(jar) for jar in Path(settings.jars).glob("*.jar"))
-        if not jars:
-            raise Terminal("no Spark jars", given=settings.jars, expected="a folder of jars", remedy="run: make setup")
-        options = settings.java_options(java_options)
+        settings, of_kafka = with_security(settings, _ROLES.get(application.name, "stream"))
         self._application = str(application)
-        self._hook = SparkSubmitHook(
-            conn_id=connection,
-            name=name,
-            application_args=list(arguments),
-            jars=",".join(jars),
-            driver_memory=driver_memory,
-            conf={**_QUIET, **({"spark.driver.extraJavaOptions": options} if options else {})},
-        )
-        self._resolved = self._hook._resolve_connection()
-        self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ)}
-        if self._resolved["master"].startswith("local"):
+        self._arguments = list(arguments)
+        self._name = name
+        self._settings = settings
+        self._connection = connection
+        self._resources = resources or Resources()
+        self._java_options = settings.java_options(java_options)
+        self._jars = spark_jars(settings.jars)
+        self._master, self.is_cluster = _place(connection)
+        if self.is_cluster:
+            require_mounted(settings)
+        self._environment = {"COLUMNS": _LOG_COLUMNS, **driver_environment(os.environ), **of_kafka}
+        if self._master.startswith("local"):
             self._environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        if self.is_cluster and not self._resolved["master"].startswith("spark://"):
-            self._hook._env_vars = settings.to_environment()
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether the driver runs on the cluster (deploy mode cluster) instead of beside Airflow."""
-        return bool(self._resolved["deploy_mode"] == "cluster")
 
     @property
     def command(self) -> list[str]:
-        """The words of the spark-submit command."""
+        """The words of the spark-submit command.
+
+        The provider has no public way to them, and a driver that outlives its task cannot be a child of its hook.
+        """
         return list(self._hook._build_spark_submit_command(self._application))
 
-    def run(self) -> int:
-        """Submit and wait for the end, the job's output in the task's log; returns its exit code.
+    def run(self) -> str | None:
+        """Submit and wait for the end, the job's output in the task's log.
 
-        On a cluster the exit code of a job that failed is 1, whatever its own was.
+        Returns None, or, where it has failed, what the provider says of it: exit code and last lines.
         """
         try:
             self._hook.submit(self._application, env=self._environment)
-        except AirflowException:
-            exit_code = self._hook._submit_sp.returncode if self._hook._submit_sp else 0
-            if not exit_code:
-                raise
-            return int(exit_code)
-        return 0
+        except AirflowException as error:
+            return str(error)
+        return None
 
     def launch(self, *, record: Path, log: Path) -> DriverProcess | None:
         """Submit and leave it running: a process of this machine, or None when it runs on the cluster."""
         if self.is_cluster:
-            self._hook._conf.update(_SUBMIT_AND_LEAVE)
-            self._hook.submit(self._application, env=self._environment)
+            self._hook_with(_SUBMIT_AND_LEAVE).submit(self._application, env=self._environment)
             return None
         return DriverProcess.launch(self.command, self._environment, record=record, log=log)
 
@@ -97,7 +98,55 @@ class Submission:
         """End a running ``run``."""
         self._hook.on_kill()
 
+    @cached_property
+    def _hook(self) -> SparkSubmitHook:
+        return self._hook_with({})
+
+    def _hook_with(self, more: Mapping[str, str]) -> SparkSubmitHook:
+        size = self._resources
+        options = {"spark.driver.extraJavaOptions": self._java_options} if self._java_options else {}
+        return SparkSubmitHook(
+            conn_id=self._connection,
+            name=self._name,
+            application_args=self._arguments,
+            jars=self._jars.get("jars"),
+            packages=self._jars.get("packages"),
+            driver_memory=size.driver_memory or DRIVER_MEMORY,
+            num_executors=size.executors,
+            executor_cores=size.executor_cores or (size.executors and 1),
+            executor_memory=size.executor_memory,
+            # a standalone cluster counts cores, not executors
+            total_executor_cores=size.total_cores if self._master.startswith("spark://") else None,
+            conf={**_QUIET, **size.conf, **options, **more},
+            env_vars=self._settings.to_environment() if self.is_cluster else None,
+        )
+
 
 def driver_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """``environ`` without anything of Airflow's: its secrets are not the driver's business."""
     return {key: value for key, value in environ.items() if not key.lstrip("_").startswith("AIRFLOW")}
+
+
+def _place(name: str) -> tuple[str, bool]:
+    """The master that the connection ``name`` says, and whether drivers run there (deploy mode cluster)."""
+    try:
+        connection = BaseHook.get_connection(name)
+    except AirflowNotFoundException as error:
+        raise Terminal(
+            "no connection to Spark",
+            given=name,
+            expected="an Airflow connection of the type spark: its host is the master",
+            remedy=f"make it, or set AIRFLOW_CONN_{name.upper()}",
+        ) from error
+    host = str(connection.host or "")
+    master = host if connection.conn_type == "spark" and ("://" in host or not connection.port) else ""
+    master = master or f"{connection.conn_type}://{host}"
+    is_cluster = connection.extra_dejson.get("deploy-mode") == "cluster"
+    if is_cluster and master.startswith("spark://"):
+        raise Terminal(
+            "Spark has no deploy mode cluster for Python on a standalone cluster",
+            given=f"connection {name}: {master}, deploy-mode cluster",
+            expected="deploy-mode client, or a master that is YARN or Kubernetes",
+            remedy="take deploy-mode out of the connection",
+        )
+    return master, is_cluster

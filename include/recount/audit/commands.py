@@ -19,6 +19,7 @@ from recount.core.instants import A_TIME, instant_ms
 from recount.core.registry import Declarations, declared
 from recount.core.settings import Settings
 from recount.core.topology import Topology
+from recount.extras import require_extra
 from recount.log_lines import write_log
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def audit(
     from recount.sessions import spark_session
 
     where = source_named(source)
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("audit")
     write_log(settings.log_format)
     topologies = _topologies(declared(settings.topologies), stream or [], group, every=every)
     request = AuditRequest(
@@ -82,6 +83,7 @@ def audit(
         from recount.audit.data_docs import great_expectations
         from recount.audit.expectations import tried
 
+        require_extra("audit")
         # while the JVM starts
         Thread(target=great_expectations).start()
     with ExitStack() as stack:

@@ -79,7 +79,7 @@ def read_committed(connection: Connection, topic: str, ranges: Ranges) -> Iterat
         consumer.close()
 
 
-def committed_records(session: SparkSession, bootstrap_servers: str, topic: str, ranges: Ranges) -> DataFrame | None:
+def committed_records(session: SparkSession, connection: Connection, topic: str, ranges: Ranges) -> DataFrame | None:
     """What a read_committed consumer finds in ``ranges``, as Spark's Kafka source has it; None for empty ranges."""
     spans = {partition: span for partition, span in ranges.items() if span[0] < span[1]}
     if not spans:
@@ -87,7 +87,7 @@ def committed_records(session: SparkSession, bootstrap_servers: str, topic: str,
     starts, ends = (json.dumps({topic: {str(p): span[end] for p, span in spans.items()}}) for end in (0, 1))
     return (
         session.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**connection.of_spark)
         .option("assign", json.dumps({topic: sorted(spans)}))
         .option("startingOffsets", starts)
         .option("endingOffsets", ends)

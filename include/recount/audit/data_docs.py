@@ -17,6 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from recount.audit.expectation_suites import QUERY, Expectation
+from recount.extras import missing_extras_named
 
 EXAMPLES = 20
 _SOURCE = "audited"
@@ -90,8 +91,8 @@ def great_expectations() -> Any:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     # it would tell of every field of an expectation that it does not know
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
-    import great_expectations as gx
-
+    with missing_extras_named():
+        import great_expectations as gx
     return gx
 
 

@@ -85,8 +85,7 @@ class Witness:
     def _published(self, topic: str, ranges: Ranges) -> Iterator[Mapping[str, Any]]:
         spans = {partition: (start, end) for partition, (start, end) in ranges.items() if start < end}
         if offsets_in(spans) > RECORDS_AT_HAND:
-            servers = self.connection.bootstrap_servers
-            log = DigestedLog(KafkaLog(bootstrap_servers=servers))
+            log = DigestedLog(KafkaLog(options=self.connection.of_spark))
             yield from _records(log.digests(self.session, topic, spans))
         else:
             yield from _records(digests_at_hand(self.connection, topic, spans))

@@ -1,7 +1,8 @@
-"""The suites of ``expectations/*.json``, those of a single stream beside them, and what a declaration says of a table.
+"""The suites of Recount and of a project, and what a declaration says of a table.
 
-``expectations/<name>.json`` is put to every stream. ``expectations/<stream>/<name>.json`` is added to it for one, where
-``<name>`` is ``raw_log``, ``batch_ledger``, ``reconciliation``, or the name of an output table.
+Recount's ``<name>.json`` is put to every stream; a project's ``expectations/<name>.json`` is put to them instead.
+``expectations/<stream>/<name>.json`` is added to it for one, where ``<name>`` is ``raw_log``, ``batch_ledger``,
+``reconciliation``, or the name of an output table. The setting ``RECOUNT_EXPECTATIONS`` names the project's folder.
 """
 
 from __future__ import annotations
@@ -13,20 +14,28 @@ from typing import Any
 
 from recount.core.errors import Terminal
 from recount.core.own_columns import RESULT_TIME, REVISION
+from recount.core.settings import Settings
 from recount.core.topology import Written
 from recount.recompute.columns import spark_type
+from recount.shipped import shipped
 
-SUITES = Path(__file__).resolve().parents[3] / "expectations"
+SUITES = shipped("expectations")
 RAW_LOG, BATCH_LEDGER, OUTPUTS, RECONCILIATION = "raw_log", "batch_ledger", "outputs", "reconciliation"
 QUERY = "unexpected_rows_query"
 
 Expectation = dict[str, Any]
 
 
+def suites_of(settings: Settings) -> Path:
+    """The folder of the project's suites; Recount's own where none is set."""
+    return Path(settings.expectations) if settings.expectations else SUITES
+
+
 def expectations_of(suites: Path, name: str, stream: str, table: str | None = None) -> list[Expectation]:
     """What the suite ``name`` expects of ``stream``, or of its output ``table``, as Great Expectations takes it."""
     own = suites / stream / f"{table or name}.json"
-    return [*_read(suites / f"{name}.json"), *(_read(own) if own.exists() else [])]
+    every = suites / f"{name}.json"
+    return [*_read(every if every.exists() else SUITES / f"{name}.json"), *(_read(own) if own.exists() else [])]
 
 
 def declared_columns(written: Written) -> list[Expectation]:

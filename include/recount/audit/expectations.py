@@ -30,10 +30,10 @@ from recount.audit.expectation_suites import (
     OUTPUTS,
     RAW_LOG,
     RECONCILIATION,
-    SUITES,
     Expectation,
     declared_columns,
     expectations_of,
+    suites_of,
 )
 from recount.audit.register import read_register
 from recount.audit.store import RECONCILIATION as COMPARED
@@ -91,7 +91,7 @@ _WHAT_TO_DO = (
 
 
 def validate(
-    session: SparkSession, settings: Settings, topology: Topology, audit: str, suites: Path = SUITES
+    session: SparkSession, settings: Settings, topology: Topology, audit: str, suites: Path | None = None
 ) -> Outcome:
     """Put each suite to what ``audit`` looked at, compare with what it found, and update the Data Docs.
 
@@ -113,7 +113,7 @@ def validate(
 
         def check(frame: DataFrame, suite: str, expectations: Sequence[Expectation] = (), table: str = "") -> None:
             name = f"{suite}-{table}" if table else suite
-            every = [*expectations, *expectations_of(suites, suite, topology.name, table)]
+            every = [*expectations, *expectations_of(suites or suites_of(settings), suite, topology.name, table)]
             outcome.suites[name] = docs.checked(f"{topology.name}.{name}", frame, every)
             for one in outcome.suites[name]:
                 if one.judged_as and one.unexpected is not None:
@@ -132,7 +132,7 @@ def validate(
 def main(
     stream: Annotated[list[str], typer.Option(help="The audited stream; once for each --audit.")],
     audit: Annotated[list[str], typer.Option(help="The audit of the stream in the same place.")],
-    suites: Annotated[Path, typer.Option(help="The folder of the suites.")] = SUITES,
+    suites: Annotated[Path | None, typer.Option(help="The folder of the suites; by default as it is set.")] = None,
 ) -> None:
     """Validate what audits looked at, and publish Data Docs. One stream after the other; the worst exit code counts."""
     if len(stream) != len(audit):
@@ -157,7 +157,7 @@ def main(
 
 
 def tried(
-    session: SparkSession, settings: Settings, audits: Sequence[tuple[Topology, str]], suites: Path = SUITES
+    session: SparkSession, settings: Settings, audits: Sequence[tuple[Topology, str]], suites: Path | None = None
 ) -> int:
     """Validate ``audits``, one after the other, and print what came of each; the worst exit code, see above."""
     codes = {0}

@@ -48,7 +48,7 @@ def keep_published(
     """Put the copies in ``ranges`` of the sink's topic into the store."""
     for part, piece in enumerate(pieces(ranges, ROWS_AT_HAND)):
         if offsets_in(piece) > RECORDS_AT_HAND:
-            rows = at_hand(copies_by_spark(session, connection.bootstrap_servers, flow, piece))
+            rows = at_hand(copies_by_spark(session, connection, flow, piece))
         else:
             rows = pl.DataFrame(copies_of(read_committed(connection, flow.sink.topic.name, piece), flow))
         store.put_rows(PUBLISHED, audit, rows, part=part)

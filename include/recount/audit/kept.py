@@ -71,9 +71,9 @@ def sources_of(connection: Connection, tables: Tables, topology: Topology, sourc
 
 def log_of(settings: Settings, sources: Mapping[str, Source]) -> Log:
     """The raw log of topics, each read where ``sources`` says."""
-    kafka = KafkaLog(bootstrap_servers=settings.bootstrap_servers)
-    archive = ArchiveLog(tables=Tables(settings.data))
     connection = Connection.of(settings)
+    kafka = KafkaLog(options=connection.of_spark)
+    archive = ArchiveLog(tables=Tables(settings.data))
     split = SplitLog(kafka=kafka, archive=archive, since=lambda topic, ranges: _kafka_since(connection, topic, ranges))
     logs: dict[Source, Log] = {"auto": split, "kafka": kafka, "archive": archive}
     return LogByTopic(logs={topic: logs[source] for topic, source in sources.items()})

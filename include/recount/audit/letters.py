@@ -50,9 +50,9 @@ def _is_at(topic: str, ranges: Ranges) -> pl.Expr:
     return ((pl.col("topic") == topic) & inside).fill_null(value=False)
 
 
-def dead_letters_by_spark(session: SparkSession, bootstrap_servers: str, topic: str, letters: Ranges) -> DataFrame:
+def dead_letters_by_spark(session: SparkSession, connection: Connection, topic: str, letters: Ranges) -> DataFrame:
     """The same as Spark's rows."""
-    records = committed_records(session, bootstrap_servers, topic, letters)
+    records = committed_records(session, connection, topic, letters)
     if records is None:
         return session.createDataFrame([], "topic string, partition int, offset long, reason string, stream string")
     return records.select(

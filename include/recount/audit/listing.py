@@ -70,8 +70,8 @@ class Listing:
 
     def _by_spark(self, recomputed: Recomputation) -> list[Difference]:
         source, name = recomputed.flow.source.topic, recomputed.flow.topology.name
-        place, servers = source.dead_letter_name, self.connection.bootstrap_servers
-        posted = letters.dead_letters_by_spark(self.session, servers, place, self.letters)
+        place = source.dead_letter_name
+        posted = letters.dead_letters_by_spark(self.session, self.connection, place, self.letters)
         mine = letters.within_by_spark(
             posted,
             self.connection.group(name),

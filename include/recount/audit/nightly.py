@@ -29,6 +29,7 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.kafka.connection import Connection
 from recount.kafka.heads import HeadPublisher, published_head
+from recount.kafka.told_by_spark import refusals_told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,8 @@ def audited(
     auditor.store.require_new(audit)
     tables = Tables(settings.data)
     known = read_register(settings, topology.name)
-    judged = auditor.audit(audit, interval, source=source, from_the_beginning=from_the_beginning, known=known)
+    with refusals_told():
+        judged = auditor.audit(audit, interval, source=source, from_the_beginning=from_the_beginning, known=known)
     finished_ms = auditor.store.next_ms()
 
     def standing_now() -> Findings:

@@ -18,6 +18,7 @@ from recount.core.nodes import KEY
 from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, encode_key
 from recount.core.own_columns import EVIDENCE, ORIGIN, PLACE, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
+from recount.kafka.connection import Connection
 from recount.recompute.flow import Flow
 from recount.recompute.log import Ranges, headers_never_null
 
@@ -34,10 +35,10 @@ def copies_of(records: Iterable[CommittedRecord], flow: Flow) -> pa.Table:
     return pa.Table.from_pylist([_copy(record, flow) for record in records], schema=copy_schema(flow))
 
 
-def copies_by_spark(session: SparkSession, bootstrap_servers: str, flow: Flow, ranges: Ranges) -> DataFrame:
+def copies_by_spark(session: SparkSession, connection: Connection, flow: Flow, ranges: Ranges) -> DataFrame:
     """The copies in ``ranges`` of the sink's topic."""
     columns = from_arrow_schema(copy_schema(flow))
-    records = committed_records(session, bootstrap_servers, flow.sink.topic.name, ranges)
+    records = committed_records(session, connection, flow.sink.topic.name, ranges)
     if records is None:
         return session.createDataFrame([], columns)
     timestamp_ms = F.unix_millis("timestamp").alias("timestamp_ms")

@@ -13,9 +13,10 @@ from recount.audit.signing import PUBLIC_KEY, make_keys, public_keys
 from recount.core.certificate import Certificate, SignatureFault
 from recount.core.chain import Chain, Fault, told_of
 from recount.core.errors import Terminal
-from recount.core.settings import PREFIX, Settings
+from recount.core.settings import PREFIX, ROLE, Settings
 from recount.kafka.connection import Connection
 from recount.kafka.heads import UnreadableHead, published_head
+from recount.kafka.security_place import VARIABLE, security_of
 
 
 class BrokenChain(Terminal):
@@ -77,7 +78,7 @@ def _repeat(path: Path, source: str | None) -> None:
     from recount.sessions import spark_session
 
     where = None if source is None else source_named(source)
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("audit")
     certificate = load(path)
     topology = declared(settings.topologies).topology(certificate["stream"])
     session = spark_session(settings, f"recount verify {topology.name}")
@@ -135,9 +136,15 @@ def _head(topic: str, stream: str, bootstrap_servers: str | None) -> tuple[Certi
         )
     prefix = os.environ.get(f"{PREFIX}PREFIX") or "recount"
     try:
-        return published_head(Connection(bootstrap_servers=servers, prefix=prefix), stream, topic=topic), []
+        return published_head(_reader(servers, prefix), stream, topic=topic), []
     except UnreadableHead as error:
         return None, [Fault(kind="altered", number=None, what=str(error))]
+
+
+def _reader(servers: str, prefix: str) -> Connection:
+    """Of who checks certificates, and may have no other settings than the security of the brokers."""
+    place = os.environ.get(VARIABLE, "").replace(ROLE, "audit")
+    return Connection(bootstrap_servers=servers, security=security_of(place), prefix=prefix)
 
 
 def _loaded(path: Path) -> Certificate:

@@ -24,6 +24,7 @@ from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
+from recount.kafka.told_by_spark import refusals_told
 from recount.log_lines import about, write_log
 from recount.recompute.columns import named
 from recount.sessions import spark_session
@@ -37,13 +38,13 @@ def backfill(
     dry_run: Annotated[bool, typer.Option(help="Only show what would change.")] = False,
 ) -> None:
     """Correct all results that audits found incomplete and nobody has repaired: higher revisions, exactly once."""
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("stream")
     write_log(settings.log_format)
     topology = declared(settings.topologies).topology(stream)
     ErasedKeys.of(settings, stream).require_finished()
     session = spark_session(settings, f"recount backfill {stream}")
     try:
-        with about(stream=stream, audit=audit):
+        with about(stream=stream, audit=audit), refusals_told():
             _backfill(session, settings, topology, audit, dry_run=dry_run)
     finally:
         session.stop()

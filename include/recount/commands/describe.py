@@ -1,4 +1,4 @@
-"""``recount describe``: the declared topologies in words or as diagrams."""
+"""``recount describe``: the declared streams in words or as diagrams."""
 
 from __future__ import annotations
 
@@ -7,17 +7,37 @@ from typing import Annotated
 
 import typer
 
+from recount.core.archive import Archive
 from recount.core.describe import describe as in_words
 from recount.core.describe import mermaid as as_mermaid
+from recount.core.errors import Terminal
 from recount.core.registry import DEFAULT_MODULES, declared
+from recount.core.topology import Topology
 
 
 def describe(
     stream: Annotated[str | None, typer.Argument(help="One stream; without it, all that are declared.")] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print Mermaid flowcharts instead of text.")] = False,
 ) -> None:
-    """Print the operators of the declared topologies."""
-    declarations = declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES))
-    names = [stream] if stream else sorted(declarations.topologies)
-    topologies = [declarations.topology(name) for name in names]
-    typer.echo("\n\n".join(as_mermaid(one) if mermaid else in_words(one) for one in topologies))
+    """Print the operators of the declared streams."""
+    modules = os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)
+    declarations = declared(modules)
+    if not declarations.streams:
+        raise Terminal(
+            "no stream is declared",
+            given=modules,
+            expected="a Topology or an Archive at the top level of one of the modules",
+            remedy="bind it to a name at the top level: a list or a function hides it",
+        )
+    streams = (
+        [declarations.stream(stream)] if stream else sorted(declarations.streams.values(), key=lambda one: one.name)
+    )
+    drawn = [one for one in streams if isinstance(one, Topology)]
+    typer.echo("\n\n".join(map(as_mermaid, drawn) if mermaid else map(_in_words, streams)))
+
+
+def _in_words(stream: Topology | Archive) -> str:
+    if isinstance(stream, Topology):
+        return in_words(stream)
+    topic = stream.topic.name
+    return f"stream {stream.name}\n  every record of {topic} as it came, to the table archive/{topic}"

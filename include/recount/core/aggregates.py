@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from recount.core.errors import require, require_each
-from recount.core.expression_types import require_boolean, type_of
+from recount.core.errors import require, require_each, require_function
+from recount.core.expression_types import require_boolean, require_expression, type_of
 from recount.core.expressions import Expression, col
 from recount.core.schema import DOUBLE, LONG, FieldType
 
@@ -29,6 +29,11 @@ class Fold:
     adder: Callable[[Any, Any], Any]
     merger: Callable[[Any, Any], Any]
     returns: FieldType | None
+
+    def __post_init__(self) -> None:
+        for name, given in (("adder", self.adder), ("merger", self.merger), ("initial", self.initial)):
+            if given is not None or name != "initial":
+                require_function(name, given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,4 +159,7 @@ def fold(
 
 
 def _expression(of: str | Expression) -> Expression:
-    return col(of) if isinstance(of, str) else of
+    if isinstance(of, str):
+        return col(of)
+    require_expression(of)
+    return of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recount.core.limits import Health
+from recount.core.errors import require_each
+from recount.core.limits import Health, require_health
 from recount.core.topics import Topic
 
 
@@ -17,6 +18,10 @@ class Archive:
 
     topic: Topic
     health: Health = field(default_factory=Health)
+
+    def __post_init__(self) -> None:
+        require_each("archive", [self.topic], Topic, expected="a topic", remedy="Archive(topic=orders)")
+        require_health(self.health)
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from recount.core.aggregates import Aggregate, require_aggregates
 from recount.core.durations import readable
+from recount.core.errors import require
 from recount.core.expression_types import require_boolean, type_of
 from recount.core.expressions import Expression
 from recount.core.own_columns import require_free
@@ -100,6 +101,15 @@ class Suppress(OneInput):
     input: Node
     limit_ms: int
     max_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        require(
+            self.max_rows is None or (type(self.max_rows) is int and self.max_rows > 0),
+            "max_rows",
+            given=self.max_rows,
+            expected="an integer > 0, or None: as many as there are",
+            remedy="leave it out, or say how many rows may be held",
+        )
 
     @property
     def delay_ms(self) -> int:

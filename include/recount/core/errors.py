@@ -16,8 +16,11 @@ from typing import Any
 class RecountError(Exception):
     """An error that names what was given, what was expected and the remedy.
 
-    The four parts stay readable as attributes, so that tests and programs never parse prose.
+    The four parts stay readable as attributes, so that tests and programs never parse prose. ``place`` is the file and
+    the line of a declaration, where they are known.
     """
+
+    place: str | None = None
 
     def __init__(self, what: str, *, given: object = None, expected: str = "", remedy: str = "") -> None:
         self.what = what
@@ -38,6 +41,8 @@ class RecountError(Exception):
             parts.append(f"expected: {self.expected}")
         if self.remedy:
             parts.append(f"remedy: {self.remedy}")
+        if self.place:
+            parts.append(f"at: {self.place}")
         return "; ".join(parts)
 
 

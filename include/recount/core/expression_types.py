@@ -32,7 +32,13 @@ def type_of(tree: Expression, fields: Mapping[str, FieldType]) -> FieldType | No
             return _literal_type(value)
         case Call(name, arguments):
             return _call_type(tree, name, [type_of(argument, fields) for argument in arguments])
+    require_expression(tree)
     raise AssertionError(tree)
+
+
+def require_expression(given: object) -> None:
+    """Refuse what is no expression, such as the name of a field."""
+    require_each("expression", [given], Expression, expected="an expression", remedy='name a field with col("…")')
 
 
 def require_boolean(declared: str, tree: Expression, fields: Mapping[str, FieldType], remedy: str) -> None:

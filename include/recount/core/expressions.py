@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isfinite
 
-from recount.core.errors import InvalidDeclaration, require
+from recount.core.errors import InvalidDeclaration, require, require_each
+from recount.core.schema import LONG_MAX, LONG_MIN, MAX_DECIMAL_PRECISION, is_unicode
 
 Scalar = str | int | float | bool | Decimal
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -56,6 +58,18 @@ class Expression:
     def __truediv__(self, other: object) -> Call:
         return _call("/", self, other)
 
+    def __radd__(self, other: object) -> Call:
+        return _call("+", other, self)
+
+    def __rsub__(self, other: object) -> Call:
+        return _call("-", other, self)
+
+    def __rmul__(self, other: object) -> Call:
+        return _call("*", other, self)
+
+    def __rtruediv__(self, other: object) -> Call:
+        return _call("/", other, self)
+
     def __and__(self, other: object) -> Call:
         return _call("and", self, other)
 
@@ -96,6 +110,9 @@ class Column(Expression):
 
     name: str
 
+    def __post_init__(self) -> None:
+        require_each("column", [self.name], str, expected="the name of a field", remedy='write col("amount")')
+
     def __str__(self) -> str:
         return self.name
 
@@ -105,6 +122,15 @@ class Literal(Expression):
     """A constant; None is the null constant."""
 
     value: Scalar | None
+
+    def __post_init__(self) -> None:
+        require(
+            _can_be_held(self.value),
+            "constant",
+            given=repr(self.value),
+            expected="a number that LONG, DOUBLE or a decimal of 38 digits can hold, or a text of whole characters",
+            remedy="write another constant: no field can have this value",
+        )
 
     def __str__(self) -> str:
         return repr(self.value)
@@ -156,6 +182,18 @@ def expression(given: object) -> Expression:
         remedy='name a field with col("…")',
     )
     return Literal(given)  # type: ignore[arg-type]
+
+
+def _can_be_held(value: Scalar | None) -> bool:
+    match value:
+        case int() | float():
+            return LONG_MIN <= value <= LONG_MAX if isinstance(value, int) else isfinite(value)
+        case Decimal():
+            _, digits, places = value.as_tuple()
+            return isinstance(places, int) and max(len(digits), -places) + max(places, 0) <= MAX_DECIMAL_PRECISION
+        case str():
+            return is_unicode(value)
+    return True
 
 
 def _call(name: str, *arguments: object) -> Call:

@@ -128,6 +128,7 @@ class RecordStream(Steps):
     def process(
         self,
         on_record: Callable[[Row, KeyState], Iterable[Row]],
+        /,
         *,
         on_timer: Callable[[int, KeyState], Iterable[Row]] | None = None,
         **made: FieldType,
@@ -139,7 +140,7 @@ class RecordStream(Steps):
         """The records grouped by key and window."""
         return WindowedStream(self.node, windows)
 
-    def aggregate(self, **aggregates: Aggregate) -> Table:
+    def aggregate(self, /, **aggregates: Aggregate) -> Table:
         """One row per key over all time, an update with every record."""
         return Table(
             WindowedAggregate(
@@ -162,7 +163,7 @@ class WindowedStream:
     node: Node
     windows: Windows
 
-    def aggregate(self, **aggregates: Aggregate) -> WindowedTable:
+    def aggregate(self, /, **aggregates: Aggregate) -> WindowedTable:
         """One row per key and window, a column per aggregate."""
         return WindowedTable(self.node, self.windows, aggregates)
 
@@ -192,11 +193,13 @@ class WindowedTable:
         held = Suppress(input=self._emitting("each record"), limit_ms=milliseconds(limit, "limit"), max_rows=max_rows)
         return RecordStream(held)
 
-    def to(self, topic: Topic, *, table: str | None = None) -> NoReturn:  # noqa: ARG002 - it is for the error
-        """Refused: say before when results leave."""
+    def __getattr__(self, step: str) -> NoReturn:
+        """Refuses the steps of streams: say before when results leave."""
+        if step.startswith("_") or not (hasattr(RecordStream, step) or hasattr(Table, step)):
+            raise AttributeError(step)
         raise InvalidDeclaration(
             "windows",
-            given=f".to({getattr(topic, 'name', topic)}) straight after .aggregate()",
+            given=f".{step}() straight after .aggregate()",
             expected="a choice of when results leave",
             remedy="emit_final(), emit_each_batch(), emit_each_record() or emit_after(limit) before it",
         )
@@ -227,7 +230,7 @@ class Table(Rows):
         """Rows of keys that are in either table."""
         return Table(TableTableJoin(left=self.node, right=node_of(other, Table), kind="outer"))
 
-    def group_by(self, **key: object) -> GroupedTable:
+    def group_by(self, /, **key: object) -> GroupedTable:
         """The rows grouped anew: ``customers.group_by(tier=col("tier"))``."""
         name, by = one_key(key)
         return GroupedTable(self.node, name, by)
@@ -253,7 +256,7 @@ class GroupedTable:
     key: str
     by: Expression
 
-    def aggregate(self, **aggregates: Aggregate) -> Table:
+    def aggregate(self, /, **aggregates: Aggregate) -> Table:
         """One row per group, over the rows that are in it now."""
         return Table(TableAggregate(input=self.node, key=self.key, by=self.by, aggregates=aggregates))
 

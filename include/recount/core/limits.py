@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
-from recount.core.errors import require
+from recount.core.errors import require, require_each
 
 LEAST_COUNT = 10
 """Fewer dead letters or late records than this are no share worth a warning, however few records there were."""
@@ -57,6 +57,13 @@ class Health:
         """The same of one ``batch``, which the sentences name."""
         dead = (dead_letters, self.batch_dead_letters)
         return list(_excesses(f" of {batch}", records, dead, (late, self.batch_late)))
+
+
+def require_health(given: object) -> None:
+    """Refuse limits that are no ``Health``."""
+    require_each(
+        "health", [given], Health, expected="a Health", remedy="Health(late=0.05); leave it out for our limits"
+    )
 
 
 def _excesses(of: str, records: int, dead: tuple[int, float], late: tuple[int, float]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from recount.core.durations import readable
-from recount.core.errors import require_function
+from recount.core.errors import require, require_function
 from recount.core.expression_types import type_of
 from recount.core.expressions import Expression
 from recount.core.own_columns import require_free
@@ -36,7 +36,14 @@ class Deduplicate(OneInput):
     partitioned: bool
 
     def __post_init__(self) -> None:
-        assert type_of(self.by, self.input.fields)
+        given = type_of(self.by, self.input.fields)
+        require(
+            given is not None and given.kind != "list",
+            "deduplicate",
+            given=f"{self.by} ({given})",
+            expected="an id: a text, a number or a boolean",
+            remedy="choose a field by which two records are the same",
+        )
 
     @property
     def delay_ms(self) -> int:

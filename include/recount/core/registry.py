@@ -1,8 +1,7 @@
-"""All declarations of a deployment: topologies, archives, topics and stream groups of its topology modules."""
+"""All declarations of a deployment: topologies, archives, topics, stream groups, run settings of its modules."""
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,8 @@ from typing import TypeVar
 from recount.core.archive import Archive
 from recount.core.errors import Terminal, require
 from recount.core.groups import StreamGroup, require_apart
+from recount.core.importing import imported
+from recount.core.run_settings import RunSettings, by_name
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
@@ -22,13 +23,17 @@ Declared = TypeVar("Declared", Topic, Topology, Archive, StreamGroup)
 
 @dataclass(frozen=True, kw_only=True)
 class Declarations:
-    """Topologies, archives, topics and stream groups by name; ``modules`` names the module of each stream."""
+    """Topologies, archives, topics and stream groups by name; ``modules`` names the module of each stream.
+
+    ``run_settings`` are those of a stream or group, where it has any.
+    """
 
     topologies: Mapping[str, Topology]
     topics: Mapping[str, Topic]
     archives: Mapping[str, Archive] = field(default_factory=dict)
     groups: Mapping[str, StreamGroup] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    run_settings: Mapping[str, RunSettings] = field(default_factory=dict)
 
     @property
     def streams(self) -> Mapping[str, Stream]:
@@ -58,6 +63,13 @@ class Declarations:
 
     def topology(self, name: str) -> Topology:
         """The topology called ``name``; raises ``Terminal`` naming those there are."""
+        if name in self.archives:
+            raise Terminal(
+                "an archive is no topology",
+                given=name,
+                expected=f"one of {sorted(self.topologies)}",
+                remedy="an archive is run, described and reset; its records are the table archive/TOPIC",
+            )
         if name not in self.topologies:
             raise Terminal(
                 "no such stream",
@@ -79,6 +91,7 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
     archives: dict[str, Archive] = {}
     groups: dict[str, StreamGroup] = {}
     module_of: dict[str, str] = {}
+    settings: dict[int, RunSettings] = {}
     for module in _modules(modules):
         for declaration in vars(module).values():
             if isinstance(declaration, Topology | Archive):
@@ -92,36 +105,31 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
                 _add(topics, declaration, "topic")
             elif isinstance(declaration, StreamGroup):
                 _add(groups, declaration, "group")
+            elif isinstance(declaration, RunSettings):
+                settings[id(declaration)] = declaration
     for topology in topologies.values():
         for node in (*topology.sources, *topology.written):
             _add(topics, node.topic, "topic")
     _require_one_writer(topologies.values())
     require_apart(groups.values(), {**topologies, **archives})
     _require_archives(topologies.values(), {archive.topic.name for archive in archives.values()})
-    return Declarations(topologies=topologies, topics=topics, archives=archives, groups=groups, modules=module_of)
+    return Declarations(
+        topologies=topologies,
+        topics=topics,
+        archives=archives,
+        groups=groups,
+        modules=module_of,
+        run_settings=by_name(settings.values(), {**topologies, **archives}, groups),
+    )
 
 
 def _modules(names: str) -> Iterator[ModuleType]:
     for name in names.split(","):
-        module = _imported(name.strip())
+        module = imported(name.strip())
         yield module
         if hasattr(module, "__path__"):
             for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):
-                yield importlib.import_module(found.name)
-
-
-def _imported(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
-        raise Terminal(
-            "no such module of topologies",
-            given=name,
-            expected="modules that Python can import, separated by commas",
-            remedy="mend RECOUNT_TOPOLOGIES, or put the module's folder into PYTHONPATH",
-        ) from None
+                yield imported(found.name)
 
 
 def _require_one_writer(topologies: Iterable[Topology]) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal
 
-from recount.core.errors import RecountError, require
+from recount.core.errors import RecountError, require, require_each
 from recount.core.own_columns import require_free
 
 Kind = Literal["string", "long", "double", "decimal", "boolean", "list"]
@@ -58,7 +58,7 @@ BOOLEAN = FieldType(kind="boolean")
 def decimal(precision: int, scale: int) -> FieldType:
     """An exact decimal of at most ``precision`` digits, ``scale`` of them behind the point; precision 1 to 38."""
     require(
-        0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0,
+        type(precision) is type(scale) is int and 0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0,
         "decimal",
         given=(precision, scale),
         expected=f"0 <= scale <= precision <= {MAX_DECIMAL_PRECISION}, precision > 0",
@@ -69,6 +69,7 @@ def decimal(precision: int, scale: int) -> FieldType:
 
 def list_of(element: FieldType) -> FieldType:
     """A JSON array whose elements all have type ``element`` and are not null."""
+    require_each("list_of", [element], FieldType, expected="a scalar type", remedy="write list_of(STRING)")
     require(
         element.kind != "list", "list_of", given=element, expected="a scalar type", remedy="flatten the nested list"
     )
@@ -92,6 +93,14 @@ class RecordSchema:
     required: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
+        require_each(
+            "required",
+            [self.required],
+            frozenset | set | tuple | list,
+            expected='a tuple of names: required=("order_id",)',
+            remedy='a field of that name is declared as RecordSchema(fields={"required": STRING})',
+        )
+        object.__setattr__(self, "required", frozenset(self.required))
         require(bool(self.fields), "fields", given=self.fields, expected="at least one field", remedy="declare one")
         require_types("fields", self.fields)
         require_free("a topic's fields", self.fields)
@@ -105,9 +114,9 @@ class RecordSchema:
         )
 
     @classmethod
-    def of(cls, *, required: tuple[str, ...] = (), **fields: FieldType) -> RecordSchema:
+    def of(cls, /, *, required: tuple[str, ...] = (), **fields: FieldType) -> RecordSchema:
         """A schema written as keywords: ``RecordSchema.of(order_id=STRING, amount=decimal(15, 2))``."""
-        return cls(fields=dict(fields), required=frozenset(required))
+        return cls(fields=dict(fields), required=required)  # type: ignore[arg-type] # any names will do
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """The declared fields of ``value`` (all of them, null where missing); raises ``BadRecord``."""

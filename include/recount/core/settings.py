@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal, cast, get_args
 
 from recount.core.errors import InvalidDeclaration, Terminal
@@ -13,11 +13,14 @@ from recount.core.metric_ports import metric_ports
 
 Profile = Literal["embedded", "production"]
 LogFormat = Literal["text", "json"]
+Role = Literal["stream", "audit", "admin"]
+"""What a process is allowed on Kafka: to run streams, to judge them, or to prepare and order all."""
 PREFIX = "RECOUNT_"
 _PREFIX_OF_IDS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 TOKEN_VARIABLE = "RECOUNT_TOKEN"  # noqa: S105 - a name
 """Has the token of `recount serve`. It is no setting: settings are handed on to every process, and written down."""
 _JSON_OF_SPARK = "classpath:org/apache/spark/log4j2-json-layout.properties"
+ROLE = "{role}"
 _NO_SETTINGS = frozenset({"RECOUNT_HOME", TOKEN_VARIABLE})
 
 
@@ -39,13 +42,17 @@ class Settings:
     """Where everything is. Each field is read from ``RECOUNT_`` + its name in capitals.
 
     ``data``, ``checkpoints`` are folders or URIs that Spark can write; ``reports`` and ``logs`` are local folders.
+    ``jars`` is the folder of Spark's jars, or ``packages``: Spark fetches them itself.
     ``prefix`` begins every group, transactional.id and platform topic of this installation on its Kafka cluster.
     ``notifiers`` is the place of the Airflow notifiers that are told of what is wrong, ``module:name``.
     ``audit_pool`` is the Airflow pool in which audits run; whoever sets it makes the pool.
+    ``expectations`` is the folder of a project's own suites; empty: only those that come with Recount.
     ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
     ``keeping`` says how long files are kept, see ``core.kept_files``.
     ``metrics`` says at which ports drivers serve their metrics, see ``core.metric_ports``; empty: at none.
     ``log_format`` is how processes write their logs: lines of text, or of JSON.
+    ``kafka_security`` says where keys and passwords for Kafka are kept, see ``kafka.security_place``; it holds none.
+    ``{role}`` in it stands for the role of the process.
     """
 
     profile: Profile
@@ -59,11 +66,13 @@ class Settings:
     topologies: str = "topologies"
     notifiers: str = ""
     prefix: str = "recount"
+    expectations: str = ""
     keys: str = ""
     audit_pool: str = "default_pool"
     keeping: str = ""
     log_format: LogFormat = "text"
     metrics: str = ""
+    kafka_security: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -101,6 +110,10 @@ class Settings:
         """
         of_log = f"-Dlog4j2.configurationFile={_JSON_OF_SPARK}" if self.log_format == "json" else ""
         return " ".join(filter(None, (*others, of_log)))
+
+    def acting_as(self, role: Role) -> Settings:
+        """The settings of a process of ``role``; one that names no role is an admin's."""
+        return replace(self, kafka_security=self.kafka_security.replace(ROLE, role))
 
     def to_environment(self) -> dict[str, str]:
         """The environment from which ``from_environment`` reads this object back."""

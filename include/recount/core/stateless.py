@@ -103,6 +103,9 @@ class Peek(OneInput):
     input: Node
     action: Callable[[Mapping[str, Any]], None]
 
+    def __post_init__(self) -> None:
+        require_function("action", self.action)
+
     def __str__(self) -> str:
         return "peek"
 
@@ -124,7 +127,7 @@ class Repartition(OneInput):
 
     def __post_init__(self) -> None:
         require(
-            self.partitions > 0,
+            type(self.partitions) is int and self.partitions > 0,
             "repartition",
             given=self.partitions,
             expected="at least 1 partition",

@@ -23,12 +23,13 @@ class Rows:
 
     node: Node
 
-    def with_fields(self, **added: object) -> Self:
+    def with_fields(self, /, **added: object) -> Self:
         """The same rows with fields added or replaced."""
         return type(self)(WithFields(input=self.node, added=_expressions(added)))
 
-    def select(self, *kept: str, **chosen: object) -> Self:
+    def select(self, /, *kept: str, **chosen: object) -> Self:
         """The key and the named fields only: ``select("order_id", total=col("amount"))``."""
+        require_each("select", kept, str, expected="names of fields", remedy='select("order_id", total=col("amount"))')
         return type(self)(Select(input=self.node, chosen=_chosen(kept, chosen)))
 
 
@@ -40,17 +41,17 @@ class Steps(Rows):
         """Only the records for which ``predicate`` is true."""
         return type(self)(Filter(input=self.node, predicate=predicate))
 
-    def select_key(self, **key: object) -> Self:
+    def select_key(self, /, **key: object) -> Self:
         """The same records under a new key, named by the one keyword: ``select_key(region=col("region"))``."""
         name, by = one_key(key)
         return type(self)(SelectKey(input=self.node, key=name, by=by))
 
-    def map(self, function: Callable[[Row], Row], **made: FieldType) -> Self:
+    def map(self, function: Callable[[Row], Row], /, **made: FieldType) -> Self:
         """Each record replaced by the row that ``function`` makes of its fields; ``made`` declares the row."""
         require_function("map", function)
         return type(self)(FlatMap(input=self.node, function=lambda row: (function(row),), made=dict(made), word="map"))
 
-    def flat_map(self, function: Callable[[Row], Iterable[Row]], **made: FieldType) -> Self:
+    def flat_map(self, function: Callable[[Row], Iterable[Row]], /, **made: FieldType) -> Self:
         """Each record replaced by any number of rows."""
         return type(self)(FlatMap(input=self.node, function=function, made=dict(made)))
 
@@ -62,8 +63,15 @@ class Steps(Rows):
         """Shows each record to ``action``; goes into a topology's ``actions``."""
         return Foreach(input=self.node, action=action)
 
-    def branch(self, **predicates: Expression) -> dict[str, Self]:
+    def branch(self, /, **predicates: Expression) -> dict[str, Self]:
         """One stream per predicate, each record in the first that is true, and ``rest`` for those in none."""
+        require(
+            "rest" not in predicates,
+            "branch",
+            given="rest",
+            expected="another name: the rest are the records in no branch",
+            remedy="rename the branch",
+        )
         streams = {}
         rest = self
         for name, predicate in predicates.items():
@@ -82,12 +90,12 @@ class Steps(Rows):
     def through(self, topic: Topic, *, table: str | None = None) -> Self:
         """Writes to ``topic`` and goes on with the same records."""
         require_topic("through", topic)
-        return type(self)(Through(input=self.node, topic=topic, table=table or _table_name(topic)))
+        return type(self)(Through(input=self.node, topic=topic, table=_table_name(topic, table)))
 
     def to(self, topic: Topic, *, table: str | None = None) -> Sink:
         """Writes to ``topic`` and to a Delta table, by default named like the topic with ``_`` for ``-`` and ``.``."""
         require_topic("to", topic)
-        return Sink(input=self.node, topic=topic, table=table or _table_name(topic))
+        return Sink(input=self.node, topic=topic, table=_table_name(topic, table))
 
 
 def node_of(rows: Rows, kind: type[Rows]) -> Node:
@@ -123,5 +131,17 @@ def one_key(key: Mapping[str, object]) -> tuple[str, Expression]:
     return name, expression(by)
 
 
-def _table_name(topic: Topic) -> str:
-    return re.sub(r"[-.]", "_", topic.name)
+_TABLE = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]*")
+
+
+def _table_name(topic: Topic, given: str | None) -> str:
+    if given is None:
+        return re.sub(r"[-.]", "_", topic.name)
+    require(
+        isinstance(given, str) and _TABLE.fullmatch(given) is not None,
+        "table name",
+        given=given,
+        expected="letters, digits, '_', '-' or '.', the first one no '-' and no '.': it names a folder",
+        remedy="leave it out: a table is named like its topic",
+    )
+    return given

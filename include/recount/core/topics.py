@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
-from recount.core.errors import require
+from recount.core.errors import require, require_each
 from recount.core.own_columns import INTERNAL
 from recount.core.plain_values import PlainValue
 from recount.core.schema import FieldType, RecordSchema
@@ -17,6 +17,8 @@ CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS = -1, 7 * 86_400_000
 FARTHEST_AHEAD = "message.timestamp.after.max.ms"
 """The setting that says how far ahead of the broker's clock the time of a record may be."""
+_DECLARED = ("cleanup.policy", "min.insync.replicas", "retention.ms")
+"""Settings that have an argument of their own."""
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -49,7 +51,7 @@ class Topic:
 
     def __post_init__(self) -> None:
         require(
-            bool(_KAFKA_NAME.fullmatch(self.name)) and self.name not in {".", ".."},
+            isinstance(self.name, str) and bool(_KAFKA_NAME.fullmatch(self.name)) and self.name not in {".", ".."},
             "topic name",
             given=self.name,
             expected="1 to 249 letters, digits, '.', '_' or '-'",
@@ -58,7 +60,7 @@ class Topic:
         for name, least in (("partitions", 1), ("replication_factor", 1), ("min_insync_replicas", 1)):
             given = getattr(self, name)
             require(
-                isinstance(given, int) and given >= least,
+                type(given) is int and given >= least,
                 f"topic {self.name} {name}",
                 given=given,
                 expected=f"an integer >= {least}",
@@ -71,6 +73,7 @@ class Topic:
             expected=f"at most the replication factor, {self.replication_factor}",
             remedy="with more in-sync replicas than replicas no write can succeed: lower it",
         )
+        self._require_kinds()
         if self.cleanup_policy == "compact":
             require(
                 self.retention_ms in (UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS),
@@ -81,13 +84,59 @@ class Topic:
             )
             object.__setattr__(self, "retention_ms", UNLIMITED_RETENTION_MS)
         require(
-            self.retention_ms == UNLIMITED_RETENTION_MS or self.retention_ms > 0,
+            type(self.retention_ms) is int and (self.retention_ms == UNLIMITED_RETENTION_MS or self.retention_ms > 0),
             f"topic {self.name} retention_ms",
             given=self.retention_ms,
             expected="milliseconds > 0, or -1 for unlimited",
             remedy="declare how long records are kept",
         )
         self._require_event_time_field()
+
+    def _require_kinds(self) -> None:
+        require(
+            isinstance(self.key, str) and self.key != "",
+            f"topic {self.name} key",
+            given=self.key,
+            expected="the name of the field that producers use as the record key",
+            remedy='write key="order_id"; the key itself is no part of the value',
+        )
+        require_each(
+            f"topic {self.name} value",
+            [self.value],
+            RecordSchema | PlainValue | None,
+            expected="a RecordSchema or a PlainValue",
+            remedy="RecordSchema.of(amount=decimal(15, 2)), PlainValue.of(text=STRING), or leave it out of a sink",
+        )
+        require(
+            self.cleanup_policy in get_args(CleanupPolicy),
+            f"topic {self.name} cleanup_policy",
+            given=self.cleanup_policy,
+            expected=f"one of {', '.join(get_args(CleanupPolicy))}",
+            remedy="leave it out for 'delete'",
+        )
+        require(
+            type(self.owned) is bool,
+            f"topic {self.name} owned",
+            given=self.owned,
+            expected="True or False",
+            remedy="owned=True lets Recount create and repair it",
+        )
+        unlike = [f"{name}={value!r}" for name, value in self.configs.items() if not isinstance(value, str)]
+        require(
+            not unlike,
+            f"topic {self.name} configs",
+            given=", ".join(unlike),
+            expected="settings and values as texts",
+            remedy='write configs={"max.message.bytes": "2000000"}',
+        )
+        twice = sorted(set(self.configs) & set(_DECLARED))
+        require(
+            not twice,
+            f"topic {self.name} configs",
+            given=", ".join(twice),
+            expected="settings that have no argument of their own",
+            remedy="use cleanup_policy, retention_ms and min_insync_replicas",
+        )
 
     def _require_event_time_field(self) -> None:
         if self.event_time is None:
@@ -108,7 +157,13 @@ class Topic:
         return self.value.name if isinstance(self.value, PlainValue) else None
 
     def require_writable(self, key: str, fields: Mapping[str, FieldType]) -> None:
-        """Refuse rows of ``fields`` under the key ``key`` that the plain value of this topic cannot hold."""
+        """Refuse rows of ``fields`` under the key ``key`` of which a reader of this topic could make nothing.
+
+        A plain value is exactly the one field. Of a schema each field that the rows have must be of a type that reads
+        what is written, and no required field may be missing; further fields are ignored by readers.
+        """
+        if isinstance(self.value, RecordSchema):
+            self._require_readable(self.value, fields)
         if not isinstance(self.value, PlainValue):
             return
         written = {name: kind for name, kind in fields.items() if name != key and not name.startswith(INTERNAL)}
@@ -121,10 +176,34 @@ class Topic:
             " type that the field has, or declare the topic without value=, which makes it JSON",
         )
 
+    def _require_readable(self, schema: RecordSchema, fields: Mapping[str, FieldType]) -> None:
+        unlike = [
+            f"{name}: {fields[name]}, declared as {kind}"
+            for name, kind in schema.fields.items()
+            if name in fields and not _reads(kind, fields[name])
+        ]
+        missing = [f"no {name}, which is required" for name in sorted(schema.required - fields.keys())]
+        require(
+            not unlike and not missing,
+            f"sink {self.name}",
+            given=", ".join([*unlike, *missing]),
+            expected="rows that the topic's schema can read: otherwise each would be a bad record there",
+            remedy="choose and convert the fields before, or declare the schema with the types that the rows have",
+        )
+
     @property
     def dead_letter_name(self) -> str:
         """The topic that takes the bad records of this one."""
         return f"{self.name}.dlq"
+
+
+def _reads(declared: FieldType, written: FieldType) -> bool:
+    """Whether a field that is ``declared`` so takes what is ``written``: as it is, or as a number without loss."""
+    if declared.kind == "double":
+        return written.kind in ("double", "long", "decimal")
+    if declared.kind == "decimal":
+        return written.kind == "long" or (written.kind == "decimal" and written.scale <= declared.scale)
+    return declared == written
 
 
 def _told(fields: Mapping[str, FieldType]) -> str:

@@ -35,11 +35,12 @@ from recount.core.errors import require
 from recount.core.flow import RecordStream, Table, cogroup, stream, table
 from recount.core.histories import require_histories
 from recount.core.in_order import require_order
-from recount.core.limits import Health
+from recount.core.limits import Health, require_health
 from recount.core.nodes import Node, Sink, Source
 from recount.core.own_columns import require_distinct
 from recount.core.reading import Layers, reading_layers, require_versions
 from recount.core.stateless import Foreach, Merge, Through
+from recount.core.steps import Rows
 from recount.core.topics import FARTHEST_AHEAD
 from recount.core.withdrawals import require_followed
 
@@ -72,12 +73,15 @@ class Topology:
 
     def __post_init__(self) -> None:
         require(
-            bool(_NAME.fullmatch(self.name)),
+            isinstance(self.name, str) and _NAME.fullmatch(self.name) is not None,
             "topology name",
             given=self.name,
             expected="lower-case words joined by '-'",
             remedy="it names tables, groups and DAGs: rename it like 'revenue-by-region'",
         )
+        _require_ends("sinks", self.sinks, Sink, '.to(Topic(name="high-orders", key="order_id"))')
+        _require_ends("actions", self.actions, Foreach, ".foreach(function)")
+        require_health(self.health)
         require(
             bool(self.sinks) or bool(self.actions),
             "sinks",
@@ -207,3 +211,29 @@ class Topology:
         """The sources, one per topic."""
         by_topic = {node.topic.name: node for node in self.nodes() if isinstance(node, Source)}
         return list(by_topic.values())
+
+
+def _require_ends(what: str, given: object, kind: type, end: str) -> None:
+    """Refuse flows that do not end as ``kind``: a stream without a sink, an aggregate without an emission."""
+    ends = given if isinstance(given, list | tuple) else [given]
+    remedy = f"end the flow with {end}, an aggregate of windows with .emit_final() or another emission before it"
+    named = [f"{_shortly(one)}, a {type(one).__name__}" for one in ends if not isinstance(one, kind)]
+    require(
+        not named,
+        what,
+        given="; ".join(named),
+        expected=f"a list of flows that end in a {kind.__name__}",
+        remedy=remedy,
+    )
+    require(
+        isinstance(given, list | tuple),
+        what,
+        given=f"{given}, a {type(given).__name__}",
+        expected="a list",
+        remedy=f"write {what}=[...], also for one",
+    )
+
+
+def _shortly(flow: object) -> str:
+    """An operator in its own words; of other things only a beginning, for they can be long."""
+    return str(flow.node) if isinstance(flow, Rows) else repr(flow)[:60]

@@ -209,7 +209,13 @@ class LastN:
     n: int
 
     def __post_init__(self) -> None:
-        require(self.n > 0, "n", given=self.n, expected="at least 1 record", remedy="choose how many records to keep")
+        require(
+            type(self.n) is int and self.n > 0,
+            "n",
+            given=self.n,
+            expected="at least 1 record",
+            remedy="choose how many records to keep",
+        )
 
     def __str__(self) -> str:
         return f"last {self.n}"

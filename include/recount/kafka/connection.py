@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.settings import Settings
 from recount.core.topics import FARTHEST_AHEAD
+from recount.kafka.admission import forget_admissions, require_admission
+from recount.kafka.security import UNSECURED, HiddenValues, Security
+from recount.kafka.security_place import security_of
 
 _LOG = logging.getLogger("recount.kafka")
 _QUIET: Mapping[str, Any] = {"log_level": 4, "reconnect.backoff.ms": 200, "reconnect.backoff.max.ms": 5_000}
@@ -28,6 +31,7 @@ BACKFILL_SLOT = "backfill"
 """The output slot of a stream's backfills."""
 
 REQUEST_TIMEOUT_S = 15.0
+_GROUP_ANSWER_S = 2.0
 ANSWER_S = 10.0
 """How long a call may take of which the client does not keep the time by itself, see ``answered``."""
 
@@ -35,16 +39,20 @@ _NO_RETRY_HELPS = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
         KafkaError.INVALID_RECORD,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError._AUTHENTICATION,
         KafkaError.UNSUPPORTED_VERSION,
         KafkaError.INVALID_PARTITIONS,
         KafkaError.INVALID_CONFIG,
         KafkaError.POLICY_VIOLATION,
         KafkaError._UNKNOWN_PARTITION,
+    }
+)
+_NOT_ALLOWED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
@@ -54,23 +62,42 @@ class Fenced(Terminal):
     """Another process took over this transactional.id: this one must stop and must not retry."""
 
 
+class NotAllowed(Terminal):
+    """An ACL is missing."""
+
+    def __init__(self, doing: str, said: str) -> None:
+        super().__init__(
+            f"Kafka does not allow {doing}",
+            given=said,
+            expected="the ACLs that `recount acls` prints, for the principal of this process",
+            remedy="make those that are missing: compare with kafka-acls.sh --list",
+        )
+
+
 class Unanswered(Transient):
     """A call of Kafka's client that does not come back: no other call of that client can be made beside it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """Bootstrap servers, plus any further client property (security, say) that all clients share."""
+    """Bootstrap servers and security, plus any further client property that all clients share."""
 
     bootstrap_servers: str
+    security: Security = UNSECURED
     properties: Mapping[str, Any] = field(default_factory=dict)
     prefix: str = "recount"
     """Of every group, transactional.id and platform topic: what tells one installation on a cluster from another."""
 
     @classmethod
     def of(cls, settings: Settings) -> Connection:
-        """The connection of the installation with these ``settings``."""
-        return cls(bootstrap_servers=settings.bootstrap_servers, prefix=settings.prefix)
+        """The connection of the installation with these ``settings``; raises ``InvalidSecurity``."""
+        security = security_of(settings.acting_as("admin").kafka_security)
+        return cls(bootstrap_servers=settings.bootstrap_servers, security=security, prefix=settings.prefix)
+
+    @property
+    def of_spark(self) -> HiddenValues:
+        """The options by which Spark's Kafka source reaches the cluster."""
+        return HiddenValues({"kafka.bootstrap.servers": self.bootstrap_servers, **self.security.of_spark()})
 
     def own(self, name: str) -> str:
         """What this installation calls the group, transactional.id or platform topic that is ``name`` by default."""
@@ -113,7 +140,10 @@ class Connection:
         return Producer(self._config({**defaults, **properties}), logger=_LOG)
 
     def _config(self, properties: Mapping[str, Any]) -> dict[str, Any]:
-        return {**_QUIET, "bootstrap.servers": self.bootstrap_servers, **self.properties, **properties}
+        if self.security.protocol != "PLAINTEXT":
+            require_admission(os.getpid(), self.bootstrap_servers, self.security)
+        own = {"bootstrap.servers": self.bootstrap_servers, **self.security.of_clients(), **self.properties}
+        return {**_QUIET, **own, **properties}
 
 
 @lru_cache(maxsize=8)
@@ -139,9 +169,30 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
             expected=f"a topic that takes records as far ahead of the clock: {FARTHEST_AHEAD}",
             remedy="recount topics --apply sets it for our topics; else the record is taken when its time is near",
         )
+    if cause.code() in _NOT_ALLOWED:
+        return NotAllowed(doing, str(cause))
     if cause.code() in _NO_RETRY_HELPS or (cause.fatal() and not cause.retriable()):
         return Terminal(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
+    forget_admissions()
     return Transient(f"Kafka failed {doing}", given=str(cause), remedy="retry; see that the brokers are up")
+
+
+def committed_of_group(consumer: Consumer, asked: list[TopicPartition], group: str) -> list[TopicPartition]:
+    """What ``group`` of ``consumer`` has committed. Raises ``NotAllowed`` within seconds.
+
+    Where the group is not allowed, the client says so to who polls, and lets the call itself time out.
+    """
+    doing, deadline = f"reading the offsets of group {group}", time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        try:
+            return consumer.committed(asked, _GROUP_ANSWER_S)
+        except KafkaException as error:
+            told = consumer.poll(0)
+            refused = None if told is None else told.error()
+            if refused is not None and refused.code() in _NOT_ALLOWED:
+                raise failure(doing, refused) from None
+            if error.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
+                raise failure(doing, error) from error
 
 
 def patiently(call: Callable[[], None], deadline: float) -> None:

@@ -26,6 +26,11 @@ _STABLE_S = 45.0
 _FIELDS = {"stream": str, "sequence": int, "audit": str, "sha256": str}
 
 
+def head_id(connection: Connection, stream: str) -> str:
+    """The transactional.id of who publishes the heads of ``stream``."""
+    return connection.own(f"{CERTIFICATES}.{stream}")
+
+
 class UnreadableHead(Terminal):
     """A record of the topic is no head."""
 
@@ -79,7 +84,7 @@ class HeadPublisher:
     def _opened(self) -> Producer:
         producer = self._connection.producer(
             {
-                "transactional.id": self._connection.own(f"{CERTIFICATES}.{self._stream}"),
+                "transactional.id": head_id(self._connection, self._stream),
                 "transaction.timeout.ms": _TIMEOUT_MS,
                 "linger.ms": 0,
             }

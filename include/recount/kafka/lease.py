@@ -6,9 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Self
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from recount.core.errors import Terminal
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure, patiently
@@ -33,11 +34,14 @@ class Lease:
     May be used by several threads.
     """
 
-    def __init__(self, producer: Producer, stream: str, epoch: int, status_topic: str, history_topic: str) -> None:
+    def __init__(
+        self, producer: Producer, stream: str, epoch: int, topics: tuple[str, str], undelivered: list[KafkaError]
+    ) -> None:
         self.stream = stream
         self.epoch = epoch
         self._producer = producer
-        self._topics = (status_topic, history_topic)
+        self._topics = topics
+        self._undelivered = undelivered
         self._busy = threading.Lock()
         self._last: StreamStatus | None = None
 
@@ -50,13 +54,20 @@ class Lease:
         After ``LARGEST_EPOCH``, which somebody made up, epochs begin again with 1: it is Kafka that fences the former
         holder, whatever its epoch, and the next one would be unreadable to everybody.
         """
-        producer = connection.producer({"transactional.id": connection.own(f"recount.{stream}.lease"), "linger.ms": 0})
+        undelivered: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+                undelivered.append(error)
+
+        named = {"transactional.id": connection.own(f"recount.{stream}.lease"), "linger.ms": 0}
+        producer = connection.producer({**named, "delivery.report.only.error": True, "on_delivery": delivered})
         _checked(f"acquiring the lease of {stream}", lambda: producer.init_transactions(REQUEST_TIMEOUT_S))
         epoch = last_epoch(connection, stream, status_topic) + 1
         if epoch > LARGEST_EPOCH:
             _LOG.warning("stream %s: a status has the lease epoch %d, epochs begin again with 1", stream, epoch - 1)
             epoch = 1
-        return cls(producer, stream, epoch, *map(connection.own, (status_topic, history_topic)))
+        return cls(producer, stream, epoch, (connection.own(status_topic), connection.own(history_topic)), undelivered)
 
     def publish(self, status: StreamStatus) -> None:
         """Put ``status`` on the board and into the history; raises ``Fenced`` when the lease was lost."""
@@ -82,6 +93,7 @@ class Lease:
 
     def _publish(self, status: StreamStatus) -> None:
         deadline = time.monotonic() + _PUBLISH_TIMEOUT_S
+        self._undelivered.clear()
         self._producer.begin_transaction()
         try:
             for topic in self._topics:
@@ -89,7 +101,11 @@ class Lease:
             patiently(lambda: self._producer.commit_transaction(REQUEST_TIMEOUT_S), deadline)
         except KafkaException as error:
             if not error.args[0].fatal():
-                patiently(lambda: self._producer.abort_transaction(REQUEST_TIMEOUT_S), deadline + REQUEST_TIMEOUT_S)
+                # why the transaction failed is what has to be told, not that it could not be aborted either
+                with suppress(KafkaException):
+                    patiently(lambda: self._producer.abort_transaction(REQUEST_TIMEOUT_S), deadline + REQUEST_TIMEOUT_S)
+            if self._undelivered and error.args[0].code() == KafkaError._INCONSISTENT:
+                raise KafkaException(self._undelivered[0]) from error  # the call says no more than that some were not
             raise
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from recount.core.errors import Terminal, Transient
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
+from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, committed_of_group, failure
 
 Partition = tuple[str, int]
 
@@ -101,12 +101,24 @@ def require_topics(connection: Connection, read: Iterable[str], written: Iterabl
         if time.monotonic() < deadline:
             time.sleep(0.5)
             continue
+        _require_allowed(admin, sorted(missing))
         raise MissingTopics(
             "topics of the stream do not exist, or this user may not see them",
             given=sorted(missing),
             expected="every topic that the stream reads or writes",
             remedy="; ".join(f"{name}: {who}" for name, who in sorted(missing.items())),
         )
+
+
+def _require_allowed(admin: AdminClient, topics: Iterable[str]) -> None:
+    """Raise ``NotAllowed`` where a topic is not listed because this user may not see it."""
+    for topic in topics:
+        try:
+            error = admin.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic].error
+        except KafkaException as failed:
+            raise failure("listing the topics", failed) from failed
+        if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise failure(f"looking at topic {topic}", error)
 
 
 def _listed(admin: AdminClient) -> set[str]:
@@ -150,9 +162,7 @@ def committed_offsets(connection: Connection, group: str, partitions: Iterable[P
     asked = [TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
     consumer = connection.consumer(group)
     try:
-        answers = consumer.committed(asked, REQUEST_TIMEOUT_S)
-    except KafkaException as error:
-        raise failure(f"reading the offsets of group {group}", error) from error
+        answers = committed_of_group(consumer, asked, group)
     finally:
         consumer.close()
     return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}

@@ -27,15 +27,17 @@ from typing import Literal, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from recount.core.errors import Terminal, Transient
+from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.output import kafka_time_ms
 from recount.kafka.connection import (
     ANSWER_S,
     REQUEST_TIMEOUT_S,
     Connection,
     Fenced,
+    NotAllowed,
     Unanswered,
     answered,
+    committed_of_group,
     failure,
     patiently,
 )
@@ -152,10 +154,7 @@ class OutputTransaction:
         """
         wanted = sorted(partitions)
         asked = [TopicPartition(topic, partition) for topic, partition in wanted]
-        try:
-            answers = self._consumer.committed(asked, REQUEST_TIMEOUT_S)
-        except KafkaException as error:
-            raise failure(f"reading the offsets of group {self.group}", error) from error
+        answers = committed_of_group(self._consumer, asked, self.group)
         found = {}
         for answer in answers:
             if answer.error:
@@ -287,6 +286,9 @@ class OutputTransaction:
                     self._abort(deadline)
             except Fenced as fenced:
                 problem = fenced
+            except RecountError:
+                if not isinstance(problem, NotAllowed):
+                    raise
             if isinstance(problem, Transient):
                 return problem
             if isinstance(problem, Fenced) and self._confirm is not None:

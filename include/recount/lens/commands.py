@@ -40,7 +40,7 @@ def lens(
     from recount.lens.lens_of_stream import lens_of
     from recount.lens.told_answer import cost, show
 
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("audit")
     topology = declared(settings.topologies).stream(stream)
     if isinstance(topology, Archive):
         raise Terminal(

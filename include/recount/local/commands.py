@@ -12,6 +12,7 @@ import psutil
 import typer
 from rich.console import Console
 
+from recount.kafka.security_place import VARIABLE
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
@@ -28,6 +29,7 @@ def up(
         Literal["local", "cluster"], typer.Option(help="Spark in each driver, or a standalone master and worker")
     ] = "local",
     airflow: Annotated[bool, typer.Option(help="start Airflow as well")] = True,
+    secure: Annotated[bool, typer.Option("--secure", help="Kafka with TLS, passwords and ACLs")] = False,
 ) -> None:
     """Start the embedded profile and leave it running."""
     project = Project.containing(Path.cwd())
@@ -36,7 +38,7 @@ def up(
         if Running.read(home) and all(process.alive for process in daemon.recorded(home)):
             _console.print("already up (another shape needs `recount down` first)")
         else:
-            _start(Profile(home=home, project=project, brokers=brokers, spark=spark, airflow=airflow))
+            _start(Profile(home=home, project=project, brokers=brokers, spark=spark, airflow=airflow, secure=secure))
     status()
 
 
@@ -61,7 +63,8 @@ def status() -> None:
         _console.print("nothing runs; start with: make up (or recount up)")
         raise typer.Exit(1)
     if running:
-        _console.print(f"Kafka    {running.bootstrap_servers}")
+        keys = running.settings.get(VARIABLE)
+        _console.print(f"Kafka    {running.bootstrap_servers}" + (f"  secured, keys {keys}" if keys else ""))
         _console.print(
             f"Spark    {running.spark_master}" + (f"  page {running.spark_url}" if running.spark_url else "")
         )

@@ -48,16 +48,19 @@ class Injection(StrEnum):
     extra = "extra"
 
 
-def demo(inject: Injection | None, records: int, *, keep: bool) -> None:
+def demo(inject: Injection | None, records: int, *, keep: bool, secure: bool = False) -> None:
     """Run the whole chain on ``records`` generated orders, and say what held; see ``shown``."""
     flow = OrderFlow(end_ms=_now_ms(), records=records)
-    shown(lambda profile, say: _run(profile, flow, inject, say), topologies=TOPOLOGIES, keep=keep)
+    shown(lambda profile, say: _run(profile, flow, inject, say), topologies=TOPOLOGIES, keep=keep, secure=secure)
 
 
-def shown(run: Callable[[Profile, Callable[[str], None]], Shown], *, topologies: str, keep: bool) -> None:
+def shown(
+    run: Callable[[Profile, Callable[[str], None]], Shown], *, topologies: str, keep: bool, secure: bool = False
+) -> None:
     """Start from nothing, ``run`` a demo on a profile of its own, say what held, and stop unless it is to be kept.
 
-    ``run`` is given somebody to tell of each step. Ends the command with 1 when something did not hold.
+    ``run`` is given somebody to tell of each step. Ends the command with 1 when something did not
+    hold. ``secure`` as ``Profile`` has it.
     """
     home = Home(path=Home.of(Project.containing(Path.cwd()).root).path / "demo")
     started = time.monotonic()
@@ -65,7 +68,7 @@ def shown(run: Callable[[Profile, Callable[[str], None]], Shown], *, topologies:
         _refuse_a_running_one(home)
         for folder in (home.kafka, home.airflow, home.tables, home.checkpoints, home.reports, home.logs):
             Home(path=folder).delete()
-        profile = Profile(home=home, project=Project.containing(Path.cwd()), topologies=topologies)
+        profile = Profile(home=home, project=Project.containing(Path.cwd()), topologies=topologies, secure=secure)
         # A SIGTERM shall clean up as Ctrl-C does.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         kept = False

@@ -48,6 +48,8 @@ class DemoSteps:
         self._say = say
         self._runs = DagRuns(self.airflow.api)
         self._connection = Connection.of(profile.settings)
+        # of the source, who is nobody of Recount: no role may write to it
+        self._owner = profile.kafka.listeners.keeper()
 
     def create_topics(self) -> None:
         """Run the topics DAG."""
@@ -60,7 +62,7 @@ class DemoSteps:
         first = self._wait("the stream to run", lambda status: status.state == "running")
         self._say(f"stream launched by the DAG {_STREAM}: pid {first.pid}, lease epoch {first.lease_epoch}")
         producing = threading.Thread(
-            target=self._flow.produce, args=(self._connection, declared(TOPOLOGIES).topics["orders"]), daemon=True
+            target=self._flow.produce, args=(self._owner, declared(TOPOLOGIES).topics["orders"]), daemon=True
         )
         producing.start()
         running = self._wait(

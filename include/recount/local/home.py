@@ -47,6 +47,11 @@ class Home:
         return self.path / "kafka"
 
     @property
+    def kafka_security(self) -> Path:
+        """Keys and passwords of the secured broker and its clients; readable by the home's owner only."""
+        return self.path / "kafka-security"
+
+    @property
     def spark(self) -> Path:
         return self.path / "spark"
 

@@ -9,13 +9,12 @@ import uuid
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
 from recount.core.errors import Terminal, Transient, require
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
-from recount.local.ports import LOOPBACK, free_ports
+from recount.local.listeners import Listeners, OpenListeners, SecuredListeners
 from recount.local.project import Project
 from recount.local.started import Started
 
@@ -40,20 +39,26 @@ class EmbeddedKafka(Started):
     """One or three brokers (each also a controller) on the loopback address.
 
     Three brokers replicate everything, internal topics too, with min.insync.replicas 2. Ports stay the same over
-    ``stop`` and ``start``, and so do topics and their records. A context manager: started on entry, stopped on exit.
+    ``stop`` and ``start``, and so do topics and their records. ``secure``: see ``SecuredListeners``. A context manager:
+    started on entry, stopped on exit.
     """
 
-    def __init__(self, *, home: Home, project: Project, brokers: int = 1) -> None:
+    def __init__(self, *, home: Home, project: Project, brokers: int = 1, secure: bool = False) -> None:
         require(brokers in (1, 3), "brokers", given=brokers, expected="1 or 3", remedy="use 3 to see replication")
         self._home = home
         self._jars = project.kafka_jars
-        self._ports = free_ports(2 * brokers)
+        self.listeners: Listeners = SecuredListeners(brokers, home.kafka_security) if secure else OpenListeners(brokers)
         self._daemons: dict[int, Daemon] = {}
         self.brokers = brokers
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{LOOPBACK}:{self._port(node)}" for node in self._nodes)
+        return self.listeners.bootstrap_servers()
+
+    @property
+    def security(self) -> str:
+        """Where clients find their security, as RECOUNT_KAFKA_SECURITY says it; empty where there is none."""
+        return self.listeners.security
 
     def start(self) -> None:
         """Start the brokers that do not run; returns when all of them serve.
@@ -61,11 +66,13 @@ class EmbeddedKafka(Started):
         Raises ``Terminal`` with the end of the log when one ends instead, ``Transient`` after a minute.
         """
         self._home.create()
+        self.listeners.prepare()
         missing = [node for node in self._nodes if not self.runs(node)]
         self._format([node for node in missing if not self._data(node).exists()])
         for node in missing:
             self._start(node)
         self._wait()
+        self.listeners.admit()
 
     def stop(self) -> None:
         """Stop all brokers; their data stays.
@@ -88,12 +95,6 @@ class EmbeddedKafka(Started):
     def _nodes(self) -> range:
         return range(1, self.brokers + 1)
 
-    def _port(self, node: int) -> int:
-        return self._ports[2 * node - 2]
-
-    def _controller_port(self, node: int) -> int:
-        return self._ports[2 * node - 1]
-
     def _folder(self, node: int) -> Path:
         return self._home.kafka / f"broker-{node}"
 
@@ -101,16 +102,11 @@ class EmbeddedKafka(Started):
         return self._folder(node) / "data"
 
     def _properties(self, node: int) -> str:
-        voters = ",".join(f"{other}@{LOOPBACK}:{self._controller_port(other)}" for other in self._nodes)
         in_sync = 2 if self.brokers == 3 else 1
         settings = {
             "process.roles": "broker,controller",
             "node.id": node,
-            "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://{LOOPBACK}:{self._port(node)},CONTROLLER://{LOOPBACK}:{self._controller_port(node)}",
-            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{self._port(node)}",
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
+            **self.listeners.properties(node),
             "log.dirs": self._data(node),
             # Topics are declared; one that appears by a misspelt name would hide the mistake.
             "auto.create.topics.enable": "false",
@@ -173,16 +169,12 @@ class EmbeddedKafka(Started):
         self._daemons[node] = Daemon.start(self._home, f"kafka-{node}", command, os.environ)
 
     def _wait(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         deadline = time.monotonic() + _START_LIMIT_S
         while time.monotonic() < deadline:
             for broker in self._daemons.values():
                 broker.require_alive()
-            try:
-                if len(admin.list_topics(timeout=1).brokers) == self.brokers:
-                    return
-            except KafkaException:
-                pass
+            if self.listeners.are_open() and self._is_whole():
+                return
             time.sleep(0.2)
         raise Transient(
             "Kafka did not come up in time",
@@ -190,3 +182,9 @@ class EmbeddedKafka(Started):
             expected=f"{self.brokers} broker(s) within {_START_LIMIT_S:.0f} s",
             remedy="read the broker's log; another heavy process may be using the machine",
         )
+
+    def _is_whole(self) -> bool:
+        try:
+            return len(self.listeners.keeper().admin().list_topics(timeout=1).brokers) == self.brokers
+        except (KafkaException, Transient):
+            return False

@@ -29,6 +29,12 @@ def is_free(port: int) -> bool:
         return True
 
 
+def answers(port: int) -> bool:
+    """Whether a server listens on ``port`` of the loopback address."""
+    with socket.socket() as probe:
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
 def free_ports(count: int) -> list[int]:
     """``count`` different ports that are free now.
 

@@ -8,18 +8,22 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Literal, Self
 
+from recount.core.registry import declared
 from recount.core.settings import Settings
+from recount.kafka.acls import acls_of
+from recount.kafka.connection import Connection
 from recount.local import daemon
 from recount.local.airflow import AUDIT_POOL, EmbeddedAirflow
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
+from recount.local.permits import permit
 from recount.local.project import Project
 from recount.local.running import Running
 from recount.local.spark import EmbeddedSpark
 
 
 def embedded_settings(
-    home: Home, project: Project, bootstrap_servers: str, *, topologies: str | None = None
+    home: Home, project: Project, bootstrap_servers: str, *, topologies: str | None = None, security: str = ""
 ) -> Settings:
     """Settings that keep everything in ``home``; ``topologies`` None: those of the environment, else all there are."""
     return Settings(
@@ -34,8 +38,10 @@ def embedded_settings(
         topologies=topologies or os.environ.get("RECOUNT_TOPOLOGIES", "topologies"),
         notifiers=os.environ.get("RECOUNT_NOTIFIERS", ""),
         prefix=os.environ.get("RECOUNT_PREFIX") or "recount",
+        expectations=os.environ.get("RECOUNT_EXPECTATIONS", str(project.expectations or "")),
         keys=os.environ.get("RECOUNT_KEYS", str(home.keys)),
         audit_pool=AUDIT_POOL,
+        kafka_security=security,
     )
 
 
@@ -48,7 +54,8 @@ def end_profile(home: Home) -> int:
 class Profile:
     """Everything Recount needs, on this machine, in one folder. A context manager: started on entry, stopped on exit.
 
-    Stopping ends every process of the home, stream drivers too; topics, tables and Airflow's history stay.
+    Stopping ends every process of the home, stream drivers too; topics, tables and Airflow's history stay. ``secure``:
+    Kafka lets each role do what the declared streams need, and nobody else do anything.
     """
 
     def __init__(
@@ -60,12 +67,15 @@ class Profile:
         spark: Literal["local", "cluster"] = "local",
         airflow: bool = True,
         topologies: str | None = None,
+        secure: bool = False,
     ) -> None:
         self.home = home
         self.project = project
-        self.kafka = EmbeddedKafka(home=home, project=project, brokers=brokers)
+        self.kafka = EmbeddedKafka(home=home, project=project, brokers=brokers, secure=secure)
         self.spark = EmbeddedSpark(home=home) if spark == "cluster" else None
-        self.settings = embedded_settings(home, project, self.kafka.bootstrap_servers, topologies=topologies)
+        self.settings = embedded_settings(
+            home, project, self.kafka.bootstrap_servers, topologies=topologies, security=self.kafka.security
+        )
         self.airflow = (
             EmbeddedAirflow(home=home, project=project, environment=self.environment, spark_master=self.spark_master)
             if airflow
@@ -91,6 +101,9 @@ class Profile:
                 report(f"ended {survivors} process(es) that an earlier profile left behind")
             report(f"starting Kafka ({self.kafka.brokers} broker(s))")
             self.kafka.start()
+            if self.kafka.security:
+                report("allowing each role what the declared streams need, and nothing else")
+                self._permit()
             if self.spark:
                 report("starting Spark (master and worker)")
                 self.spark.start()
@@ -112,6 +125,11 @@ class Profile:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _permit(self) -> None:
+        named = Connection(bootstrap_servers=self.kafka.bootstrap_servers, prefix=self.settings.prefix)
+        needed = acls_of(declared(self.settings.topologies), named, self.settings.profile)
+        permit(self.kafka.listeners.keeper(), needed)
 
     def _running(self) -> Running:
         return Running(

@@ -44,6 +44,8 @@ class ShopDemoSteps:
         self._say = say
         self._runs = DagRuns(profile.airflow.api)
         self._connection = Connection.of(profile.settings)
+        # of the sources, who is nobody of Recount: no role may write to them
+        self._owner = profile.kafka.listeners.keeper()
 
     def start(self) -> None:
         """Create the topics and switch every stream on."""
@@ -56,7 +58,7 @@ class ShopDemoSteps:
         """Write the records of a day to their topics; those of tables are there before the others come."""
         records = days.day(number)
         at_once = (Planted(due_ms=0, arrival=record) for record in records)
-        with ShopSource(self._connection.producer({"linger.ms": 20}), at_once) as source:
+        with ShopSource(self._owner.producer({"linger.ms": 20}), at_once) as source:
             source.join()
         source.require_well()
         faults = days.faults(number)

@@ -68,9 +68,12 @@ class Log(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaLog:
-    """The topic itself, read_committed. Spark fails, rather than skips, where a record of the range has expired."""
+    """The topic itself, read_committed. Spark fails, rather than skips, where a record of the range has expired.
 
-    bootstrap_servers: str
+    ``options`` are those by which Spark reaches the cluster, ``Connection.of_spark``.
+    """
+
+    options: Mapping[str, str]
 
     def read(
         self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
@@ -82,7 +85,7 @@ class KafkaLog:
         offsets = [json.dumps({topic: {str(p): span[end] for p, span in spans.items()}}) for end in (0, 1)]
         records = (
             session.read.format("kafka")
-            .option("kafka.bootstrap.servers", self.bootstrap_servers)
+            .options(**self.options)
             .option("assign", json.dumps({topic: sorted(spans)}))
             .option("startingOffsets", offsets[0])
             .option("endingOffsets", offsets[1])

@@ -44,7 +44,7 @@ def query(
     from recount.serve.question import Question
     from recount.serve.shown import table_of, told
 
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("audit")
     asked = asked_sink(_topology(declared(settings.topologies).stream(stream)), sink)
     now_ms = _now_ms()
     question = Question.of(asked, now_ms=now_ms, key=key, window=window, at=at, limit=limit, count_by=count_by)
@@ -76,7 +76,7 @@ def serve(
     from recount.serve.listening import listening
 
     token = token_of(token_file, os.environ)
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("audit")
     write_log(settings.log_format)
     server = Server(settings=settings, declarations=declared(settings.topologies), now_ms=_now_ms)
     uvicorn.Server(listening(server.app(token, route or []), host, port)).run()

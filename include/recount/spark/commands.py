@@ -77,7 +77,7 @@ def stream(
             expected="either --stream NAME or --group NAME",
             remedy="name one of them",
         )
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("stream")
     write_log(settings.log_format, has_streams=group is not None)
     declarations = declared(settings.topologies)
     interval_ms = declarations.group(group).trigger_interval_ms if group else 0

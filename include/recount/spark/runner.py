@@ -20,7 +20,8 @@ from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
 from recount.erasures import ErasureLog
-from recount.kafka.connection import Connection
+from recount.kafka.admission import NotAdmitted
+from recount.kafka.connection import Connection, NotAllowed
 from recount.kafka.control import ControlChannel, StandingOrders
 from recount.kafka.lease import Lease
 from recount.kafka.offsets import MissingTopics, lag, partitions_of, require_kept, require_topics
@@ -191,7 +192,7 @@ class StreamRunner:
         def started(limit: BatchLimit, process: Callable[[DataFrame, int], None]) -> StreamingQuery:
             source = kafka_source(
                 self._session,
-                self._settings.bootstrap_servers,
+                self._connection.of_spark,
                 self._work.layers,
                 start=start,
                 limit=limit,
@@ -268,7 +269,7 @@ class StreamRunner:
         plan = OneBatch(identity=unfinished.checkpoint_id, span=span)
         records = kafka_range(
             self._session,
-            self._settings.bootstrap_servers,
+            self._connection.of_spark,
             self._work.topics,
             start=span.start,
             end=span.end,
@@ -369,6 +370,8 @@ def checkpoint_location(settings: Settings, stream: str, version: int) -> str:
 
 def is_final(error: BaseException) -> bool:
     """Whether a human must act: what Kafka's client calls fatal is over with a new one, and topics may be created."""
+    if isinstance(error, NotAllowed | NotAdmitted):
+        return True
     passes = isinstance(error, MissingTopics) or isinstance(error.__cause__, KafkaException)
     return isinstance(error, Terminal) and not passes
 

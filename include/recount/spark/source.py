@@ -11,13 +11,14 @@ from pyspark.sql import functions as F
 
 from recount.core.reading import Layers
 from recount.kafka.scanning import SCAN_OPTIONS
+from recount.kafka.security import HiddenValues
 from recount.spark.catching_up import BatchLimit
 from recount.spark.checkpoint import Partition
 
 
 def kafka_source(
     session: SparkSession,
-    bootstrap_servers: str,
+    kafka: Mapping[str, str],
     layers: Layers,
     *,
     start: Mapping[Partition, int] | None,
@@ -29,9 +30,10 @@ def kafka_source(
     Each of ``layers`` is a source of its own, with its own ``limit``; Spark plans them all in one batch, in the order
     of this union: the last layer first, so that the tables' ends are no older than those of the events. ``start`` gives
     the first offsets of a new checkpoint (None: the beginning of the log); an existing checkpoint goes on where it
-    stands. One task reads one partition, in offset order. Lost offsets fail the query.
+    stands. One task reads one partition, in offset order. Lost offsets fail the query. ``kafka`` says how to reach the
+    cluster, see ``Connection.of_spark``.
     """
-    options = _read_options(bootstrap_servers, headers=headers)
+    options = _read_options(kafka, headers=headers)
     sources = []
     for number, topics in reversed(list(enumerate(layers))):
         mine = {place: offset for place, offset in (start or {}).items() if place[0] in topics}
@@ -49,7 +51,7 @@ def kafka_source(
 
 def kafka_range(
     session: SparkSession,
-    bootstrap_servers: str,
+    kafka: Mapping[str, str],
     topics: Sequence[str],
     *,
     start: Mapping[Partition, int],
@@ -62,15 +64,15 @@ def kafka_range(
         .option("assign", json.dumps({topic: sorted(p for t, p in end if t == topic) for topic in topics}))
         .option("startingOffsets", _as_json(start))
         .option("endingOffsets", _as_json(end))
-        .options(**_read_options(bootstrap_servers, headers=headers))
+        .options(**_read_options(kafka, headers=headers))
         .load()
     )
     return _selected(source, topics, headers=headers)
 
 
-def _read_options(bootstrap_servers: str, *, headers: bool) -> dict[str, str]:
-    own = {"kafka.bootstrap.servers": bootstrap_servers, "failOnDataLoss": "true", "includeHeaders": str(headers)}
-    return {**SCAN_OPTIONS, **own}
+def _read_options(kafka: Mapping[str, str], *, headers: bool) -> HiddenValues:
+    own = {"failOnDataLoss": "true", "includeHeaders": str(headers)}
+    return HiddenValues({**SCAN_OPTIONS, **kafka, **own})
 
 
 def _selected(source: DataFrame, topics: Sequence[str], *, headers: bool) -> DataFrame:

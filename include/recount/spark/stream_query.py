@@ -11,6 +11,7 @@ from weakref import WeakMethod
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from recount.kafka.told_by_spark import refusals_told
 from recount.log_lines import about
 from recount.spark.catching_up import BatchLimit
 from recount.spark.headroom import Headroom
@@ -86,13 +87,14 @@ class StreamQuery:
 
     def await_end(self) -> None:
         """Wait for its end; raises what it failed with: what the processor raised, not Spark's account of it."""
-        try:
-            self._query.awaitTermination()
-        except Exception:
-            if self._failed is None and not self._left_one_out:
-                raise
-        if self._failed is not None:
-            raise self._failed
+        with refusals_told():
+            try:
+                self._query.awaitTermination()
+            except Exception:
+                if self._failed is None and not self._left_one_out:
+                    raise
+            if self._failed is not None:
+                raise self._failed
 
     def _process(self, records: DataFrame, batch: int) -> None:
         with about(batch=batch), self._turn(), self._between_batches:

@@ -1,1 +1,5 @@
-"""What the pages show: read from topics, tables and reports, drawn and rendered on the server. Knows no Airflow."""
+"""The pages in Airflow, without Airflow."""
+
+from recount.extras import require_extra
+
+require_extra("airflow")

@@ -71,14 +71,14 @@ class Application:
     def __init__(self, *, arguments: list[str], settings: Settings, **_: object) -> None:
         self.arguments, self.settings = arguments, settings
 
-    def run(self) -> int:
+    def run(self) -> str | None:
         words = self.arguments
         streams = [words[place + 1] for place, word in enumerate(words) if word == "--stream"]
         self.asked.append(streams)
         for stream in streams:
             if stream in self.can:
                 issue(self.settings, stream, words[words.index("--audit") + 1])
-        return 0 if set(streams) <= set(self.can) else 75
+        return None if set(streams) <= set(self.can) else "Error code is: 75"
 
 
 class Task:

@@ -1,15 +1,21 @@
-"""The connection decides where a job runs; the job's arguments, jars and log level are ours."""
+"""The connection decides where a job runs; the job's arguments, jars, size and log level are ours."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
+from recount.airflow import submission as module
 from recount.airflow.submission import Submission
 from recount.core.errors import Terminal
+from recount.core.resources import Resources
 from recount.core.settings import Settings
 
 
@@ -71,8 +77,67 @@ def test_the_jvm_of_a_job_logs_as_the_settings_say(
     assert ("log4j2-json-layout" in options) is is_json
 
 
+def test_spark_may_fetch_the_jars_itself(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    connect(monkeypatch, "yarn")
+    words = submission(replace(settings, jars="packages")).command
+    assert "--jars" not in words
+    assert "io.delta:delta-storage:" in words[words.index("--packages") + 1]
+
+
 def test_missing_jars_are_terminal(settings: Settings) -> None:
     for jar in Path(settings.jars).glob("*.jar"):
         jar.unlink()
     with pytest.raises(Terminal):
         submission(settings)
+
+
+@pytest.mark.parametrize(("master", "cores"), [("spark://127.0.0.1:7077", "6"), ("yarn", None)])
+def test_the_size_of_an_application_reaches_spark_submit(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, master: str, cores: str | None
+) -> None:
+    connect(monkeypatch, master)
+    size = Resources(executors=3, executor_cores=2, executor_memory="4g", conf={"spark.locality.wait": "0"})
+    words = Submission(
+        application=Path("job.py"), arguments=[], name="orders", settings=settings, resources=size
+    ).command
+    options = dict(pairwise(words))
+    assert (options["--num-executors"], options["--executor-cores"], options["--executor-memory"]) == ("3", "2", "4g")
+    assert options["--driver-memory"] == "2g"
+    assert options.get("--total-executor-cores") == cores
+    assert "spark.locality.wait=0" in words
+
+
+def test_a_standalone_cluster_has_no_deploy_mode_cluster_for_python(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    connect(monkeypatch, "spark://127.0.0.1:7077", **{"deploy-mode": "cluster"})
+    with pytest.raises(Terminal) as refused:
+        submission(settings)
+    assert "deploy-mode" in refused.value.remedy
+
+
+def test_a_connection_that_is_missing_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
+    with pytest.raises(Terminal) as refused:
+        Submission(application=Path("job.py"), arguments=[], name="orders", settings=settings, connection="nowhere")
+    assert refused.value.given == "nowhere"
+
+
+def private_members_of_hooks(source: str) -> set[str]:
+    """The private members that are asked of a hook, by whatever name it goes."""
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
+    of_hook = [node for node in found if "hook" in ast.unparse(node.value).lower()]
+    return {node.attr for node in of_hook if node.attr.startswith("_") and not node.attr.startswith("__")}
+
+
+def test_one_private_member_of_the_provider_is_left_and_is_as_it_was() -> None:
+    """The contract with the Spark provider: an upgrade that breaks it fails here, not in the night."""
+    folder = Path(inspect.getfile(module)).parent
+    asked = set().union(*(private_members_of_hooks(file.read_text()) for file in folder.rglob("*.py")))
+    assert asked == {"_build_spark_submit_command"}
+    parameters = inspect.signature(SparkSubmitHook._build_spark_submit_command).parameters
+    assert list(parameters) == ["self", "application"]
+
+
+def test_another_private_member_of_a_hook_is_found() -> None:
+    assert private_members_of_hooks("self._hook._conf.update({})") == {"_conf"}

@@ -89,6 +89,7 @@ def context(dag: str, **more: Any) -> Any:
 
 
 def dag_file(name: str) -> dict[str, Any]:
+    """What a DAG file has at its top level, and so its DAGs."""
     return runpy.run_path(str(ROOT / "dags" / name))
 
 
@@ -128,12 +129,12 @@ def test_a_degraded_stream_is_told_and_that_it_is_well_again(sink: Sink, setting
     ]
 
 
-@pytest.mark.parametrize("file", ["backfill.py", "acceptance.py"])
+@pytest.mark.parametrize("kind", ["backfill", "findings"])
 def test_what_waits_for_a_person_is_told(
-    sink: Sink, settings: Settings, monkeypatch: pytest.MonkeyPatch, file: str
+    sink: Sink, settings: Settings, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(hitl, "upsert_hitl_detail", lambda **_: None)  # Airflow's server, which is not there
-    approval = dag_file(file)["approval"]
+    approval = dag_file("repairs.py")[f"{kind}__order-counts"].get_task("approval")
     asked = context(approval.dag_id, task=approval, task_instance=SimpleNamespace(id="ti"))
     with pytest.raises(TaskAwaitingInput):
         approval.execute(asked)

@@ -18,11 +18,16 @@ NOT_NULL = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": 
 
 def test_a_suite_of_one_stream_is_added_to_that_of_all(tmp_path: Path) -> None:
     every = expectations_of(SUITES, OUTPUTS, STREAM, "revenue")
-    (tmp_path / f"{OUTPUTS}.json").write_text((SUITES / f"{OUTPUTS}.json").read_text())
     (tmp_path / STREAM).mkdir()
     (tmp_path / STREAM / "revenue.json").write_text(json.dumps({"expectations": [NOT_NULL]}))
     assert expectations_of(tmp_path, OUTPUTS, STREAM, "revenue") == [*every, NOT_NULL]
     assert expectations_of(tmp_path, OUTPUTS, "another", "revenue") == every
+
+
+def test_a_suite_of_a_project_is_put_to_every_stream_instead_of_that_of_recount(tmp_path: Path) -> None:
+    (tmp_path / f"{OUTPUTS}.json").write_text(json.dumps({"expectations": [NOT_NULL]}))
+    assert expectations_of(tmp_path, OUTPUTS, STREAM, "revenue") == [NOT_NULL]
+    assert expectations_of(tmp_path, RECONCILIATION, STREAM) == expectations_of(SUITES, RECONCILIATION, STREAM)
 
 
 def test_the_lines_of_a_query_are_one_text_for_great_expectations() -> None:

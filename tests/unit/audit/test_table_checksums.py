@@ -216,3 +216,19 @@ def test_who_repairs_a_row_that_was_found_wrong_changes_nothing_else(
     for other in ([wrong], [wrong, (*right[:-1], 7)], [wrong, right, right]):
         written(*other)
         assert not seen.are_those_of(Tables(str(tmp_path)), "revenue", CUT)
+
+
+def test_a_row_shows_that_the_log_of_the_table_hides_under_a_batch_that_never_comes(sink: Sink) -> None:
+    """Whoever can write to the folder can say in the log which batches a file holds: others would pass over it."""
+    seen, log = sink.checksums(), Path(sink.tables.output("revenue"), "_delta_log")
+    sink.output([(1, 4)])
+    commit = max(log.glob("*.json"))
+    actions = [json.loads(line) for line in commit.read_text().splitlines()]
+    for action in actions:
+        if "add" in action:
+            stats = json.loads(action["add"]["stats"])
+            for bound in ("minValues", "maxValues"):
+                stats[bound][BATCH] = 1_000_000
+            action["add"]["stats"] = json.dumps(stats)
+    commit.write_text("\n".join(map(json.dumps, actions)))
+    assert not sink.holds(seen)

@@ -75,3 +75,21 @@ def test_a_stream_that_is_not_declared_is_an_error_that_names_those_that_are() -
     shown = typed(describe, "nowhere")
     assert isinstance(shown.exception, RecountError)
     assert "revenue-by-region" in shown.exception.expected
+
+
+def test_an_archive_is_described_too() -> None:
+    assert (
+        "stream archive-orders\n  every record of orders as it came, to the table archive/orders"
+        in typed(describe).output
+    )
+    assert typed(describe, "archive-orders").output.startswith("stream archive-orders\n")
+
+
+def test_modules_that_declare_no_stream_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nothing_yet.py").write_text("def streams():\n    return []\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "nothing_yet")
+    shown = typed(describe)
+    assert isinstance(shown.exception, RecountError)
+    assert shown.exception.given == "nothing_yet"
+    assert "top level" in shown.exception.remedy

@@ -5,18 +5,19 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from recount.core.aggregates import count
-from recount.core.errors import InvalidDeclaration
+from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.expressions import col
 from recount.core.flow import RecordStream
 from recount.core.nodes import KEY
 from recount.core.plain_values import PlainValue
 from recount.core.registry import declared
-from recount.core.schema import LONG, STRING, RecordSchema, decimal
+from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import all_time, tumbling
@@ -132,6 +133,46 @@ copied = Topology(name="copied", sinks=[stream(rates).to(Topic(name="copies", ke
     monkeypatch.delitem(sys.modules, "forgetful")
     importlib.invalidate_caches()
     assert set(declared("forgetful").streams) == {"copied", "archive-day-rates"}
+
+
+def test_an_archive_is_told_from_a_stream_that_is_not_declared() -> None:
+    shop = declared("topologies.orders")
+    with pytest.raises(Terminal, match="archive") as refused:
+        shop.topology("archive-orders")
+    assert "archive-orders" not in refused.value.expected
+    with pytest.raises(Terminal, match="no such stream"):
+        shop.topology("archive-order")
+
+
+LONGS = RecordSchema.of(amount=LONG, required=("amount",))
+WANTED = {
+    "another type": (stream(ORDERS).select(amount=col("order_id")), LONGS, "amount: string"),
+    "a required field that no row has": (stream(ORDERS).select("order_id"), LONGS, "no amount"),
+    "more places": (
+        stream(ORDERS).select(amount=col("amount") * Decimal("0.001")),
+        RecordSchema.of(amount=decimal(9, 2)),
+        "decimal(38, 3)",
+    ),
+    "a part of a number": (stream(ORDERS).select(amount=col("amount") / 2), LONGS, "amount: double"),
+}
+
+
+@pytest.mark.parametrize(("flow", "value", "given"), WANTED.values(), ids=WANTED)
+def test_rows_that_nobody_could_read_as_the_topic_is_declared_are_refused(
+    flow: RecordStream, value: RecordSchema, given: str
+) -> None:
+    read = Topic(name="amounts", key="order_id", value=value)
+    for write in (flow.to, flow.through):
+        with pytest.raises(InvalidDeclaration) as refused:
+            write(read)
+        assert refused.value.field == "sink amounts"
+        assert given in str(refused.value.given)
+
+
+def test_rows_that_a_declared_topic_can_hold_are_written_to_it() -> None:
+    value = RecordSchema.of(amount=decimal(19, 2), share=DOUBLE, other=STRING, required=("amount",))
+    flow = stream(ORDERS).select("amount", share=col("amount"), further=1)
+    assert flow.to(Topic(name="amounts", key="order_id", value=value)).topic.value == value
 
 
 def test_a_filter_on_the_topics_key_keeps_deduplication_by_offset() -> None:

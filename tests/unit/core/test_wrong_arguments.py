@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from recount.core.aggregates import count
+from recount.core.aggregates import count, fold, reduce, total
+from recount.core.archive import Archive
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.flow import cogroup
-from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.schema import LONG, STRING, RecordSchema, decimal, list_of
 from recount.core.topics import Topic
-from recount.core.topology import stream, table
-from recount.core.windows import tumbling
+from recount.core.topology import Topology, stream, table
+from recount.core.windows import last_n, tumbling
 
-CLICKS = Topic(name="clicks", key="id", value=RecordSchema.of(a=LONG, w=STRING))
+CLICKS = Topic(name="clicks", key="id", value=RecordSchema.of(a=LONG, w=STRING, l=list_of(STRING)))
 OUT: Any = Topic(name="out", key="id")
 rows, users = stream(CLICKS), table(CLICKS)
 MINUTE = rows.windowed_by(tumbling("1 min", grace="0 s"))
 wrong: Any = {"topic": CLICKS, "name": "clicks", "function": lambda row: row["a"] > 1, "type": int}
 bounds: Any = {"before": "1 s", "after": "1 s", "grace": "0 s"}
+COUNTED: Any = MINUTE.aggregate(n=count())
+
+
+def topology(*sinks: Any) -> Topology:
+    return Topology(name="clicks", sinks=list(sinks))
+
+
+def topic(**wrong: Any) -> Topic:
+    return Topic(**{"name": "clicks", "key": "id", **wrong})
+
+
+def filled(value: Any) -> Topology:
+    return topology(rows.with_fields(x=value).to(OUT))
+
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "filter by a function": (lambda: rows.filter(wrong["function"]), "a function"),
@@ -32,7 +48,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an aggregate that is not called": (lambda: rows.aggregate(n=count), "a function"),
     "an aggregate of a group by its field": (lambda: users.group_by(w=col("w")).aggregate(n=wrong["name"]), "a str"),
     "an aggregate of windows by its field": (lambda: MINUTE.aggregate(n=wrong["name"]).emit_final(), "a str"),
-    "windows without an emission": (lambda: MINUTE.aggregate(n=count()).to(OUT), ".to(out)"),
+    "windows without an emission": (lambda: MINUTE.aggregate(n=count()).to(OUT), ".to() straight after"),
     "windows by their size": (lambda: rows.windowed_by(wrong["name"]).aggregate(n=count()).emit_final(), "a str"),
     "a type of Python for a row": (lambda: rows.map(dict, a=wrong["type"]), "'a': <class 'int'>"),
     "a type of Python for a processor": (lambda: rows.process(lambda _, __: [], a=wrong["type"]), "'a': <class 'int'>"),
@@ -52,6 +68,58 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a cogroup of a topic": (lambda: cogroup(one=rows, other=wrong["topic"]), "a Topic"),
     "tables joined with a topic": (lambda: users.join(wrong["topic"]), "a Topic"),
     "tables joined with a stream": (lambda: users.outer_join(rows), "a RecordStream"),  # type: ignore[arg-type]
+    "a column that is no name": (lambda: rows.filter(col(wrong["type"]) > 1), "<class 'int'>, a type"),
+    "a sum of a number": (lambda: rows.aggregate(n=total(5)), "5, a int"),  # type: ignore[arg-type]
+    "a sum of nothing": (lambda: rows.aggregate(n=total(None)), "None, a NoneType"),  # type: ignore[arg-type]
+    "a reduce by no function": (lambda: reduce("a", wrong["name"]), "'clicks'"),
+    "a fold that begins with a value": (
+        lambda: fold("a", initial=wrong["name"], adder=max, merger=max, returns=LONG),
+        "'clicks'",
+    ),
+    "a first of each number": (lambda: rows.deduplicate(5, horizon="1 s"), "5, a int"),  # type: ignore[arg-type]
+    "a first of each list": (lambda: rows.deduplicate("l", horizon="1 s"), "l (list of string)"),
+    "a lookup by the name of a field": (lambda: rows.join_table(users, by=wrong["name"]), "'clicks', a str"),
+    "a peek by no function": (lambda: rows.peek(wrong["name"]), "'clicks'"),
+    "a foreach by no function": (lambda: rows.foreach(wrong["name"]), "'clicks'"),
+    "a selection of expressions": (lambda: rows.select(col("a")), "a Column"),  # type: ignore[arg-type]
+    "a selection of a list": (lambda: rows.select(["a"]), "['a'], a list"),  # type: ignore[arg-type]
+    "a branch called as the rest": (lambda: rows.branch(rest=col("a") > 1), "rest"),
+    "a repartition by a text": (lambda: rows.repartition("3"), "'3'"),  # type: ignore[arg-type]
+    "a step after an aggregate of windows": (lambda: COUNTED.filter(col("n") > 1), ".filter() straight after"),
+    "a suppression of so many rows": (lambda: COUNTED.emit_after("1 s", max_rows="5"), "'5'"),
+    "the last of no number": (lambda: last_n(2.5), "2.5"),  # type: ignore[arg-type]
+    "no number": (lambda: filled(float("nan")), "nan"),
+    "no decimal": (lambda: filled(Decimal("NaN")), "NaN"),
+    "a number beyond 64 bits": (lambda: rows.filter(col("a") > 2**70), str(2**70)),
+    "a decimal of too many places": (lambda: filled(Decimal("1e-50")), "1E-50"),
+    "a decimal of too many digits": (lambda: filled(Decimal("1e50")), "1E+50"),
+    "half a character": (lambda: filled("\ud800"), "ud800"),
+    "a sink that is no list": (lambda: Topology(name="clicks", sinks=wrong["name"]), "'clicks', a str"),
+    "a sink without a list": (lambda: Topology(name="clicks", sinks=rows.to(OUT)), "a Sink"),  # type: ignore[arg-type]
+    "a stream without a sink": (lambda: topology(rows), "a RecordStream"),
+    "a topic as a sink": (lambda: topology(OUT), "a Topic"),
+    "an aggregate of windows as a sink": (lambda: topology(COUNTED), "a WindowedTable"),
+    "an action as a sink": (lambda: topology(rows.foreach(print)), "a Foreach"),
+    "a sink as an action": (lambda: Topology(name="clicks", actions=[rows.to(OUT)]), "a Sink"),  # type: ignore[list-item]
+    "a topology without a name": (lambda: Topology(name=None, sinks=[rows.to(OUT)]), "None"),  # type: ignore[arg-type]
+    "limits of a dict": (lambda: Topology(name="clicks", sinks=[rows.to(OUT)], health={"late": 1}), "{'late': 1}"),  # type: ignore[arg-type]
+    "an archive of a name": (lambda: Archive(topic=wrong["name"]), "'clicks', a str"),
+    "a table elsewhere": (lambda: rows.to(OUT, table="../clicks"), "../clicks"),
+    "a table of no name": (lambda: rows.to(OUT, table=""), "''"),
+    "a topic of no name": (lambda: topic(name=5), "5"),
+    "a key of no name": (lambda: topic(key=None), "None"),
+    "a key of an empty name": (lambda: topic(key=""), "''"),
+    "a value of a dict": (lambda: topic(value={"a": LONG}), "a dict"),
+    "another cleanup policy": (lambda: topic(cleanup_policy="compacted"), "compacted"),
+    "a retention in words": (lambda: topic(retention_ms="7 d"), "'7 d'"),
+    "so many partitions as true": (lambda: topic(partitions=True), "True"),
+    "a setting of a number": (lambda: topic(configs={"max.message.bytes": 5}), "max.message.bytes=5"),
+    "a setting that the topic declares": (lambda: topic(configs={"cleanup.policy": "delete"}), "cleanup.policy"),
+    "ours by a text": (lambda: topic(owned="yes"), "'yes'"),
+    "a decimal of texts": (lambda: decimal("12", "3"), "('12', '3')"),  # type: ignore[arg-type]
+    "a list of a text": (lambda: list_of("x"), "'x'"),  # type: ignore[arg-type]
+    "required as a text": (lambda: RecordSchema.of(a=LONG, required="a"), "'a'"),  # type: ignore[arg-type]
+    "a field called required": (lambda: RecordSchema.of(required=STRING), "string"),  # type: ignore[arg-type]
 }
 
 
@@ -59,6 +127,27 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
 def test_a_wrong_argument_is_refused_where_it_is_declared(declare: Callable[[], object], given: str) -> None:
     with pytest.raises(InvalidDeclaration) as refused:
         declare()
-    assert given in str(refused.value.given)
+    assert given in f"{refused.value.given} {refused.value.given!r}"
     assert refused.value.expected
     assert refused.value.remedy
+
+
+def test_fields_can_have_the_names_of_our_own_arguments() -> None:
+    named: Any = {name: col("a") for name in ("self", "function", "by", "name")}
+    assert set(named) <= set(rows.with_fields(**named).node.fields)
+    assert set(named) <= set(rows.select(**named).node.fields)
+    assert "self" in rows.select_key(self=col("w")).node.fields
+    assert "self" in users.group_by(self=col("w")).aggregate(**{"self ": count()}).node.fields
+    assert "self" in rows.aggregate(self=count()).node.fields
+    assert "self" in MINUTE.aggregate(self=count()).emit_final().node.fields
+    assert {"self", "function"} <= set(rows.map(dict, self=LONG, function=LONG).node.fields)
+    assert {"self", "function"} <= set(rows.flat_map(list, self=LONG, function=LONG).node.fields)
+    assert {"self", "on_record"} <= set(rows.process(lambda _, __: [], self=LONG, on_record=LONG).node.fields)
+    assert "self" in rows.branch(self=col("a") > 1)
+    assert "cls" in RecordSchema.of(cls=LONG).fields
+    assert RecordSchema(fields={"required": LONG}, required=["required"]).required == {"required"}  # type: ignore[arg-type]
+
+
+def test_a_number_can_stand_before_a_field() -> None:
+    made: Any = rows.with_fields(a=1 + col("a"), b=2 - col("a"), c=Decimal("1.5") * col("a"), d=1 / col("a")).node
+    assert [str(tree) for tree in made.added.values()] == ["(1 + a)", "(2 - a)", "(Decimal('1.5') * a)", "(1 / a)"]

@@ -151,7 +151,7 @@ class TopologyAuditor:
             return self.audit(audit, interval, source=source, from_the_beginning=True, known=known)
         judge = Judge(
             session=self._session,
-            servers=self._settings.bootstrap_servers,
+            connection=self._connection,
             tables=self._tables,
             cut=scope.cut,
             published=scope.unseen,
@@ -368,8 +368,7 @@ class TopologyAuditor:
         log = written_so_far(self._connection, sorted({one.topic.name for one in self._topology.sources}))
         for source in self._topology.sources:
             topic, name = source.topic.name, source.topic.dead_letter_name
-            servers = self._settings.bootstrap_servers
-            found = letters.dead_letters_by_spark(self._session, servers, name, scope.posted[topic])
+            found = letters.dead_letters_by_spark(self._session, self._connection, name, scope.posted[topic])
             group = self._connection.group(self._topology.name)
             mine = letters.within_by_spark(found, group, topic, scope.ledger.ranges[topic], log)
             bad = truth.rejected.where(truth.rejected.topic == topic)

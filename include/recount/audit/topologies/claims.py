@@ -29,6 +29,7 @@ from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, SOURCE_HEADER, W
 from recount.core.plain_values import PlainValue
 from recount.core.tables import Tables
 from recount.core.topology import Written
+from recount.kafka.connection import Connection
 from recount.recompute.columns import named, spark_type
 from recount.recompute.log import Ranges
 
@@ -47,14 +48,14 @@ def of_recompute(results: DataFrame, identity: Identity, side: str) -> DataFrame
     return claimed.select(*claimed.columns, F.lit(side).alias(SIDE), *_unwritten())
 
 
-def on_kafka(session: SparkSession, servers: str, identity: Identity, ranges: Ranges) -> DataFrame | None:
+def on_kafka(session: SparkSession, connection: Connection, identity: Identity, ranges: Ranges) -> DataFrame | None:
     """The committed records of the sink's topic; None where there is none.
 
     ``OF_BACKFILL``: whether the record says to be of a backfill. A record without our headers, or whose record key is
     not that of its value, has ``NO_REVISION``.
     """
     written = identity.written
-    records = committed_records(session, servers, written.topic.name, ranges)
+    records = committed_records(session, connection, written.topic.name, ranges)
     if records is None:
         return None
     decoded = records.withColumn("decoded", _decoded(written)).withColumn("record_key", F.col("key").cast("string"))

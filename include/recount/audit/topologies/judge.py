@@ -44,6 +44,7 @@ from recount.core.retention import Released, ageing
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
 from recount.core.topology import Written
+from recount.kafka.connection import Connection
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed
 from recount.recompute.log import Ranges
@@ -72,7 +73,7 @@ class Judge:
     """
 
     session: SparkSession
-    servers: str
+    connection: Connection
     tables: Tables
     cut: Order
     published: Mapping[str, Ranges]
@@ -119,7 +120,7 @@ class Judge:
             self._in_delta(identity),
         ]
         ranges = self.published[written.topic.name]
-        published = on_kafka(self.session, self.servers, identity, ranges)
+        published = on_kafka(self.session, self.connection, identity, ranges)
         of_stream, of_backfills = self._apart(published)
         lined_up = reduce(DataFrame.unionByName, [*claims, *([] if of_stream is None else [of_stream])])
         carried = self._carried(identity)

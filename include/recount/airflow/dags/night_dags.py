@@ -4,51 +4,55 @@ A stream whose DAG `audit__STREAM` is paused is left out, and so is one that has
 judges everything there is; the DAG of a stream audits it alone.
 """
 
-import os
-from datetime import timedelta
-from pathlib import Path
+from __future__ import annotations
 
-from airflow.sdk import DAG, AsyncCallback, DeadlineAlert, DeadlineReference, TaskGroup
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+from airflow.sdk import DAG, TaskGroup
 
 from recount.airflow.audit_tasks import audit_params, follow
 from recount.airflow.audits import PanelsOperator
+from recount.airflow.dags.dag_plan import DagPlan
 from recount.airflow.naming import night_dag
 from recount.airflow.nights import LEFT_OUT, GroupAuditOperator
-from recount.airflow.notices import notifiers, tell_of_deadline
-from recount.airflow.schedules import DEADLINE, audit_pool, nightly
+from recount.airflow.schedules import nightly
 from recount.airflow.verdicts import VerdictOperator
-from recount.core.registry import DEFAULT_MODULES, declared
 from recount.core.topology import Topology
 
-JOB = Path(__file__).parents[1] / "spark_jobs" / "audit.py"
 
-for group in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).groups.values():
-    streams = [stream.name for stream in group.streams if isinstance(stream, Topology)]
-    if not streams:
-        continue
+def night_dags(plan: DagPlan) -> Iterator[DAG]:
+    """The DAGs ``night__GROUP``."""
+    for group in plan.declarations.groups.values():
+        streams = [stream.name for stream in group.streams if isinstance(stream, Topology)]
+        if streams and plan.needs(night_dag(group.name)):
+            yield _night(plan, group.name, streams)
+
+
+def _night(plan: DagPlan, group: str, streams: Sequence[str]) -> DAG:
+    settings = plan.settings_of(group)
     with DAG(
-        dag_id=night_dag(group.name),
-        dag_display_name=f"{group.name}: night",
-        description=f"Proves the outputs of the group {group.name} from the raw log",
-        schedule=nightly(group.name),
+        dag_id=night_dag(group),
+        dag_display_name=f"{group}: night",
+        description=f"Proves the outputs of the group {group} from the raw log",
+        schedule=nightly(group, settings.audit_schedule),
         catchup=False,
         max_active_runs=1,
-        default_args={"owner": group.name, "on_failure_callback": notifiers()},
-        deadline=DeadlineAlert(
-            reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=DEADLINE, callback=AsyncCallback(tell_of_deadline)
-        ),
-        tags=["recount", "night", f"group:{group.name}"],
+        default_args=plan.default_args(group, owner=group),
+        deadline=plan.deadline(group),
+        tags=["recount", "night", f"group:{group}"],
         params=audit_params(),
         doc_md=__doc__,
-    ):
+    ) as dag:
         audit = GroupAuditOperator(
             task_id="audit",
-            group=group.name,
+            group=group,
             streams=streams,
-            application=JOB,
+            application=plan.job("audit"),
+            spark_resources=settings.audit,
             retries=2,
             retry_delay=timedelta(seconds=30),
-            pool=audit_pool(),
+            pool=plan.pool(group),
         )
         found = "{{ ti.xcom_pull(task_ids='audit', key='%s') }}"
         for stream in streams:
@@ -63,3 +67,4 @@ for group in declared(os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)).gro
                 follow(verdict)
             audit >> verdict
         audit >> PanelsOperator(task_id="panels", streams=streams, trigger_rule="all_done")
+    return dag

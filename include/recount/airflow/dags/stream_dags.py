@@ -1,0 +1,84 @@
+"""One DAG per declared stream, which keeps it running; and one that gives the order to stop or to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, Param, task
+
+from recount.airflow.dags.dag_plan import DagPlan
+from recount.airflow.naming import labels, stream_dag
+from recount.airflow.notices import notifiers
+from recount.airflow.streams import HoldOperator, StreamOperator
+
+CONTROL = "stream_control"
+# A continuous DAG without a start date gives its second run the first one's date, and never starts it.
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def stream_dags(plan: DagPlan) -> Iterator[DAG]:
+    """The DAGs ``stream__NAME``, and ``stream_control``."""
+    for name in plan.declarations.streams:
+        if plan.needs(stream_dag(name)):
+            yield _kept_running(plan, name)
+    if plan.needs(CONTROL):
+        yield _control(plan)
+
+
+def _kept_running(plan: DagPlan, name: str) -> DAG:
+    declarations = plan.declarations
+    group, settings, driver = declarations.group_of(name), plan.settings_of(name), plan.driver_settings_of(name)
+    with DAG(
+        dag_id=stream_dag(name),
+        description=f"Keeps the stream {name} running",
+        schedule="@continuous",
+        start_date=BEGINNING,
+        max_active_runs=1,
+        catchup=False,
+        default_args=plan.default_args(name),
+        **labels(declarations, name, "stream"),
+        doc_md=StreamOperator.__doc__,
+    ) as dag:
+        # Retries are for Airflow's own mishaps (a trigger fires before its worker has left): the driver is adopted.
+        HoldOperator(task_id="hold", stream=name, retries=3) >> StreamOperator(
+            task_id="run",
+            stream=name,
+            application=plan.job("stream"),
+            limits=declarations.streams[name].health,
+            group=group.name if group else None,
+            spark_resources=driver.driver.with_driver_memory(group.driver_memory if group else "2g"),
+            run_options=driver.run_options,
+            notifiers=settings.notifiers,
+            retries=10,
+            retry_delay=timedelta(seconds=10),
+        )
+    return dag
+
+
+def _control(plan: DagPlan) -> DAG:
+    streams = plan.declarations.streams
+    with DAG(
+        dag_id=CONTROL,
+        description="Stops a stream after its batch, or starts it again",
+        schedule=None,
+        default_args={"on_failure_callback": notifiers()},
+        tags=["recount", "stream"],
+        params={
+            "stream": Param(next(iter(streams), ""), type="string", enum=list(streams), description="The stream"),
+            "order": Param("stop", type="string", enum=["stop", "start"], description="What it is to do"),
+        },
+        doc_md=__doc__,
+    ) as dag:
+
+        @task(retries=3)
+        def give_order(stream: str, order: str) -> None:
+            """A stop stands until it is withdrawn by a start."""
+            from recount.airflow import orders
+            from recount.airflow.failures import airflow_failures
+
+            with airflow_failures():
+                {"stop": orders.stop, "start": orders.start}[order](stream)
+
+        give_order("{{ params.stream }}", "{{ params.order }}")
+    return dag

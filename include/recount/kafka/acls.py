@@ -1,0 +1,154 @@
+"""What each role must be allowed on Kafka for the declared streams to run, and nothing else: derived, never written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from recount.core.registry import Declarations, Stream
+from recount.core.settings import Profile, Role
+from recount.core.topology import Topology
+from recount.kafka import platform
+from recount.kafka.connection import BACKFILL_SLOT, Connection
+from recount.kafka.declared import all_topics
+from recount.kafka.heads import head_id
+from recount.kafka.status import status_of_group
+
+Resource = Literal["topic", "group", "transactional-id"]
+Operation = Literal["Read", "Write", "Create", "Delete", "Describe", "AlterConfigs", "DescribeConfigs"]
+"""As Kafka names them. Read, Write and Delete include Describe; AlterConfigs includes DescribeConfigs."""
+_FIRST_SLOT = "0"
+_INCLUDED: dict[Operation, tuple[Operation, ...]] = {
+    "Describe": ("Read", "Write", "Delete"),
+    "DescribeConfigs": ("AlterConfigs",),
+}
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Acl:
+    """``role`` may do ``operation`` on the one ``resource`` called ``name``; ``what`` says what that is."""
+
+    role: Role
+    resource: Resource
+    name: str
+    operation: Operation
+    what: str
+
+    @property
+    def kind(self) -> tuple[Role, Resource, Operation, str]:
+        """What all such ACLs have in common, whatever streams are declared."""
+        return self.role, self.resource, self.operation, self.what
+
+
+def acls_of(declarations: Declarations, connection: Connection, profile: Profile) -> list[Acl]:
+    """The ACLs of all roles, sorted, each once. The embedded profile creates topics of others, too."""
+    found = (*_of_streams(declarations, connection), *_of_audits(declarations, connection))
+    every = {*found, *_of_admins(declarations, connection, profile)}
+    by_place = {(acl.role, acl.resource, acl.name, acl.operation): acl for acl in sorted(every, reverse=True)}
+    return sorted(acl for acl in by_place.values() if not _is_included(acl, by_place))
+
+
+def _is_included(acl: Acl, given: Iterable[tuple[Role, Resource, str, Operation]]) -> bool:
+    return any((acl.role, acl.resource, acl.name, more) in given for more in _INCLUDED.get(acl.operation, ()))
+
+
+def _of_streams(declarations: Declarations, connection: Connection) -> Iterator[Acl]:
+    """Drivers of streams, and backfills, which publish as they do."""
+    own = connection.own
+    for stream in declarations.streams.values():
+        yield from _topics("stream", "Read", _read_by(stream), "source")
+        yield from _topics("stream", "Write", _written_by(stream), "result")
+        yield from _topics("stream", "Write", _letters_of(stream), "dead letters")
+        for group in _groups_of(stream, connection):
+            yield Acl(role="stream", resource="group", name=group, operation="Read", what="offsets of a stream")
+        yield from _ids("stream", _ids_of(stream, connection))
+    groups = [status_of_group(name) for name in declarations.groups]
+    yield from _ids("stream", (own(f"recount.{name}.lease") for name in groups))
+    yield from _topics("stream", "Read", map(own, (platform.STATUS, platform.CONTROL, platform.POSITIONS)), "platform")
+    yield from _topics("stream", "Write", map(own, (platform.STATUS, platform.HISTORY, platform.POSITIONS)), "platform")
+    yield from _readers("stream", own("recount.view"), own("recount.offsets"))
+
+
+def _of_audits(declarations: Declarations, connection: Connection) -> Iterator[Acl]:
+    """Audits, and who only looks: `recount verify`, `query`, `serve` and `lens`."""
+    own = connection.own
+    for stream in declarations.topologies.values():
+        yield from _topics("audit", "Read", _read_by(stream), "source")
+        yield from _topics("audit", "DescribeConfigs", _read_by(stream), "source")
+        yield from _topics("audit", "Read", _written_by(stream), "result")
+        yield from _topics("audit", "Read", _letters_of(stream), "dead letters")
+        yield from _topics("audit", "DescribeConfigs", _letters_of(stream), "dead letters")
+        for group in _groups_of(stream, connection):
+            yield Acl(role="audit", resource="group", name=group, operation="Describe", what="offsets of a stream")
+    yield from _ids("audit", (head_id(connection, name) for name in declarations.topologies))
+    read = (platform.STATUS, platform.POSITIONS, platform.CERTIFICATES)
+    yield from _topics("audit", "Read", map(own, read), "platform")
+    yield from _topics("audit", "Write", [own(platform.CERTIFICATES)], "platform")
+    yield from _readers("audit", own("recount.view"), own("recount.offsets"), own("recount.audit"))
+
+
+def _of_admins(declarations: Declarations, connection: Connection, profile: Profile) -> Iterator[Acl]:
+    """Topics, orders to streams, their pages in Airflow, resets, upgrades and erasures."""
+    own = connection.own
+    for topic in all_topics(declarations, own):
+        needed: tuple[Operation, ...] = ("Describe", "DescribeConfigs")
+        if topic.owned:
+            needed = ("Create", "Describe", "AlterConfigs")
+        elif profile == "embedded":
+            needed = ("Create", "Describe", "DescribeConfigs")
+        for operation in needed:
+            yield from _topics("admin", operation, [topic.name], "declared topic")
+    for stream in declarations.streams.values():
+        yield from _topics("admin", "Read", _written_by(stream), "result")
+        yield from _topics("admin", "Write", _written_by(stream), "result")
+        for group in (connection.group(stream.name), connection.backfill_group(stream.name)):
+            for operation in ("Read", "Delete"):
+                yield Acl(role="admin", resource="group", name=group, operation=operation, what="offsets of a stream")
+        yield from _ids("admin", (*_ids_of(stream, connection), own(f"recount.{stream.name}.erasure")))
+    read = (platform.STATUS, platform.HISTORY, platform.CONTROL, platform.POSITIONS)
+    yield from _topics("admin", "Read", map(own, read), "platform")
+    yield from _topics("admin", "Write", map(own, read), "platform")
+    yield from _readers("admin", own("recount.view"), own("recount.offsets"), own("recount.audit"))
+
+
+def _topics(role: Role, operation: Operation, names: Iterable[str], what: str) -> Iterator[Acl]:
+    for name in names:
+        yield Acl(role=role, resource="topic", name=name, operation=operation, what=what)
+
+
+def _ids(role: Role, names: Iterable[str]) -> Iterator[Acl]:
+    for name in names:
+        yield Acl(role=role, resource="transactional-id", name=name, operation="Write", what="transactions")
+
+
+def _readers(role: Role, *names: str) -> Iterator[Acl]:
+    """Groups by which consumers are named that commit nothing: the client asks for their coordinator all the same."""
+    for name in names:
+        yield Acl(role=role, resource="group", name=name, operation="Describe", what="readers")
+
+
+def _read_by(stream: Stream) -> list[str]:
+    return [source.topic.name for source in stream.sources] if isinstance(stream, Topology) else [stream.topic.name]
+
+
+def _written_by(stream: Stream) -> list[str]:
+    return [written.topic.name for written in stream.written] if isinstance(stream, Topology) else []
+
+
+def _letters_of(stream: Stream) -> list[str]:
+    """Archives decode nothing, so that no record is bad to them."""
+    if isinstance(stream, Topology) and stream.on_bad_record == "dead-letter":
+        return [source.topic.dead_letter_name for source in stream.sources]
+    return []
+
+
+def _groups_of(stream: Stream, connection: Connection) -> list[str]:
+    """An archive has no backfills."""
+    of_backfills = [connection.backfill_group(stream.name)] if isinstance(stream, Topology) else []
+    return [connection.group(stream.name), *of_backfills]
+
+
+def _ids_of(stream: Stream, connection: Connection) -> list[str]:
+    slots = ["lease", _FIRST_SLOT, *([BACKFILL_SLOT] if isinstance(stream, Topology) else [])]
+    return [connection.own(f"recount.{stream.name}.{slot}") for slot in slots]

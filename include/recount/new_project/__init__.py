@@ -1,0 +1,1 @@
+"""A new project of the mandated shape: ``recount init my-project``."""

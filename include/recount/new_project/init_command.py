@@ -1,0 +1,42 @@
+"""``recount init``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from recount.core.errors import Terminal, require
+from recount.new_project.project_files import project_files
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_TAKEN = frozenset({"recount", "dags", "tests", "docker", "expectations", "airflow", "topologies"})
+
+
+def init(
+    name: Annotated[str, typer.Argument(help="The project's name, and that of its folder.")],
+    parent: Annotated[Path, typer.Option(help="Where the folder is made.")] = Path(),
+) -> None:
+    """Write a new project: one stream with its test, DAGs, expectations, a composition for docker, a Makefile."""
+    require(
+        _NAME.fullmatch(name) is not None and name not in _TAKEN,
+        "project name",
+        given=name,
+        expected="lower-case words joined by '-', which begin with a letter and name no other package",
+        remedy="name it like 'my-project'",
+    )
+    root = parent / name
+    if root.exists():
+        raise Terminal(
+            "the project's folder is there already",
+            given=str(root),
+            expected="a name that is free",
+            remedy="take another name or --parent; nothing was written",
+        )
+    for place, content in list(project_files(name, name.replace("-", "_"))):
+        file = root / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8")
+    print(f"wrote {root}; next: cd {root} && make test")

@@ -1,0 +1,86 @@
+"""Kafka's security in an Airflow connection: read by Airflow's processes, handed to drivers in a file of their user."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recount.airflow.submission import Submission
+from recount.core.errors import Terminal
+from recount.core.settings import Settings
+from recount.kafka.connection import Connection
+from recount.kafka.security_keys import InvalidSecurity
+from recount.kafka.security_place import security_of
+
+PASSWORD = "n0t-in-sight"  # noqa: S105 - of the test
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    (tmp_path / "delta.jar").touch()
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    folders = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run", "jars"), str(tmp_path))
+    place = "airflow:kafka_{role}"
+    return Settings(profile="embedded", bootstrap_servers="127.0.0.1:1", kafka_security=place, **folders)
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, role: str, **extra: object) -> None:
+    connection = {"conn_type": "kafka", "login": f"of-{role}", "password": PASSWORD}
+    said = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", **extra}
+    monkeypatch.setenv(f"AIRFLOW_CONN_KAFKA_{role.upper()}", json.dumps({**connection, "extra": said}))
+
+
+def submission(settings: Settings, job: str) -> Submission:
+    return Submission(application=Path(job), arguments=[], name="orders", settings=settings)
+
+
+def test_login_and_password_are_the_user_s_and_the_extra_says_the_rest(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    connect(monkeypatch, "admin")
+    found = Connection.of(settings)
+    assert str(found.security) == "SASL_SSL SCRAM-SHA-512 as user of-admin"
+    assert found.security.of_clients()["sasl.password"] == PASSWORD
+
+
+@pytest.mark.parametrize(("job", "role"), [("stream.py", "stream"), ("backfill.py", "stream"), ("audit.py", "audit")])
+def test_a_driver_finds_the_security_of_its_role_in_a_file_that_others_cannot_read(
+    job: str, role: str, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    connect(monkeypatch, role)
+    made = submission(settings, job)
+    place = Path(made._environment["RECOUNT_KAFKA_SECURITY"])
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert place.parent.stat().st_mode & 0o777 == 0o700
+    assert security_of(str(place)).username == f"of-{role}"
+    assert PASSWORD not in json.dumps([made.command, made._environment])
+
+
+def test_a_file_is_named_to_the_driver_as_that_of_its_role(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    made = submission(replace(settings, kafka_security="/etc/recount/kafka-{role}.json"), "audit.py")
+    assert made._environment["RECOUNT_KAFKA_SECURITY"] == "/etc/recount/kafka-audit.json"
+
+
+def test_a_driver_on_a_cluster_is_not_sent_to_a_file_of_this_machine(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    connect(monkeypatch, "stream")
+    there = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(there))
+    with pytest.raises(Terminal, match="cannot read an Airflow connection"):
+        submission(settings, "stream.py")
+    mounted = submission(replace(settings, kafka_security="/secrets/kafka"), "stream.py")
+    assert "spark.yarn.appMasterEnv.RECOUNT_KAFKA_SECURITY=/secrets/kafka" in mounted.command
+
+
+def test_a_connection_that_is_not_there_or_says_no_texts_is_told(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    with pytest.raises(InvalidSecurity, match="no such connection in Airflow"):
+        submission(settings, "stream.py")
+    connect(monkeypatch, "stream", **{"sasl.password": 5})
+    with pytest.raises(InvalidSecurity, match="not a JSON object of texts"):
+        submission(settings, "stream.py")

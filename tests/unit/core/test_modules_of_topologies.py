@@ -1,0 +1,64 @@
+"""A module of topologies that cannot be imported is told with its file and line, in one sentence."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from recount.core.errors import InvalidDeclaration, Terminal
+from recount.core.registry import declared
+
+TOPIC = "from recount.core.topics import Topic\n\n"
+BROKEN = {
+    "an argument is missing": (TOPIC + 'orders = Topic(name="orders")\n', 3, "TypeError"),
+    "a parenthesis is open": (TOPIC + 'orders = Topic(name="orders"\n', 3, "SyntaxError"),
+    "a library is missing": ("import no_such_library\n", 1, "ModuleNotFoundError"),
+    "a name is wrong": ("from recount.core.topics import topic\n", 1, "ImportError"),
+    "a function of its own fails": ("def rate():\n    return 1 / 0\n\n\nrates = rate()\n", 2, "ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize(("text", "line", "kind"), BROKEN.values(), ids=BROKEN)
+def test_a_module_that_cannot_be_imported_is_told_with_its_line(
+    text: str, line: int, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = _written(text, tmp_path, monkeypatch)
+    with pytest.raises(Terminal) as refused:
+        declared("parcels")
+    assert kind in str(refused.value.given)
+    assert refused.value.place == f"{module}:{line}"
+    assert f"{module}:{line}" in str(refused.value)
+
+
+def test_a_declaration_that_is_refused_is_told_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = _written(TOPIC + 'orders = Topic(\n    name="my orders",\n    key="id",\n)\n', tmp_path, monkeypatch)
+    with pytest.raises(InvalidDeclaration, match="topic name") as refused:
+        declared("parcels")
+    assert refused.value.given == "my orders"
+    assert refused.value.place == f"{module}:3"
+
+
+def test_a_module_of_a_package_is_told_with_its_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "parcels"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "depots.py").write_text("\n\n1 / 0\n")
+    _importable(tmp_path, monkeypatch)
+    monkeypatch.delitem(sys.modules, "parcels.depots", raising=False)
+    with pytest.raises(Terminal) as refused:
+        declared("parcels")
+    assert refused.value.place == f"{folder / 'depots.py'}:3"
+
+
+def _written(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    module = folder / "parcels.py"
+    module.write_text(text)
+    _importable(folder, monkeypatch)
+    return module
+
+
+def _importable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "parcels", raising=False)

@@ -1,0 +1,143 @@
+"""How a stream is run is declared beside it, and what cannot be meant is refused there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from recount.core.archive import Archive
+from recount.core.cron import is_cron
+from recount.core.errors import InvalidDeclaration
+from recount.core.registry import Declarations, declared
+from recount.core.resources import Resources
+from recount.core.run_settings import RunSettings
+from recount.core.topics import Topic
+
+CLICKS = Archive(topic=Topic(name="clicks", key="id"))
+MODULE = "declared_runs"
+BEGINNING = """
+from recount.core.archive import Archive
+from recount.core.groups import StreamGroup
+from recount.core.resources import Resources
+from recount.core.run_settings import RunSettings
+from recount.core.topics import Topic
+
+clicks = Archive(topic=Topic(name="clicks", key="id"))
+views = Archive(topic=Topic(name="views", key="id"))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    sys.modules.pop(MODULE, None)
+
+
+def module_of(folder: Path, text: str) -> Declarations:
+    (folder / f"{MODULE}.py").write_text(BEGINNING + dedent(text))
+    return declared(MODULE)
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("executors", {"executors": 0}),
+        ("executors", {"executors": True}),
+        ("executor_cores", {"executor_cores": "2"}),
+        ("executor_memory", {"executor_memory": "4 GB"}),
+        ("driver_memory", {"driver_memory": 2}),
+        ("conf", {"conf": ["spark.ui.enabled=false"]}),
+        ("conf sql.shuffle.partitions", {"conf": {"sql.shuffle.partitions": "8"}}),
+        ("conf spark.sql.shuffle.partitions", {"conf": {"spark.sql.shuffle.partitions": 8}}),
+        ("conf spark.executor.memory", {"conf": {"spark.executor.memory": "4g"}}),
+        ("conf spark.master", {"conf": {"spark.master": "local[2]"}}),
+        ("conf spark.sql.session.timeZone", {"conf": {"spark.sql.session.timeZone": "Europe/Zurich"}}),
+    ],
+)
+def test_resources_that_no_application_can_have_are_refused(field: str, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        Resources(**given)
+    assert refused.value.field == field
+    assert refused.value.remedy
+
+
+def test_cores_of_all_executors_are_known_where_their_number_is() -> None:
+    assert Resources(executors=3, executor_cores=2).total_cores == 6
+    assert Resources(executors=3).total_cores == 3
+    assert Resources(executor_cores=2).total_cores is None
+
+
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [
+        ("streams of run settings", {"streams": []}),
+        ("streams of run settings", {"streams": "archive-clicks"}),
+        ("streams of run settings", {"streams": [CLICKS.topic]}),
+        ("driver in run settings of archive-clicks", {"driver": {"executors": 2}}),
+        ("run_options in run settings of archive-clicks", {"run_options": "--max-offsets 5"}),
+        ("audit_schedule in run settings of archive-clicks", {"audit_schedule": "nightly"}),
+        ("audit_pool in run settings of archive-clicks", {"audit_pool": ""}),
+        ("approve in run settings of archive-clicks", {"approve": "nobody"}),
+        ("approvers in run settings of archive-clicks", {"approvers": [1]}),
+        ("notifiers in run settings of archive-clicks", {"notifiers": "pager"}),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(field: str, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        RunSettings(**{"streams": [CLICKS], **given})
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("text", ["0 0 1 1 0", "59 23 31 12 7", "*/15 1-5 * * 1,3,5", "30 2 * * 1-5"])
+def test_cron_in_numbers_is_a_schedule(text: str) -> None:
+    assert is_cron(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "5-1 * * * *", "* * * *", "@daily", 5]
+)
+def test_anything_else_is_none(text: object) -> None:
+    assert not is_cron(text)
+
+
+def test_a_module_declares_the_settings_of_its_streams_and_groups(folder: Path) -> None:
+    found = module_of(
+        folder,
+        """
+        group = StreamGroup(name="both", streams=[clicks, views])
+        of_group = RunSettings(streams=[group], driver=Resources(executors=2))
+        of_views = RunSettings(streams=["archive-views"], notifiers="alerts:pager")
+        """,
+    ).run_settings
+    assert found["both"].driver.executors == 2
+    assert found["archive-views"].notifiers == "alerts:pager"
+    assert found.keys() == {"both", "archive-views"}
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ('one = RunSettings(streams=["archive-visits"])', "archive-visits"),
+        ("one = RunSettings(streams=[clicks])\ntwo = RunSettings(streams=[views, clicks])", "archive-clicks more"),
+        (
+            'group = StreamGroup(name="both", streams=[clicks, views])\n'
+            "one = RunSettings(streams=[views], driver=Resources(executors=2))",
+            "driver, run_options",
+        ),
+        (
+            'group = StreamGroup(name="both", streams=[clicks, views])\n'
+            'one = RunSettings(streams=[views], audit_schedule="0 3 * * *")',
+            "driver, run_options",
+        ),
+    ],
+)
+def test_settings_of_no_stream_of_two_or_of_a_part_of_a_group_are_refused(folder: Path, text: str, given: str) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        module_of(folder, text)
+    assert given in str(refused.value.given)

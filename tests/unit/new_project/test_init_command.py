@@ -1,0 +1,84 @@
+"""``recount init`` writes a project that stands on its own feet; ``make test-dist`` runs all of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.unit.test_compose import faults
+
+from recount.core.errors import InvalidDeclaration, Terminal
+from recount.core.settings import Settings
+from recount.local.project import Project
+from recount.new_project.init_command import init
+from recount.new_project.project_files import composition
+from recount.shipped import shipped
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Project:
+    init("my-project", parent=tmp_path)
+    return Project.containing(tmp_path / "my-project" / "tests")
+
+
+def test_a_project_has_the_mandated_shape(made: Project) -> None:
+    folders = {"dags", "my_project", "spark_jobs", "expectations", "tests", "docker", "wheels"}
+    files = {
+        "docker-compose.yml",
+        "Makefile",
+        "requirements.txt",
+        "requirements-dev.txt",
+        "pyproject.toml",
+        "README.md",
+    }
+    found = {place.name for place in made.root.iterdir() if not place.name.startswith(".")}
+    assert found == folders | files
+    assert made.expectations == made.root / "expectations"
+    assert 'recount_dags(globals(), "my_project.topologies")' in (made.dags / "recount.py").read_text()
+    jobs = {file.name for file in shipped("spark_jobs").glob("*.py")}
+    assert {file.name for file in made.spark_jobs.iterdir()} == jobs
+
+
+def test_no_word_of_a_template_is_left_open(made: Project) -> None:
+    for file in made.root.rglob("*"):
+        if file.is_file() and file.suffix != ".yml":
+            assert "{{ name" not in file.read_text() and "{{ package" not in file.read_text(), file
+
+
+def test_the_tests_of_its_stream_pass(made: Project) -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_orders.py"]
+    run = subprocess.run(command, cwd=made.root, capture_output=True, text=True, timeout=120, check=False)
+    assert "2 passed" in run.stdout, run.stdout
+
+
+def test_its_composition_is_whole_and_closed(made: Project) -> None:
+    content = yaml.safe_load((made.root / "docker-compose.yml").read_text())
+    assert faults(content) == []
+    settings = Settings.from_environment(content["services"]["scheduler"]["environment"])
+    assert settings.topologies == "my_project.topologies"
+    assert content["name"] == content["services"]["scheduler"]["image"] == "my-project"
+    copied = (made.root / content["services"]["scheduler"]["build"]["dockerfile"]).read_text().splitlines()
+    own = [words[1] for line in copied if (words := line.split())[:1] == ["COPY"] and not words[1].startswith("--")]
+    assert own and all((made.root / place).exists() for place in own)
+
+
+def test_a_composition_that_is_not_known_is_refused() -> None:
+    with pytest.raises(Terminal):
+        composition("services: {}\n", "my-project", "my_project")
+
+
+@pytest.mark.parametrize("name", ["My-Project", "2nd", "my_project", "", "a/b", "recount", "tests"])
+def test_a_name_that_can_be_no_package_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidDeclaration):
+        init(name, parent=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "my-project").mkdir()
+    with pytest.raises(Terminal):
+        init("my-project", parent=tmp_path)
+    assert not list((tmp_path / "my-project").iterdir())

@@ -1,0 +1,153 @@
+"""What pyproject.toml says of other packages: ranges that our own environment is within, and parts that stand alone."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions, requires, version
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from recount.extras import LIBRARIES, MissingExtra, missing_extras_named, require_extra
+
+SOURCES = Path(__file__).parents[2] / "include"
+MODULES = {
+    ".".join(file.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in sorted((SOURCES / "recount").rglob("*.py"))
+}
+# module or package: the extra that it is of; every other module does with what every installation has
+PARTS = {
+    "recount.airflow": "airflow",
+    "recount.web": "airflow",
+    "recount.serve.http_answers": "serve",
+    "recount.serve.asked_paths": "serve",
+    "recount.serve.bearer": "serve",
+    "recount.serve.listening": "serve",
+    "recount.serve.refusals": "serve",
+    "recount.local": "local",
+    "recount.play": "local",
+}
+# another extra brings them too, by way of its own packages
+ALSO_BRINGS = {"airflow": {"fastapi", "starlette", "httpx"}, "local": {"fastapi", "starlette"}}
+# a part of what a requirement of ours needs and we import
+BROUGHT_ALONG = {"markupsafe": "jinja2", "py4j": "pyspark"}
+FOR_TESTS = {"pytest"}
+
+
+def requirements(extra: str = "") -> list[Requirement]:
+    found = [Requirement(line) for line in requires("recount") or []]
+    return [one for one in found if (one.marker is None) is (not extra) and (not extra or _is_of(one, extra))]
+
+
+def _is_of(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+
+
+def at_import(node: ast.AST) -> Iterator[str]:
+    """What is imported when a module is, and not when a function is called or types are checked."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.stmt | ast.ExceptHandler) or isinstance(child, ast.FunctionDef):
+            continue
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            continue
+        if isinstance(child, ast.Import):
+            yield from (alias.name for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            yield from (f"{child.module}.{alias.name}" for alias in child.names)
+        else:
+            yield from at_import(child)
+
+
+@cache
+def direct(module: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The modules of Recount and the libraries that ``module`` imports itself."""
+    own, libraries = set(), set()
+    for name in at_import(ast.parse(MODULES[module].read_text())):
+        parts = name.split(".")
+        if parts[0] != "recount":
+            libraries.add(parts[0])
+            continue
+        while ".".join(parts) not in MODULES:
+            parts.pop()
+        own |= {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
+    return frozenset(own), frozenset(libraries - sys.stdlib_module_names)
+
+
+def needed(module: str) -> set[str]:
+    """All libraries that an import of ``module`` imports."""
+    seen: set[str] = set()
+    to_do = [module]
+    while to_do:
+        if (one := to_do.pop()) not in seen:
+            seen.add(one)
+            to_do += direct(one)[0]
+    return set().union(*(direct(one)[1] for one in seen))
+
+
+def part_of(module: str) -> str:
+    return next((extra for part, extra in PARTS.items() if f"{module}.".startswith(f"{part}.")), "")
+
+
+@pytest.fixture(scope="module")
+def distributions() -> dict[str, str]:
+    return {library: names[0].lower().replace("_", "-") for library, names in packages_distributions().items()}
+
+
+def test_no_part_needs_the_libraries_of_the_extra_of_another(distributions: dict[str, str]) -> None:
+    everywhere = {one.name for one in requirements()}
+    found: dict[str, set[str]] = {}
+    for module in MODULES:
+        part = part_of(module)
+        allowed = {*LIBRARIES.get(part, ()), *ALSO_BRINGS.get(part, ()), *(FOR_TESTS if "testing" in module else ())}
+        rest = needed(module) - allowed
+        strange = {one for one in rest if BROUGHT_ALONG.get(one, distributions.get(one)) not in everywhere}
+        if strange:
+            found[module] = strange
+    assert found == {}
+
+
+def test_the_libraries_of_an_extra_come_with_it(distributions: dict[str, str]) -> None:
+    for extra in ("airflow", "audit", "serve", "local"):
+        declared = {one.name for one in requirements(extra)}
+        indirectly = {"airflow": {"asgiref", "sqlalchemy"}, "serve": {"starlette"}}.get(extra, set())
+        assert {distributions[one] for one in LIBRARIES[extra]} - indirectly <= declared
+
+
+@pytest.mark.parametrize("extra", ["", *LIBRARIES])
+def test_the_versions_of_our_own_environment_are_within_the_ranges(extra: str) -> None:
+    asked = [one for one in requirements(extra) if one.name != "recount"]
+    assert {str(one) for one in asked if version(one.name) not in one.specifier} == set()
+    assert all(one.specifier for one in asked)
+    assert asked
+
+
+def test_a_missing_library_is_told_with_its_extra() -> None:
+    with pytest.raises(MissingExtra) as raised, missing_extras_named():
+        raise ModuleNotFoundError("no", name="great_expectations.core")
+    assert raised.value.extra == "audit"
+    assert raised.value.remedy == "pip install 'recount[audit]'"
+    assert isinstance(raised.value, ImportError)
+
+
+def test_a_library_of_no_extra_is_told_as_it_is() -> None:
+    with pytest.raises(ModuleNotFoundError) as raised, missing_extras_named():
+        raise ModuleNotFoundError("no", name="parcels")
+    assert type(raised.value) is ModuleNotFoundError
+
+
+def test_an_extra_that_is_installed_is_not_missing() -> None:
+    for extra in ("airflow", "audit", "serve", "local"):
+        require_extra(extra)
+
+
+def test_a_command_without_its_extra_ends_with_the_name_of_the_extra() -> None:
+    code = "import sys; sys.modules['httpx'] = None; from recount.cli import app; app(['up'])"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "remedy: pip install 'recount[local]'" in ended.stderr
+    assert "Traceback" not in ended.stderr
