@@ -24,6 +24,7 @@ def untried() -> Iterator[Untried]:
     yield _one(windows, "_require_positive", "given_ms > 0", _REFUSES)
     yield _one("core/joins.py", "StreamTableJoin", 'as_of: AsOf = "event"', _UNUSED)
     yield _one("core/changelogs.py", "ToTable", "versioned: bool = False", _UNUSED)
+    yield _one("core/changelogs.py", "Suppress.__post_init__", "self.max_rows > 0", _REFUSES)
     yield _one(topology, "Topology", '= "dead-letter"', "whether a bad record stops the stream, not what it says")
     yield _one(topology, "Topology.__post_init__", "self.idle_after_ms >= 0", _REFUSES)
     yield _one(topology, "Topology.__post_init__", "self.max_future_ms >= 0", _REFUSES)
