@@ -12,11 +12,16 @@ from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MA
 from recount.audit.judgement import MAX_WRONG
 from recount.audit.results import EXPECTED
 from recount.audit.topologies.claims import EVIDENCE
+from recount.audit.topologies.compared_rows import COMPARED
 from recount.audit.topologies.corrections import SAID
 from recount.audit.topologies.judge import SINK, TABLE
 from recount.core.nodes import WINDOW_START
 from recount.core.verdict import Difference
 
+_CONTRADICTED = (
+    "topic and table contradict each other about an earlier value of this row; the log gives only the last one, so it "
+    "does not say which of them was changed"
+)
 _CAUSES = {
     LOST: "the log makes this row and it was due: it was not written here, or was removed afterwards",
     DUPLICATED: "one row is there more often than the log makes it",
@@ -75,7 +80,12 @@ def _difference(row: Row, place: str) -> Difference:
         window_end=row.window_end,
         expected=row[f"{EXPECTED}_text"],
         actual=row[f"{place}_text"],
-        cause=_CAUSES[verdict],
+        cause=_CONTRADICTED if _is_contradicted(row) else _CAUSES[verdict],
         evidence=(*row[f"{place}_evidence"], *made_of),
         origin=row.origin,
     )
+
+
+def _is_contradicted(row: Row) -> bool:
+    both = all(row[f"{place}_verdict"] == ALTERED for place in PLACES)
+    return both and bool(row[COMPARED].places_differ)

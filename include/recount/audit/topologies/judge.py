@@ -36,7 +36,7 @@ from recount.audit.topologies.corrections import (
 )
 from recount.audit.topologies.every import judged_rows
 from recount.audit.topologies.identity import Identity
-from recount.audit.topologies.latest import judged_latest
+from recount.audit.topologies.latest import judged_latest, shown_of
 from recount.audit.topologies.seen import SEEN
 from recount.audit.topologies.standing import added_to, read_again, to_keep, with_carried
 from recount.core.nodes import WINDOW_END
@@ -52,7 +52,6 @@ from recount.recompute.once import once
 
 SINK, TABLE, SEEN_TEXT = "sink", "table", "seen_text"
 _VERDICTS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
-_TEXTS = (EXPECTED, COMPLETE, *PLACES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +167,8 @@ class Judge:
             *IDENTITY,
             *_VERDICTS,
             F.col(f"{EXPECTED}_entry")[AT_MS].alias("expected_at_ms"),
-            *(_text(side).alias(f"{side}_text") for side in _TEXTS),
+            *(_text(side).alias(f"{side}_text") for side in (EXPECTED, COMPLETE)),
+            *(_place_text(place, identity).alias(f"{place}_text") for place in PLACES),
             *(f"{place}_evidence" for place in PLACES),
             CORRECTION,
             SAID,
@@ -255,6 +255,10 @@ def _seen_text() -> Column:
 def _text(side: str) -> Column:
     """The row and its time; ``deleted`` where there is a deletion, null where there is nothing."""
     return _told(F.col(f"{side}_entry"))
+
+
+def _place_text(place: str, identity: Identity) -> Column:
+    return _told(F.col(shown_of(place))) if identity.is_latest else _text(place)
 
 
 def _told(entry: Column) -> Column:

@@ -15,7 +15,7 @@ from recount.audit.topologies.sameness import same_entry, same_entry_or_none
 from recount.recompute.graph.frontiers import NONE_DUE
 
 MAX_EVIDENCE = 20
-_DIFFER = "places_differ"
+DIFFER = "places_differ"
 IS_HELD = "is_held"
 
 
@@ -71,12 +71,12 @@ def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int, in_delt
         {
             f"{KAFKA}_lacks": in_delta & ~on_kafka & ~may_be_gone,
             f"{DELTA}_lacks": on_kafka & ~in_delta & ~was_removed,
-            _DIFFER: on_kafka & in_delta & differ,
+            DIFFER: on_kafka & in_delta & differ,
         }
     )
     return mine.groupBy(*IDENTITY).agg(
         *(F.max(side).alias(f"{side}_raw") for side in (EXPECTED, COMPLETE)),
-        F.coalesce(F.bool_or(_DIFFER), F.lit(False)).alias(_DIFFER),
+        F.coalesce(F.bool_or(DIFFER), F.lit(False)).alias(DIFFER),
         *(column for place in PLACES for column in _summary_of(place)),
     )
 
@@ -95,6 +95,7 @@ def _copies_at(place: str) -> list[Column]:
 def _summary_of(place: str) -> list[Column]:
     there = F.col(f"{place}_copies") > 0
     revision = F.when(there, F.col(REVISION))
+    evidence = {f"{place}_evidence": F.lit(True), f"{place}_differing_evidence": F.col(DIFFER)}
     return [
         F.coalesce(F.max(f"{place}_copies"), F.lit(0)).alias(f"{place}_copies"),
         F.count_if(there).alias(f"{place}_revisions"),
@@ -104,10 +105,14 @@ def _summary_of(place: str) -> list[Column]:
         F.max(revision).alias(f"{place}_highest"),
         F.coalesce(F.bool_or(there & F.col(f"{place}_contradictory")), F.lit(False)).alias(f"{place}_contradictory"),
         F.max_by(f"{place}_entry", revision).alias(f"{place}_last"),
-        F.slice(F.array_sort(F.flatten(F.collect_list(f"{place}_evidence"))), 1, MAX_EVIDENCE).alias(
-            f"{place}_evidence"
-        ),
+        F.min_by(f"{place}_entry", F.when(F.col(DIFFER), F.col(REVISION))).alias(f"{place}_differing"),
+        *(_evidence(f"{place}_evidence", which).alias(name) for name, which in evidence.items()),
     ]
+
+
+def _evidence(name: str, which: Column) -> Column:
+    found = F.flatten(F.collect_list(F.when(which, F.col(name))))
+    return F.slice(F.array_sort(found), 1, MAX_EVIDENCE)
 
 
 def _verdict(place: str, identity: Identity, held: Column, is_dense: Column) -> Column:
@@ -131,21 +136,31 @@ def _verdict(place: str, identity: Identity, held: Column, is_dense: Column) -> 
 def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataFrame:
     """A revision that only one place has: both are written by one batch.
 
-    The last one is lost, or extra, on Kafka; one before it is lost where it lacks, unless compaction took it, and
-    altered, on Kafka, where the places contradict each other.
+    The last one is lost, or extra, on Kafka; one before it is lost where it lacks, unless compaction took it. Where the
+    places contradict each other about one before it, it is altered in both: which of them was changed is not known,
+    for the recompute makes the last one only.
     """
     kafka, delta = (F.coalesce(f"{place}_highest", F.lit(NO_REVISION)) for place in PLACES)
     both = (F.col(f"{KAFKA}_verdict") == MATCH) & (F.col(f"{DELTA}_verdict") == MATCH)
     judgable = both & (held | F.col(f"{EXPECTED}_entry").isNotNull())
     kafka_lacks = (kafka < delta) | (F.col(f"{KAFKA}_lacks") & F.lit(not compacted))
     delta_lacks = F.col(f"{DELTA}_lacks") & (kafka <= delta)
-    return judged.withColumns(
-        {
-            f"{KAFKA}_verdict": F.when(judgable & (kafka > delta), EXTRA)
-            .when(judgable & kafka_lacks, LOST)
-            .when(judgable & F.col(_DIFFER), ALTERED)
-            .otherwise(F.col(f"{KAFKA}_verdict")),
-            f"{DELTA}_verdict": F.when(judgable & delta_lacks, LOST).otherwise(F.col(f"{DELTA}_verdict")),
-            **{f"{place}_entry": F.col(f"{place}_last") for place in PLACES},
+    contradicted = judgable & F.col(DIFFER)
+    verdicts = {
+        KAFKA: F.when(judgable & (kafka > delta), EXTRA).when(contradicted, ALTERED).when(judgable & kafka_lacks, LOST),
+        DELTA: F.when(contradicted, ALTERED).when(judgable & delta_lacks, LOST),
+    }
+    found = {f"{place}_verdict": verdicts[place].otherwise(F.col(f"{place}_verdict")) for place in PLACES}
+    for place in PLACES:
+        evidence = f"{place}_evidence"
+        found |= {
+            f"{place}_entry": F.col(f"{place}_last"),
+            shown_of(place): F.when(contradicted, F.col(f"{place}_differing")).otherwise(F.col(f"{place}_last")),
+            evidence: F.when(contradicted, F.col(f"{place}_differing_evidence")).otherwise(F.col(evidence)),
         }
-    )
+    return judged.withColumns(found)
+
+
+def shown_of(place: str) -> str:
+    """The column of the entry that a difference shows: the last one, or the one that the other place contradicts."""
+    return f"{place}_shown"

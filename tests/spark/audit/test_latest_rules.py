@@ -1,4 +1,4 @@
-"""Of a table that lost replaced rows by retention only gaps after what the audit before saw are losses."""
+"""Rules about rows that replace each other: gaps that retention explains, and earlier values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from recount.audit.copies import DELTA
+from recount.audit.copies import DELTA, KAFKA
 from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.identity import identity_of
 from recount.audit.topologies.latest import judged_latest
@@ -67,3 +67,22 @@ def test_a_gap_counts_where_no_row_can_have_been_removed(
     )
     [row] = judged.select("delta_verdict", "delta_is_dense").collect()
     assert row.delta_verdict == verdict
+
+
+def test_where_topic_and_table_contradict_each_other_about_an_earlier_value_both_are_altered(
+    spark: SparkSession,
+) -> None:
+    """So a row that was found altered in one night still is in the next, when a newer one has replaced it."""
+    changed = {(DELTA, 3): 9}
+    written = [(side, revision) for side in (KAFKA, DELTA) for revision in range(5)]
+    told = [
+        ("ann", None, None, None, (False, ("ann", changed.get(one, 1 + one[1])), one[1]), False, *one, str(one))
+        for one in written
+    ]
+    known = claims(spark, (), None).unionByName(spark.createDataFrame(told, _SCHEMA))
+    judged = judged_latest(known, TOTALS, ALL_DUE, NONE_DUE, NONE_DUE, is_whole_since=True)
+    [row] = judged.collect()
+    assert (row.kafka_verdict, row.delta_verdict) == ("altered", "altered")
+    assert (row.kafka_shown.row.clicks, row.delta_shown.row.clicks) == (4, 9)
+    assert (row.kafka_evidence, row.delta_evidence) == ([str((KAFKA, 3))], [str((DELTA, 3))])
+    assert row.kafka_entry == row.delta_entry == row.expected_entry
