@@ -167,9 +167,8 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
     before = "bisect_left(self.all, start_ms"
     yield from other(AT + "placed.py", "ByTime.between", "who is in a window", before, before.replace("left", "right"))
     yield from other(AT + "placed.py", "ByTime.between", "who is in a window", "bisect_right(self", "bisect_left(self")
-    chained = "self.all[first - 1].timestamp_ms <= gap_ms"
-    yield from comparison(AT + "placed.py", "ByTime.chain", "whom a record joins", chained)
-    yield from comparison(AT + "placed.py", "ByTime.chain", "whom a record joins", "timestamp_ms - at_ms <= gap_ms")
+    for reached in ("timestamp_ms - self._windows.gap_ms", "timestamp_ms + self._windows.gap_ms"):
+        yield from bound(AT + "session_panes.py", "Sessions._reached", "whom a record joins", reached)
     kept = "closes_ms <= settled_ms"
     yield from other(AT + "kept_records.py", "KeptRecords.forget", "when a record is forgotten", kept, f"{kept} + 1")
     last = "1 + windows.difference_ms"

@@ -73,10 +73,15 @@ def untried() -> Iterator[Untried]:
     yield _one(at + "accumulator_kinds.py", "Averaged.result", 'column["count"] > 0', none)
     plain = "set(map(type, values)) <= _PLAIN.get(kind.kind, set())"
     yield _one(at + "python_rows.py", "_column", plain, "which of two ways to check values is taken")
-    tie = "records of one time are within the gap of each other, from whichever of them one looks"
-    yield _one(at + "placed.py", "ByTime.chain", "bisect_left(self.all, timestamp_ms", tie)
-    yield _one(at + "placed.py", "ByTime.chain", "first > 0", _INDEX)
-    yield _one(at + "placed.py", "ByTime.chain", "last < len(self.all)", _INDEX)
+    whole = "which of two ways to cut a chain is taken"
+    yield _one(at + "session_panes.py", "Sessions._is_cut", "end_ms - start_ms > longest_ms", whole)
+    yield _one(at + "kept_records.py", "_in_parts", "size >= _MEMBERS_AT_ONCE", "how much is aggregated at once")
+    drawn = "which records are the last: tests/unit/spark/test_topologies_are_the_interpreter.py draws older ones"
+    yield _one(at + "panes.py", "LastPane.add", "place >= len(self._records.all) - self._n", drawn)
+    tie = "no two records have one number"
+    yield _one(at + "placed.py", "ByTime.add", "bisect_right(self.all, record.place, key=by_place)", tie)
+    held = "the moment of a record is in one session, and no other touches it"
+    yield _one(at + "session_panes.py", "_holding", "one[0] <= timestamp_ms <= one[1]", held)
     once = "no result comes twice in one revision"
     yield _one(at + "placing.py", "Placing.replace", "one.revision >= record.revision", once)
     yield _one(at + "placing.py", "Placing.replace", "len(kept) < len(held)", "saves work where nothing is replaced")

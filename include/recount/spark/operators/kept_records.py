@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,8 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
 from recount.spark.operators.panes import UNBOUNDED, Pane, pane_of
 from recount.spark.operators.placed import ByTime, Placed
-from recount.spark.operators.placing import NUMBER, Placing, Step, to_placed
-from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, PARTITION, TOPIC, rows_schema
+from recount.spark.operators.placing import NUMBER, PLACE, Placing, Step, to_placed
+from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, rows_schema
 from recount.spark.operators.session_panes import SessionPane
 from recount.spark.operators.windowing import BOUNDS, LATEST, ledger
 from recount.spark.polars_expressions import field_column
@@ -27,7 +27,8 @@ from recount.spark.polars_expressions import field_column
 COUNTED = "counted"
 """Whether the record's fate is known to be this; of a sliding window's it can become so later."""
 _STEP, _REPLACING = "__step", "__replacing"
-_PLACE = (NUMBER, TOPIC, PARTITION, OFFSET, TIMESTAMP, STREAM_TIME, JUDGED, ORDER, REVISION)
+_MEMBERS_AT_ONCE = 500_000
+"""So many records of steps are aggregated together: a record is in many steps, and all at once would fill memory."""
 REPLACES = pl.col(OFFSET).is_null() & (pl.col(REVISION) > 0) & pl.col(ORDER).str.starts_with("\x00")
 """A window's result in a higher revision stands in place of the one before; the update of a table is its own record."""
 
@@ -51,7 +52,7 @@ class KeptRecords:
         self._forgets = isinstance(self.node.windows, LastN) and not can_be_revised(self.node.input)
         key = rows_schema(self.node.input.fields)[self._key]
         place = {**META, JUDGED: META[STREAM_TIME], NUMBER: pl.Int64()}
-        schema = {self._key: key, **{name: place[name] for name in _PLACE}, COUNTED: pl.Boolean()}
+        schema = {self._key: key, **{name: place[name] for name in PLACE}, COUNTED: pl.Boolean()}
         self._records = KeyedRows({**schema, **self.accumulators.schema}, [NUMBER])
         self.states = {"records": self._records}
 
@@ -63,8 +64,7 @@ class KeptRecords:
     def updates(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """What is in each window after each of its changes."""
         placing, records = self._place(rows, output, lists_members=True)
-        members = [(step, number) for step, one in enumerate(placing.steps) for number in one.members]
-        results = self._aggregated(members, records)
+        results = self._aggregated(enumerate(one.members for one in placing.steps), records)
         return self._frame(placing.steps).join(results, on=_STEP, how="left", maintain_order="left").drop(_STEP)
 
     def forget(self, settled_ms: int) -> None:
@@ -94,18 +94,21 @@ class KeptRecords:
         records = self._records.of(wanted, [self._key])
         panes = self._panes(records)
         asked = wanted.select(self._key, *BOUNDS).with_row_index(_STEP).with_columns(pl.col(_STEP).cast(pl.Int64))
-        members = [
-            (step, one.number)
+        members = (
+            (step, [one.number for one in panes[key].members((start_ms, end_ms))])
             for step, key, start_ms, end_ms in asked.iter_rows()
             if key in panes
-            for one in panes[key].members((start_ms, end_ms))
-        ]
+        )
         return asked.join(self._aggregated(members, records), on=_STEP, how="inner").drop(_STEP)
 
-    def _aggregated(self, members: Sequence[tuple[int, int]], records: pl.DataFrame) -> pl.DataFrame:
+    def _aggregated(self, members: Iterable[tuple[int, Sequence[int]]], records: pl.DataFrame) -> pl.DataFrame:
         """The accumulators of each step from the numbers of its members."""
-        listed = pl.DataFrame(members, {_STEP: pl.Int64(), NUMBER: pl.Int64()}, orient="row")
-        return self.accumulators.merged(listed.join(records, on=NUMBER), [_STEP], **LATEST)
+        schema = {_STEP: pl.Int64(), NUMBER: pl.List(pl.Int64())}
+        frames = [pl.DataFrame(some, schema, orient="row") for some in _in_parts(members)]
+        return pl.concat(
+            self.accumulators.merged(listed.explode(NUMBER).join(records, on=NUMBER), [_STEP], **LATEST)
+            for listed in frames
+        )
 
     def _frame(self, steps: Iterable[Step]) -> pl.DataFrame:
         rows = [(number, one.key, *one.window, one.order) for number, one in enumerate(steps)]
@@ -118,8 +121,8 @@ class KeptRecords:
 
     def _by_key(self, records: pl.DataFrame) -> dict[Any, list[Placed]]:
         found: dict[Any, list[Placed]] = {}
-        for row in records.sort(NUMBER).select(self._key, *_PLACE).iter_rows(named=True):
-            found.setdefault(row[self._key], []).append(to_placed(row))
+        for key, *place in records.sort(NUMBER).select(self._key, *PLACE).iter_rows():
+            found.setdefault(key, []).append(to_placed(place))
         return found
 
     def _place(self, rows: pl.DataFrame, output: Output, *, lists_members: bool) -> tuple[Placing, pl.DataFrame]:
@@ -135,15 +138,16 @@ class KeptRecords:
             lists_members=lists_members,
             uncounted={key: ByTime(late) for key, late in self._by_key(known.filter(~pl.col(COUNTED))).items()},
         )
-        places = arrived.select(self._key, IS_NULL, *_PLACE, REPLACES.alias(_REPLACING))
-        for row in places.iter_rows(named=True):
-            record = to_placed(row)
-            if row[_REPLACING]:
+        for key, is_null, replaces, *place in arrived.select(
+            self._key, IS_NULL, REPLACES.alias(_REPLACING), *PLACE
+        ).iter_rows():
+            record = to_placed(place)
+            if replaces:
                 placing.replace(record)
-            if row[_REPLACING] and row[IS_NULL]:
+            if replaces and is_null:
                 placing.gone.add(record.number)
             else:
-                placing.add(row[self._key], record)
+                placing.add(key, record)
         self._note(placing, arrived, records, output)
         self._remember(placing, records, known)
         return placing, records
@@ -176,3 +180,16 @@ class KeptRecords:
 
 def _among(numbers: Iterable[int]) -> pl.Expr:
     return pl.col(NUMBER).is_in(sorted(numbers))
+
+
+def _in_parts(members: Iterable[tuple[int, Sequence[int]]]) -> Iterator[list[tuple[int, Sequence[int]]]]:
+    """At least one, each of about ``_MEMBERS_AT_ONCE`` numbers."""
+    part: list[tuple[int, Sequence[int]]] = []
+    size = 0
+    for one in members:
+        part.append(one)
+        size += len(one[1])
+        if size >= _MEMBERS_AT_ONCE:
+            yield part
+            part, size = [], 0
+    yield part

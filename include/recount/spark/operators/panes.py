@@ -93,8 +93,8 @@ class LastPane:
 
     def add(self, record: Placed) -> Placement:
         """No record is late; one that is older than the n most recent changes nothing."""
-        self._records.add(record)
-        held = self._n is None or record in self.members(UNBOUNDED)
+        place = self._records.add(record)
+        held = self._n is None or place >= len(self._records.all) - self._n
         return Placement(changed=[UNBOUNDED] if held else [])
 
     def members(self, window: Window) -> list[Placed]:  # noqa: ARG002 - there is but one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -55,9 +55,11 @@ class ByTime:
     def __init__(self, records: Iterable[Placed]) -> None:
         self.all = sorted(records, key=by_place)
 
-    def add(self, record: Placed) -> None:
-        """Put it where its time says."""
-        insort(self.all, record, key=by_place)
+    def add(self, record: Placed) -> int:
+        """Put it where its time says; how many are before it."""
+        at = bisect_right(self.all, record.place, key=by_place)
+        self.all.insert(at, record)
+        return at
 
     def between(self, start_ms: int, end_ms: int) -> list[Placed]:
         """Those with ``start_ms <= time <= end_ms``."""
@@ -70,19 +72,6 @@ class ByTime:
             if self.all[at].timestamp_ms > end_ms:
                 return
             yield self.all[at]
-
-    def chain(self, timestamp_ms: int, gap_ms: int) -> list[Placed]:
-        """Those that lead from ``timestamp_ms`` to both sides in steps of at most ``gap_ms``."""
-        first = last = bisect_left(self.all, timestamp_ms, key=_time)
-        at_ms = timestamp_ms
-        while first > 0 and at_ms - self.all[first - 1].timestamp_ms <= gap_ms:
-            first -= 1
-            at_ms = self.all[first].timestamp_ms
-        at_ms = timestamp_ms
-        while last < len(self.all) and self.all[last].timestamp_ms - at_ms <= gap_ms:
-            at_ms = self.all[last].timestamp_ms
-            last += 1
-        return self.all[first:last]
 
 
 def by_place(record: Placed) -> tuple[int, str, int]:

@@ -15,6 +15,7 @@ from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, TOPIC
 
 NUMBER = "number"
 """The column that numbers kept records as they arrive."""
+PLACE = (NUMBER, TOPIC, PARTITION, OFFSET, TIMESTAMP, STREAM_TIME, JUDGED, ORDER, REVISION)
 
 
 @dataclass(frozen=True)
@@ -89,16 +90,17 @@ class Placing:
             self.counted |= {one.number for one in inside if not one.is_late(self.windows, end_ms)}
 
 
-def to_placed(row: Mapping[str, Any]) -> Placed:
-    """A row as panes see it."""
-    alone = row[OFFSET] is None or row[STREAM_TIME] is not None
+def to_placed(row: Sequence[Any]) -> Placed:
+    """The values of the columns ``PLACE`` as panes see them."""
+    number, topic, partition, offset, timestamp_ms, stream_time_ms, judged_ms, order, revision = row
+    alone = offset is None or stream_time_ms is not None
     return Placed(
-        timestamp_ms=row[TIMESTAMP],
-        order=row[ORDER],
-        number=row[NUMBER],
-        source=None if alone else (row[TOPIC], row[PARTITION]),
-        judged_ms=row[JUDGED],
-        revision=row[REVISION],
+        timestamp_ms=timestamp_ms,
+        order=order,
+        number=number,
+        source=None if alone else (topic, partition),
+        judged_ms=judged_ms,
+        revision=revision,
     )
 
 
