@@ -226,10 +226,7 @@ class GroupHost:
         return StreamRunner(session, self._settings, work, self._options, self._observer, shared, self._metrics)
 
     def _session_of(self, stream: str) -> SparkSession:
-        """The stream's own session, with settings and a list of queries of its own; jobs of this thread, and of the
-        query that it starts, are in the stream's pool.
-        """
-        self._session.sparkContext.setLocalProperty("spark.scheduler.pool", stream)
+        """The stream's own session, with settings and a list of queries of its own."""
         if stream not in self._sessions:
             self._sessions[stream] = self._session.newSession()
         return self._sessions[stream]

@@ -15,7 +15,7 @@ class Turns:
     Nobody waits longer than ``patience_s``: a batch that hangs holds up no other stream for good.
     """
 
-    def __init__(self, most: int, patience_s: float = 60.0) -> None:
+    def __init__(self, most: int, patience_s: float = 120.0) -> None:
         self._free = threading.Semaphore(most)
         self._patience_s = patience_s
 
