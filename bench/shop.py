@@ -37,6 +37,7 @@ from recount.play.shop_source import ShopSource
 
 FAILING, STOPPED = "region-counts", "page-popularity"
 LATE_EVERY, BAD_EVERY = 1_001, 10_007
+VISITORS = 50_000
 _START_LIMIT_S = 1_200
 _END_LIMIT_S = 60.0
 
@@ -146,11 +147,16 @@ def samples(shop: Shop, sampler: ShopSampler, minutes: float, every_s: float) ->
 
 
 def steady_flow(declarations: Declarations, rate: int) -> ShopFlow:
-    """Records of now, without bursts, disorder and deletions, so that a stream's lag is its own."""
+    """Records of now, without bursts, disorder and deletions, so that a stream's lag is its own.
+
+    Of ``VISITORS`` none is there more often than another: a key that makes a hundredth of all records is a robot.
+    """
     return ShopFlow(
         partitions={name: topic.partitions for name, topic in declarations.topics.items() if name in SHARES},
         begin_ms=time.time_ns() // 1_000_000,
         pace=Pace(rate=rate, burst=1),
+        people=VISITORS,
+        skew=1,
         jitter_ms=0,
         late_every=LATE_EVERY,
         bad_every=BAD_EVERY,
@@ -197,7 +203,7 @@ def main(
             sent = source.sent
     events = [Event(at_s=round(event.at_s - zero_s), stream=event.stream, what=event.what) for event in shop.events]
     settings = {"minutes": minutes, "rate": rate, "every_s": every, "airflow": airflow, "sent": sent}
-    settings |= {"late_every": LATE_EVERY, "bad_every": BAD_EVERY}
+    settings |= {"late_every": LATE_EVERY, "bad_every": BAD_EVERY, "visitors": VISITORS}
     reported(settings, declarations, found, events).hand_over(place, publish=publish)
 
 

@@ -11,7 +11,7 @@ from zlib import crc32
 from recount.core.durations import milliseconds
 from recount.play.arrival import Arrival
 from recount.play.pace import Pace
-from recount.play.shop_kinds import PEOPLE, SHARES, shop_kinds
+from recount.play.shop_kinds import PEOPLE, SHARES, SKEW, shop_kinds
 
 Fault = Literal["late", "bad", "tombstone"]
 TABLES = ("customers", "users", "user-profiles")
@@ -44,6 +44,7 @@ class ShopFlow:
     pace: Pace
     seed: int = 20
     people: int = PEOPLE
+    skew: float = SKEW
     jitter_ms: int = milliseconds("4 s")
     # primes to the length of the cycle of topics, so that each topic gets its share of them
     late_every: int = 101
@@ -55,7 +56,7 @@ class ShopFlow:
         dice = random.Random(self.seed)  # noqa: S311  (a repeatable flow, not a secret)
         cycle = [topic for topic, share in self.shares.items() if topic in self.partitions for _ in range(share)]
         dice.shuffle(cycle)
-        kinds, made, index = shop_kinds(self.people), dict.fromkeys(cycle, 0), 0
+        kinds, made, index = shop_kinds(self.people, self.skew), dict.fromkeys(cycle, 0), 0
         while True:
             topic = cycle[index % len(cycle)]
             fault, due_ms = self._fault(topic, index, made[topic]), self.pace.due_ms(index)

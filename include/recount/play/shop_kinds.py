@@ -20,7 +20,7 @@ SHARES: Mapping[str, int] = {
     "user-profiles": 1,
 }
 """Of a hundred records, by topic."""
-PEOPLE = 5_000
+PEOPLE, SKEW = 5_000, 2.0
 _PRODUCTS = 300
 _MEDIAN_AMOUNT, _AMOUNT_SPREAD = 38.0, 0.9
 _ORDERED_AGAIN_EVERY = 50
@@ -29,11 +29,11 @@ _LOCATIONS = ("Rome", "Oslo", "Lima", "Pune")
 _PAGES = ("/", "/Shop/Tea", "/shop/mugs?size=2", "/shop/shoes", "/checkout", "/about")
 
 
-def shop_kinds(people: int = PEOPLE) -> Mapping[str, RecordKind]:
-    """By topic; ``people`` buy and look, a few of them most of the time."""
+def shop_kinds(people: int = PEOPLE, skew: float = SKEW) -> Mapping[str, RecordKind]:
+    """By topic; ``people`` buy and look: with ``skew`` 1 all as often, with more a few of them most of the time."""
 
     def person(dice: random.Random, _: int) -> str:
-        return f"u-{int(people * dice.random() ** 2)}"
+        return f"u-{int(people * dice.random() ** skew)}"
 
     account = {"name": numbered("name "), "tier": one_of("gold", "tin", None)}
     return {
