@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from pyspark.sql import SparkSession
-from rich.console import Console
 from rich.table import Table
 
 from recount.audit.erased_keys import ErasedKeys
@@ -26,6 +25,7 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.kafka.told_by_spark import refusals_told
 from recount.log_lines import about, write_log
+from recount.printed_tables import print_table
 from recount.recompute.columns import named
 from recount.sessions import spark_session
 
@@ -58,7 +58,7 @@ def _backfill(
         backfill_rows(session, settings, topology, audit, dry_run=dry_run)
         return
     planned = plan(session, tables, topology, audit)
-    Console().print(_table(planned))
+    print_table(_table(planned))
     if dry_run:
         keep(session, tables, planned)
         _tell(settings, topology.name, planned.audit, planned.changes.count(), pending(session, settings, planned))
@@ -74,7 +74,7 @@ def backfill_rows(
     due = corrections_due(session, tables, topology, audit)
     carrying_out = CarryingOut(session=session, settings=settings, due=due)
     now = carrying_out.ready()
-    Console().print(table_of(due, now))
+    print_table(table_of(due, now))
     if dry_run:
         keep_due(session, tables, due)
         _tell(settings, topology.name, due.run.audit, len(now), carrying_out.waiting())

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from recount.core.errors import RecountError
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
 from recount.kafka.topic_drift import TopicChange
-from recount.kafka.topics import apply, plan
+from recount.kafka.topics import carry_out, plan, require_none
+from recount.printed_tables import print_table
+
+_DONE = {"create": "created", "repair": "repaired"}
 
 
 def topics(
@@ -27,19 +32,23 @@ def topics(
     connection = Connection.of(settings)
     admin = connection.admin()
     changes = plan(admin, all_topics(declared(settings.topologies), connection.own), settings.profile)
-    Console().print(_table(changes))
-    if apply_changes:
-        apply(admin, changes)
-        Console().print(
-            "applied" if any(change.action in ("create", "repair") for change in changes) else "nothing to do"
-        )
+    problems = carry_out(admin, changes) if apply_changes else None
+    print_table(table_of(changes, problems))
+    if problems is not None:
+        require_none(problems)
+        print("applied" if any(change.action in _DONE for change in changes) else "nothing to do")
 
 
-def _table(changes: list[TopicChange]) -> Table:
+def table_of(changes: Sequence[TopicChange], problems: Mapping[str, RecountError] | None = None) -> Table:
+    """What is to be done with each topic; with the ``problems`` that are left after the changes, what has been done."""
     table = Table("topic", "owner", "partitions", "replicas", "action", "why")
     for change in changes:
         topic = change.topic
         owner = "ours" if topic.owned else "others"
         size = (str(topic.partitions), str(topic.replication_factor))
-        table.add_row(topic.name, owner, *size, change.action, "\n".join(change.reasons))
+        failed = None if problems is None else problems.get(topic.name)
+        is_done = problems is not None and failed is None
+        why = [*change.reasons, *([] if failed in (None, change.problem) else [str(failed)])]
+        action = _DONE.get(change.action, change.action) if is_done else change.action
+        table.add_row(topic.name, owner, *size, action, Text("\n".join(why)))
     return table

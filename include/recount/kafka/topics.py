@@ -53,15 +53,23 @@ def plan(admin: AdminClient, topics: Iterable[Topic], profile: Profile) -> list[
 
 
 def apply(admin: AdminClient, changes: Iterable[TopicChange]) -> None:
-    """Create and repair what is planned.
+    """Create and repair what is planned; raises what ``require_none`` raises of the problems that are left."""
+    require_none(carry_out(admin, changes))
 
-    A topic that is refused, unknown or fails does not keep the others from being handled. Then raises ``Transient``
-    where all that is left may pass by itself, otherwise ``TopicsNotInStep``.
+
+def carry_out(admin: AdminClient, changes: Iterable[TopicChange]) -> dict[str, RecountError]:
+    """Create and repair what is planned; the problems that are left, by topic.
+
+    A topic that is refused, unknown or fails does not keep the others from being handled.
     """
     changes = list(changes)
     problems = {change.topic.name: change.problem for change in changes if change.problem is not None}
     problems |= _create(admin, [change.topic for change in changes if change.action == "create"])
-    problems |= _repair(admin, [change for change in changes if change.action == "repair"])
+    return problems | _repair(admin, [change for change in changes if change.action == "repair"])
+
+
+def require_none(problems: Mapping[str, RecountError]) -> None:
+    """Raise ``Transient`` where all ``problems`` of topics may pass by themselves, else ``TopicsNotInStep``."""
     if not problems:
         return
     if all(isinstance(problem, Transient) for problem in problems.values()):

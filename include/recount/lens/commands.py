@@ -49,11 +49,19 @@ def lens(
             expected="a topology",
             remedy=f"look at a stream that reads {topology.topic.name}",
         )
+    start_ms, end_ms = _instant_ms(start), _instant_ms(end)
+    if start_ms is not None and end_ms is not None and end_ms <= start_ms:
+        raise Terminal(
+            "the end is not after the start",
+            given=f"--start {start}, --end {end}",
+            expected="an end that is after the start",
+            remedy="exchange the two, or leave --end out for all batches from the start on",
+        )
     answer = lens_of(
         settings,
         topology,
-        start_ms=_instant_ms(start),
-        end_ms=_instant_ms(end),
+        start_ms=start_ms,
+        end_ms=end_ms,
         batch_records=batch_records,
         first=first,
     )

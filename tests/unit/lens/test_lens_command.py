@@ -30,6 +30,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["section-visits"], "the lens has no model of section-visits"),
         (["revenue-by-region", "--start", "yesterday"], "no time"),
         (["revenue-by-region"], "revenue-by-region has read no record then"),
+        (["revenue-by-region", "--start", "1500", "--end", "1499"], "the end is not after the start"),
+        (["revenue-by-region", "--start", "1500", "--end", "1500"], "the end is not after the start"),
+        (["revenue-by-region", "--start", "1500", "--end", "1501"], "revenue-by-region has read no record then"),
     ],
 )
 def test_what_cannot_be_looked_at_is_refused_before_anything_is_read(arguments: list[str], what: str) -> None:

@@ -58,6 +58,15 @@ def test_a_partition_that_never_spoke_becomes_idle_as_well() -> None:
     assert advanced(clock, IDLE_AFTER_MS, p0=60).frontier_ms == 60
 
 
+def test_when_all_have_been_silent_one_record_of_any_partition_moves_the_frontier_to_its_time() -> None:
+    """A heartbeat: no batch has run since, so until it comes nobody is idle."""
+    clock = advanced(START, 0, partitions=3, p0=50, p1=20)
+    assert not any(proof.idle for proof in clock.partitions.values())
+    beaten = advanced(clock, 10 * IDLE_AFTER_MS, partitions=3, p1=90)
+    assert [proof.idle for proof in beaten.partitions.values()] == [True, False, True]
+    assert beaten.frontier_ms == 90
+
+
 def test_the_frontier_never_falls_back_when_an_idle_partition_speaks_again() -> None:
     clock = advanced(advanced(START, 0, p0=50, p1=20), IDLE_AFTER_MS, p0=90)
     again = advanced(clock, IDLE_AFTER_MS + 1, p1=30)
