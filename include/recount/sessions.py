@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -16,6 +17,8 @@ _LOOPBACK = "127.0.0.1"
 _JARS = {"jars": "spark.jars", "packages": "spark.jars.packages"}
 _SECRETS = "(?i)secret|password|token|access[.]?key|credential|jaas|ssl[.]"
 """Names of settings and options of which Spark shows no value in its pages, plans, logs and event logs."""
+_TELLS_COLUMNS = "org.apache.spark.sql.execution.LogicalRDD"
+"""Warns that the optimizer knows the type of a column better than the plan, by the names of all columns of both."""
 _ALWAYS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -64,7 +67,14 @@ def spark_session(settings: Settings, app_name: str, *, java_options: str = "") 
     tell_no_calls()
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
+    _tell_no_columns(session)
     return session
+
+
+def _tell_no_columns(session: SparkSession) -> None:
+    """Let Spark tell of no plan that it cannot estimate: thousands of characters of columns, for every batch."""
+    log4j: Any = session._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    log4j.core.config.Configurator.setLevel(_TELLS_COLUMNS, log4j.Level.ERROR)
 
 
 def tell_no_calls() -> None:
