@@ -145,18 +145,20 @@ def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataF
     judgable = both & (held | F.col(f"{EXPECTED}_entry").isNotNull())
     kafka_lacks = (kafka < delta) | (F.col(f"{KAFKA}_lacks") & F.lit(not compacted))
     delta_lacks = F.col(f"{DELTA}_lacks") & (kafka <= delta)
-    contradicted = judgable & F.col(DIFFER)
-    verdicts = {
-        KAFKA: F.when(judgable & (kafka > delta), EXTRA).when(contradicted, ALTERED).when(judgable & kafka_lacks, LOST),
-        DELTA: F.when(contradicted, ALTERED).when(judgable & delta_lacks, LOST),
+    differ = F.col(DIFFER)
+    faults = {
+        KAFKA: F.when(kafka > delta, EXTRA).when(differ, ALTERED).when(kafka_lacks, LOST),
+        DELTA: F.when(differ, ALTERED).when(delta_lacks, LOST),
     }
-    found = {f"{place}_verdict": verdicts[place].otherwise(F.col(f"{place}_verdict")) for place in PLACES}
+    found = {}
     for place in PLACES:
-        evidence = f"{place}_evidence"
+        verdict, evidence = f"{place}_verdict", f"{place}_evidence"
         found |= {
+            # ``judgable`` once for each place: Spark puts the whole of it wherever it is named
+            verdict: F.coalesce(F.when(judgable, faults[place]), F.col(verdict)),
             f"{place}_entry": F.col(f"{place}_last"),
-            shown_of(place): F.when(contradicted, F.col(f"{place}_differing")).otherwise(F.col(f"{place}_last")),
-            evidence: F.when(contradicted, F.col(f"{place}_differing_evidence")).otherwise(F.col(evidence)),
+            shown_of(place): F.when(differ, F.col(f"{place}_differing")).otherwise(F.col(f"{place}_last")),
+            evidence: F.when(differ, F.col(f"{place}_differing_evidence")).otherwise(F.col(evidence)),
         }
     return judged.withColumns(found)
 
