@@ -150,7 +150,7 @@ def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataF
         KAFKA: F.when(kafka > delta, EXTRA).when(differ, ALTERED).when(kafka_lacks, LOST),
         DELTA: F.when(differ, ALTERED).when(delta_lacks, LOST),
     }
-    found = {}
+    found: dict[str, Column] = {}
     for place in PLACES:
         verdict, evidence = f"{place}_verdict", f"{place}_evidence"
         found |= {
