@@ -123,10 +123,11 @@ def backfill(kiosk: Kiosk) -> CarryingOut:
 
 def at_work(kiosk: Kiosk) -> list[tuple[str, str | None]]:
     """Table and key of what a backfill would correct while a driver is at work."""
+    due = backfill(kiosk)  # computed first: a driver that says nothing for a minute counts as gone
     lease = Lease.acquire(kiosk.connection, kiosk.topology.name)
     said = a_status(stream=kiosk.topology.name, lease_epoch=lease.epoch, heartbeat_ms=time.time_ns() // 1_000_000)
     lease.publish(said)
-    ready = [(one.identity.written.table, one.key) for one in backfill(kiosk).ready()]
+    ready = [(one.identity.written.table, one.key) for one in due.ready()]
     lease.publish(a_status(stream=kiosk.topology.name, lease_epoch=lease.epoch, state="stopped"))
     lease.release()
     return ready

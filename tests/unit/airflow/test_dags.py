@@ -14,7 +14,8 @@ import pytest
 from recount.core.registry import declared
 from recount.local.project import Project
 
-PARSE_LIMIT_S = 0.9
+PARSE_LIMIT = 12
+"""In yardsticks of ``parse_dags.py``: twice what the slowest file took beside other work."""
 
 PARSE = Path(__file__).with_name("parse_dags.py")
 
@@ -43,8 +44,8 @@ def test_every_dag_file_is_parsed_without_an_error(files: dict[str, Any]) -> Non
     assert {name: found["errors"] for name, found in files.items() if found["errors"]} == {}
 
 
-def test_a_dag_file_is_parsed_in_well_under_a_second(files: dict[str, Any]) -> None:
-    assert {name: found["seconds"] for name, found in files.items() if found["seconds"] > PARSE_LIMIT_S} == {}
+def test_a_dag_file_is_parsed_quickly_beside_a_fixed_piece_of_work(files: dict[str, Any]) -> None:
+    assert {name: found["yardsticks"] for name, found in files.items() if found["yardsticks"] > PARSE_LIMIT} == {}
 
 
 def test_a_dag_file_imports_nothing_heavy(files: dict[str, Any]) -> None:

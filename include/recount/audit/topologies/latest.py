@@ -15,7 +15,7 @@ from recount.audit.topologies.sameness import same_entry, same_entry_or_none
 from recount.recompute.graph.frontiers import NONE_DUE
 
 MAX_EVIDENCE = 20
-DIFFER = "places_differ"
+_DIFFER = "places_differ"
 IS_HELD = "is_held"
 
 
@@ -71,12 +71,12 @@ def _lined_up(claims: DataFrame, identity: Identity, kept_since_ms: int, in_delt
         {
             f"{KAFKA}_lacks": in_delta & ~on_kafka & ~may_be_gone,
             f"{DELTA}_lacks": on_kafka & ~in_delta & ~was_removed,
-            DIFFER: on_kafka & in_delta & differ,
+            _DIFFER: on_kafka & in_delta & differ,
         }
     )
     return mine.groupBy(*IDENTITY).agg(
         *(F.max(side).alias(f"{side}_raw") for side in (EXPECTED, COMPLETE)),
-        F.coalesce(F.bool_or(DIFFER), F.lit(False)).alias(DIFFER),
+        F.coalesce(F.bool_or(_DIFFER), F.lit(False)).alias(_DIFFER),
         *(column for place in PLACES for column in _summary_of(place)),
     )
 
@@ -95,7 +95,7 @@ def _copies_at(place: str) -> list[Column]:
 def _summary_of(place: str) -> list[Column]:
     there = F.col(f"{place}_copies") > 0
     revision = F.when(there, F.col(REVISION))
-    evidence = {f"{place}_evidence": F.lit(True), f"{place}_differing_evidence": F.col(DIFFER)}
+    evidence = F.col(f"{place}_evidence")
     return [
         F.coalesce(F.max(f"{place}_copies"), F.lit(0)).alias(f"{place}_copies"),
         F.count_if(there).alias(f"{place}_revisions"),
@@ -105,14 +105,14 @@ def _summary_of(place: str) -> list[Column]:
         F.max(revision).alias(f"{place}_highest"),
         F.coalesce(F.bool_or(there & F.col(f"{place}_contradictory")), F.lit(False)).alias(f"{place}_contradictory"),
         F.max_by(f"{place}_entry", revision).alias(f"{place}_last"),
-        F.min_by(f"{place}_entry", F.when(F.col(DIFFER), F.col(REVISION))).alias(f"{place}_differing"),
-        *(_evidence(f"{place}_evidence", which).alias(name) for name, which in evidence.items()),
+        F.min_by(f"{place}_entry", F.when(F.col(_DIFFER), F.col(REVISION))).alias(f"{place}_differing"),
+        _first(evidence).alias(f"{place}_evidence"),
+        _first(F.when(F.col(_DIFFER), evidence)).alias(f"{place}_differing_evidence"),
     ]
 
 
-def _evidence(name: str, which: Column) -> Column:
-    found = F.flatten(F.collect_list(F.when(which, F.col(name))))
-    return F.slice(F.array_sort(found), 1, MAX_EVIDENCE)
+def _first(evidence: Column) -> Column:
+    return F.slice(F.array_sort(F.flatten(F.collect_list(evidence))), 1, MAX_EVIDENCE)
 
 
 def _verdict(place: str, identity: Identity, held: Column, is_dense: Column) -> Column:
@@ -145,7 +145,7 @@ def _with_other_place(judged: DataFrame, held: Column, compacted: bool) -> DataF
     judgable = both & (held | F.col(f"{EXPECTED}_entry").isNotNull())
     kafka_lacks = (kafka < delta) | (F.col(f"{KAFKA}_lacks") & F.lit(not compacted))
     delta_lacks = F.col(f"{DELTA}_lacks") & (kafka <= delta)
-    differ = F.col(DIFFER)
+    differ = F.col(_DIFFER)
     faults = {
         KAFKA: F.when(kafka > delta, EXTRA).when(differ, ALTERED).when(kafka_lacks, LOST),
         DELTA: F.when(differ, ALTERED).when(delta_lacks, LOST),

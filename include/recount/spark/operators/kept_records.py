@@ -138,9 +138,8 @@ class KeptRecords:
             lists_members=lists_members,
             uncounted={key: ByTime(late) for key, late in self._by_key(known.filter(~pl.col(COUNTED))).items()},
         )
-        for key, is_null, replaces, *place in arrived.select(
-            self._key, IS_NULL, REPLACES.alias(_REPLACING), *PLACE
-        ).iter_rows():
+        places = arrived.select(self._key, IS_NULL, REPLACES.alias(_REPLACING), *PLACE)
+        for key, is_null, replaces, *place in places.iter_rows():
             record = to_placed(place)
             if replaces:
                 placing.replace(record)

@@ -40,7 +40,7 @@ class Sessions:
 
     def with_one_at(self, timestamp_ms: int) -> list[Window]:
         """The same with a record at ``timestamp_ms``."""
-        start_ms, end_ms = self._joined(timestamp_ms)
+        start_ms, end_ms = self._joined(timestamp_ms, *self._reached(timestamp_ms))
         if not self._is_cut(start_ms, end_ms):
             return [(start_ms, end_ms)]
         times = [one.timestamp_ms for one in self.records.between(start_ms, end_ms)]
@@ -51,13 +51,13 @@ class Sessions:
         first = bisect_left(self._ends, timestamp_ms - self._windows.gap_ms)
         return first, bisect_right(self._starts, timestamp_ms + self._windows.gap_ms, lo=first)
 
-    def _joined(self, timestamp_ms: int) -> Window:
-        first, last = self._reached(timestamp_ms)
+    def _joined(self, timestamp_ms: int, first: int, last: int) -> Window:
+        """Those chains and a record at ``timestamp_ms`` as one."""
         return min([timestamp_ms, *self._starts[first:last]]), max([timestamp_ms, *self._ends[first:last]])
 
     def _chain(self, timestamp_ms: int) -> None:
         first, last = self._reached(timestamp_ms)
-        start_ms, end_ms = self._joined(timestamp_ms)
+        start_ms, end_ms = self._joined(timestamp_ms, first, last)
         self._starts[first:last], self._ends[first:last] = [start_ms], [end_ms]
 
     def _of_chains(self, first: int, last: int) -> list[Window]:
