@@ -151,7 +151,7 @@ def serving(run: Run, source: str, connection: Connection, root: Path) -> Iterat
         "BENCH_SERVED": json.dumps(names),
         "PYTHONPATH": f"{root}:{root / 'include'}",
     }
-    command = [str(Path(sys.executable).with_name("recount")), "serve", "--port", str(port)]
+    command = [str(Path(sys.executable).with_name("recount")), "serve", "--port", str(port), "--rate", "1000000/second"]
     with (run.bench.folder / "serve.log").open("ab") as log:
         process = subprocess.Popen(command, cwd=run.bench.folder, env=environment, stdout=log, stderr=log)
     path = f"/streams/{run.application}/{run.output}"

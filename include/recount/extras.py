@@ -13,7 +13,7 @@ LIBRARIES = MappingProxyType(
     {
         "airflow": ("airflow", "asgiref", "grandalf", "itsdangerous", "pygal", "sqlalchemy"),
         "audit": ("great_expectations",),
-        "serve": ("fastapi", "starlette", "uvicorn"),
+        "serve": ("fastapi", "limits", "starlette", "uvicorn"),
         "registry": ("fastavro", "authlib"),
         "local": ("httpx",),
     }

@@ -24,15 +24,16 @@ _KNOWN_TO_HTTP = {
 }
 
 
-def refusal(status: int, error: RecountError) -> Response:
-    """``error`` as a response."""
+def refusal(status: int, error: RecountError, *, retry_after_s: int = 1) -> Response:
+    """``error`` as a response; ``retry_after_s`` is told where asking again can help."""
     said = {
         "error": error.what,
         "given": None if error.given is None else str(error.given),
         "expected": error.expected or None,
         "remedy": error.remedy or None,
     }
-    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(status)
+    again = {"Retry-After": str(retry_after_s)}
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: again, 503: again}.get(status)
     return Response(json.dumps(said), status, headers, "application/json")
 
 

@@ -67,6 +67,7 @@ def serve(
         list[str] | None,
         typer.Option(help="NAME=STREAM or NAME=STREAM/SINK: /NAME/KEY/ is the key's current row. Again for several."),
     ] = None,
+    rate: Annotated[str, typer.Option(help="How often one address may ask.")] = "50/second",
 ) -> None:
     """Answer questions about every declared stream over HTTP, until it is interrupted."""
     import uvicorn
@@ -74,12 +75,15 @@ def serve(
     from recount.serve.bearer import token_of
     from recount.serve.http_answers import Server
     from recount.serve.listening import listening
+    from recount.serve.rate_limit import LimitRate, rate_of
 
+    limit = rate_of(rate)
     token = token_of(token_file, os.environ)
     settings = Settings.from_environment(os.environ).acting_as("audit")
     write_log(settings.log_format)
     server = Server(settings=settings, declarations=declared(settings.topologies), now_ms=_now_ms)
-    uvicorn.Server(listening(server.app(token, route or []), host, port)).run()
+    app = LimitRate(server.app(token, route or []), limit)
+    uvicorn.Server(listening(app, host, port)).run()
 
 
 def _now_ms() -> int:
