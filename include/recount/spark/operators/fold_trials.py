@@ -56,8 +56,8 @@ class FoldTrials:
         gap_ms = windows.gap_ms if isinstance(windows, SessionWindows) else None
         before = _values(known, column, by)
         trials: dict[tuple[Any, ...], Trial] = {}
-        values = new[column].to_list()
-        for number, group, source, value in _in_order(new, values, by):
+        raised = []
+        for number, group, source, value in _in_order(new, new[column].to_list(), by):
             if (*group, *source) not in trials:
                 earlier = _of_partition(before.get(group, ()), *source)
                 trials[*group, *source] = Trial.after(fold, gap_ms, earlier)
@@ -65,8 +65,12 @@ class FoldTrials:
                 trials[*group, *source].take(value)
             except Exception as error:
                 aside.add(new.row(number, named=True), error)
-                values[number] = []
-        return pl.Series(column, values, new.schema[column])
+                raised.append(number)
+        if not raised:
+            return new[column]
+        # the values stay in their column: to make one of Python's values takes longer than to try them
+        is_left = ~pl.int_range(pl.len()).is_in(raised)
+        return new.select(pl.when(is_left).then(column).otherwise(pl.lit([], new.schema[column])))[column]
 
 
 def _values(known: pl.DataFrame, column: str, by: Sequence[str]) -> dict[tuple[Any, ...], list[Value]]:
