@@ -32,7 +32,7 @@ RUN_third := tests/spark/recompute
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
+.PHONY: help setup dist test-dist test-compose lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -116,6 +116,9 @@ test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
 test-dist: dist ## the wheel in an empty folder, in fresh environments, end to end; slow (PYTHONS="python3.11 python3.12")
 	@PYTHONS="$(PYTHONS)" pytest tests/dist/end_to_end.py $(ARGS)
+
+test-compose: setup ## docker-compose.yml on a Docker daemon: booted, killed under load, backed up and restored; slow
+	@pytest tests/compose/boot.py $(ARGS)
 
 $(PARTS:%=test-%): test-%:
 	@pytest tests/$* $(ARGS)

@@ -103,3 +103,35 @@ def test_the_image_copies_only_what_exists(project: Project) -> None:
         part for line in lines if line.startswith("COPY ") and "--from" not in line for part in line.split()[1:-1]
     ]
     assert [part for part in copied if not (project.root / part).exists()] == []
+
+
+def test_the_image_is_built_once(compose: dict[str, Any]) -> None:
+    assert [name for name, service in compose["services"].items() if "build" in service] == ["migration"]
+
+
+def test_every_service_has_a_bound_on_memory_and_logs_and_starts_again(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert service["mem_limit"] and service["logging"]["options"]["max-size"], name
+        assert service["restart"] == ("on-failure" if name == "migration" else "unless-stopped"), name
+
+
+def test_every_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
+    silent = {name for name, service in compose["services"].items() if "healthcheck" not in service}
+    # one that ends, one that waits for a day, two that come as they are, and Airflow shows the state of its workers
+    assert silent == {"migration", "backup", "statsd-exporter", "prometheus", "drivers"}
+
+
+def test_stream_drivers_have_a_container_of_their_own(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    executors = {
+        service["environment"]["AIRFLOW__CORE__EXECUTOR"].rpartition(".")[2]
+        for service in services.values()
+        if "AIRFLOW__CORE__EXECUTOR" in service.get("environment", {})
+    }
+    assert executors == {"EdgeExecutor"}
+    assert [name for name, one in services.items() if "edge worker" in str(one.get("command"))] == ["drivers"]
+
+
+def test_a_backup_has_every_volume_that_is_no_copy(compose: dict[str, Any], project: Project) -> None:
+    [saved] = re.findall(r'^volumes="(.+)"$', (project.root / "docker" / "volumes.sh").read_text(), re.MULTILINE)
+    assert set(saved.split()) == compose["volumes"].keys() - {"backups", "prometheus"}

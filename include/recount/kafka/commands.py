@@ -26,12 +26,16 @@ def topics(
     apply_changes: Annotated[
         bool, typer.Option("--apply", help="Create what is missing of our own, and repair what may be repaired.")
     ] = False,
+    of_others: Annotated[
+        bool, typer.Option(help="Create topics of others too: on a cluster of your own, to try the streams.")
+    ] = False,
 ) -> None:
     """Show how the cluster's topics differ from their declarations; with --apply, bring them in step."""
     settings = Settings.from_environment(os.environ)
     connection = Connection.of(settings)
     admin = connection.admin()
-    changes = plan(admin, all_topics(declared(settings.topologies), connection.own), settings.profile)
+    wanted = all_topics(declared(settings.topologies), connection.own)
+    changes = plan(admin, wanted, settings.profile, creates_others=of_others)
     problems = carry_out(admin, changes) if apply_changes else None
     print_table(table_of(changes, problems))
     if problems is not None:

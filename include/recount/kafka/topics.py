@@ -37,10 +37,13 @@ class TopicsNotInStep(Terminal):
         )
 
 
-def plan(admin: AdminClient, topics: Iterable[Topic], profile: Profile) -> list[TopicChange]:
+def plan(
+    admin: AdminClient, topics: Iterable[Topic], profile: Profile, *, creates_others: bool = False
+) -> list[TopicChange]:
     """Compare ``topics`` with the cluster; changes nothing. A problem of one topic does not hide the others.
 
-    See ``change_of`` for the rules. Raises ``Transient`` when the brokers do not answer at all.
+    See ``change_of`` for the rules; where it ``creates_others``, topics of others that are missing are created too.
+    Raises ``Transient`` when the brokers do not answer at all.
     """
     try:
         cluster = admin.list_topics(timeout=REQUEST_TIMEOUT_S)
@@ -49,7 +52,10 @@ def plan(admin: AdminClient, topics: Iterable[Topic], profile: Profile) -> list[
     wanted = list(topics)
     there = {topic.name: cluster.topics[topic.name] for topic in wanted if topic.name in cluster.topics}
     found = _found(admin, there)
-    return [change_of(topic, found.get(topic.name), profile, len(cluster.brokers)) for topic in wanted]
+    changes = [change_of(topic, found.get(topic.name), profile, len(cluster.brokers)) for topic in wanted]
+    if creates_others:
+        changes = [TopicChange(topic=one.topic, action="create") if one.action == "missing" else one for one in changes]
+    return changes
 
 
 def apply(admin: AdminClient, changes: Iterable[TopicChange]) -> None:

@@ -13,7 +13,8 @@ from recount.shipped import shipped
 
 _SUFFIX = ".j2"
 _PACKAGE = "package"
-_COPIED = ("spark_jobs", "docker/new_secrets.py", "docker/prometheus.yml", "docker/statsd_mapping.yml")
+_DOCKER = ("backup.sh", "health.py", "new_secrets.py", "prometheus.yml", "statsd_mapping.yml")
+_COPIED = ("spark_jobs", *(f"docker/{name}" for name in _DOCKER))
 _COMPOSITION = "docker-compose.yml"
 
 

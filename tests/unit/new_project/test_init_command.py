@@ -60,7 +60,7 @@ def test_its_composition_is_whole_and_closed(made: Project) -> None:
     settings = Settings.from_environment(content["services"]["scheduler"]["environment"])
     assert settings.topologies == "my_project.topologies"
     assert content["name"] == content["services"]["scheduler"]["image"] == "my-project"
-    copied = (made.root / content["services"]["scheduler"]["build"]["dockerfile"]).read_text().splitlines()
+    copied = (made.root / content["services"]["migration"]["build"]["dockerfile"]).read_text().splitlines()
     own = [words[1] for line in copied if (words := line.split())[:1] == ["COPY"] and not words[1].startswith("--")]
     assert own and all((made.root / place).exists() for place in own)
 

@@ -1,0 +1,29 @@
+"""Whether a service of docker-compose.yml is well: ``health.py URL`` answers at all, ``health.py airflow PART`` lives.
+
+Airflow's api-server says how its parts are by their heartbeats in the database; a command of Airflow's own in each
+container would import Airflow every time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+AIRFLOW = "http://api-server:8080/api/v2/monitor/health"
+WITHIN_S = 8
+
+match sys.argv[1:]:
+    case ["airflow", part]:
+        with urlopen(AIRFLOW, timeout=WITHIN_S) as answer:
+            status = json.load(answer)[part]["status"]
+        sys.exit(None if status == "healthy" else f"{part} is {status}")
+    case [address]:
+        try:
+            urlopen(address, timeout=WITHIN_S).close()  # noqa: S310 - docker-compose.yml says it
+        except HTTPError as error:
+            # whoever wants a token is there
+            sys.exit(None if error.code < 500 else f"{address} answers {error.code}")
+    case _:
+        sys.exit(__doc__)

@@ -1,0 +1,173 @@
+"""docker-compose.yml on a real daemon: booted, its services killed under load, backed up, removed and restored.
+
+``make test-compose`` runs it, in this order. It wants a Docker daemon with Compose v2, and takes the machine's memory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from uuid import uuid4
+
+import httpx
+import pytest
+from tests.compose.composition import Composition
+from tests.eventually import eventually
+
+from recount.local.airflow_api import AirflowApi
+from recount.local.dag_runs import DagRuns
+from recount.local.ports import LOOPBACK
+from recount.local.project import Project
+
+pytestmark = pytest.mark.timeout(3_600)
+
+STREAM = "product-revenue"
+SENDER = (Path(__file__).parent / "sender.py").read_text()
+AMOUNT = Decimal("1.50")
+PASSWORDS = "/srv/recount/airflow/simple_auth_manager_passwords.json.generated"
+KILLED = ("kafka-2", "spark-worker", "scheduler", "triggerer", "dag-processor", "api-server", "postgres", "drivers")
+"""One after the other, each well again before the next."""
+
+
+@pytest.fixture(scope="module")
+def composition(project: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composition]:
+    composition = Composition(
+        root=project.root, folder=tmp_path_factory.mktemp("compose"), name=f"test-{uuid4().hex[:8]}"
+    )
+    try:
+        composition.up()
+        yield composition
+    finally:
+        composition.close()
+
+
+@pytest.fixture(scope="module")
+def api(composition: Composition) -> AirflowApi:
+    return signed_in(composition)
+
+
+@pytest.fixture(scope="module")
+def sent() -> list[int]:
+    """How many orders the brokers have taken so far."""
+    return [0]
+
+
+def signed_in(composition: Composition) -> AirflowApi:
+    passwords = composition.folder / "passwords.json"
+    passwords.write_text(composition.run("exec", "--no-TTY", "api-server", "cat", PASSWORDS))
+    return AirflowApi(f"http://{LOOPBACK}:{composition.ports['api-server']}", passwords)
+
+
+def send(composition: Composition, count: int, rate: int) -> None:
+    sender = composition.start("python", "-c", SENDER, str(count), str(rate), uuid4().hex[:8])
+    told, _ = sender.communicate(timeout=1_200)
+    assert sender.returncode == 0, told
+
+
+def counted(composition: Composition) -> Decimal | None:
+    """What all windows of the product come to; None while the server does not answer."""
+    try:
+        rows = composition.asked(f"/streams/{STREAM}/{STREAM}?key=tea")["rows"]
+    except httpx.HTTPError:
+        return None
+    return sum((Decimal(str(row["hourly_revenue"])) for row in rows), Decimal(0))
+
+
+def adds_up(composition: Composition, orders: int, limit_s: float) -> bool:
+    """Whether readers come to see ``orders`` of them, each once."""
+    return eventually(lambda: counted(composition), expected=AMOUNT * orders, limit_s=limit_s) == AMOUNT * orders
+
+
+def recovers(composition: Composition, states: Mapping[str, str]) -> bool:
+    """Whether services come to be in ``states`` again."""
+    known = dict(states)
+    return eventually(lambda: pick(composition.states(), known), expected=known, limit_s=400) == known
+
+
+def pick(found: Mapping[str, str], names: Collection[str]) -> dict[str, str]:
+    return {name: found.get(name, "gone") for name in names}
+
+
+def test_all_services_are_well_and_only_what_cannot_be_pulled_is_missing(composition: Composition) -> None:
+    states = composition.states()
+    assert set(composition.missing) <= {"statsd-exporter", "prometheus"}
+    checked = {name: state for name, state in states.items() if " " in state}
+    assert set(checked.values()) == {"running healthy"}
+    assert {name: state for name, state in states.items() if name not in checked} == {
+        "backup": "running",
+        "drivers": "running",
+        "migration": "exited",
+    }
+
+
+def test_the_page_answers_before_there_are_topics(composition: Composition, api: AirflowApi) -> None:
+    api.request("GET", "/api/v2/version")
+    page = httpx.get(f"{api.url}/recount/", headers={"Authorization": f"Bearer {api._token}"}, timeout=120)
+    assert page.status_code == 200 and STREAM in page.text
+
+
+def test_topics_are_created_with_three_replicas(composition: Composition, api: AirflowApi) -> None:
+    told = composition.run("exec", "--no-TTY", "drivers", "recount", "topics", "--apply", "--of-others")
+    assert "applied" in told
+    DagRuns(api).succeed("topics", 300)
+    code = (
+        "import json, os; from confluent_kafka.admin import AdminClient\n"
+        "found = AdminClient({'bootstrap.servers': os.environ['RECOUNT_BOOTSTRAP_SERVERS']}).list_topics(timeout=30)\n"
+        "topics = found.topics.values()\n"
+        "print(json.dumps({one.topic: min(len(part.replicas) for part in one.partitions.values()) for one in topics}))"
+    )
+    replicas = json.loads(composition.run("exec", "--no-TTY", "drivers", "python", "-c", code))
+    assert {"orders", STREAM, "recount.status"} <= replicas.keys()
+    assert set(replicas.values()) == {3}
+
+
+def test_a_stream_runs_and_its_audit_is_green(composition: Composition, api: AirflowApi, sent: list[int]) -> None:
+    DagRuns(api).unpause(f"stream__{STREAM}")
+    send(composition, 2_000, 2_000)
+    sent[0] += 2_000
+    assert adds_up(composition, sent[0], 600)
+    DagRuns(api).succeed(f"audit__{STREAM}", 900, through="now")
+
+
+@pytest.mark.parametrize("service", ["scheduler", "triggerer", "api-server"])
+def test_a_restart_of_airflow_leaves_the_drivers_alone(composition: Composition, service: str) -> None:
+    drivers = ("exec", "--no-TTY", "drivers", "pgrep", "--full", "stream.py --group")
+    before = composition.run(*drivers).split()
+    composition.run("restart", service)
+    assert recovers(composition, {service: "running healthy"})
+    assert before and composition.run(*drivers).split() == before
+
+
+def test_nothing_is_lost_or_doubled_when_each_service_is_killed_under_load(
+    composition: Composition, api: AirflowApi, sent: list[int]
+) -> None:
+    count = 60_000
+    sender = composition.start("python", "-c", SENDER, str(count), "100", uuid4().hex[:8])
+    well = composition.states()
+    for service in KILLED:
+        composition.kill(service)
+        assert recovers(composition, well), service
+    told, _ = sender.communicate(timeout=1_200)
+    assert sender.returncode == 0, told
+    sent[0] += count
+    assert adds_up(composition, sent[0], 900)
+    DagRuns(api).succeed(f"audit__{STREAM}", 900, through="now")
+
+
+def test_a_backup_of_all_volumes_is_restored_into_an_empty_composition(
+    composition: Composition, sent: list[int], tmp_path: Path
+) -> None:
+    composition.script("volumes.sh", "save", str(tmp_path))
+    assert adds_up(composition, sent[0], 300)
+    composition.run("down", "--volumes", "--timeout", "20")
+    composition.run("create", *composition.services)
+    composition.script("volumes.sh", "load", str(tmp_path))
+    composition.up()
+    api = signed_in(composition)
+    assert counted(composition) == AMOUNT * sent[0]
+    send(composition, 1_000, 1_000)
+    sent[0] += 1_000
+    assert adds_up(composition, sent[0], 600)
+    DagRuns(api).succeed(f"audit__{STREAM}", 900, through="now")

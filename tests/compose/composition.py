@@ -1,0 +1,124 @@
+"""docker-compose.yml on a real daemon, under a project name and ports of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from recount.local.ports import LOOPBACK, free_ports
+
+_PUBLISHED = ("api-server", "serve")
+"""Services whose published port is another one here."""
+
+
+@dataclass
+class Composition:
+    """The composition of the project in ``root``; files of its own go to ``folder``.
+
+    Services whose image can neither be found nor pulled are left out, and are ``missing``.
+    """
+
+    root: Path
+    folder: Path
+    name: str
+    ports: dict[str, int] = field(init=False)
+    missing: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ports = dict(zip(_PUBLISHED, free_ports(len(_PUBLISHED)), strict=True))
+        secrets = subprocess.run(
+            [sys.executable, str(self.root / "docker" / "new_secrets.py")], capture_output=True, text=True, check=True
+        ).stdout
+        (self.folder / "env").write_text(secrets)
+        self.secrets = dict(line.split("=", 1) for line in secrets.splitlines())
+        inside = {"api-server": 8080, "serve": 8321}
+        published = "\n".join(
+            f'  {name}:\n    ports: !override ["{LOOPBACK}:{port}:{inside[name]}"]' for name, port in self.ports.items()
+        )
+        network = "  migration:\n    build:\n      network: host\n"
+        (self.folder / "override.yml").write_text(f"services:\n{network}{published}\n")
+        services: dict[str, Any] = yaml.safe_load((self.root / "docker-compose.yml").read_text())["services"]
+        built = services["migration"]["image"]
+        images = {name: service["image"] for name, service in services.items()}
+        self.missing = [name for name, image in images.items() if image != built and not self._has(image)]
+        self.services = [name for name in services if name not in self.missing]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """By which a script of the project means this composition."""
+        files = os.pathsep.join([str(self.root / "docker-compose.yml"), str(self.folder / "override.yml")])
+        names = {"COMPOSE_PROJECT_NAME": self.name, "COMPOSE_ENV_FILES": str(self.folder / "env")}
+        return {**os.environ, "COMPOSE_FILE": files, **names}
+
+    def run(self, *words: str, timeout_s: float = 600) -> str:
+        """What ``docker compose`` prints; its errors are errors."""
+        return self._ran(["docker", "compose", *words], timeout_s)
+
+    def script(self, name: str, *words: str) -> str:
+        """What a script of docker/ prints."""
+        return self._ran(["sh", str(self.root / "docker" / name), *words], 1_200)
+
+    def up(self) -> None:
+        """Build, start, and wait until every service says that it is well."""
+        self.run("up", "--build", "--detach", "--wait", "--wait-timeout", "600", *self.services, timeout_s=1_800)
+
+    def states(self) -> dict[str, str]:
+        """``running healthy`` and the like, by service."""
+        lines = self.run("ps", "--all", "--format", "json").splitlines()
+        found = [json.loads(line) for line in lines]
+        return {one["Service"]: f"{one['State']} {one['Health']}".strip() for one in found}
+
+    def kill(self, service: str) -> None:
+        """End the first process of its container as a crash does: nobody asked Docker to stop it."""
+        container = self.run("ps", "--quiet", service).strip()
+        pid = self._ran(["docker", "inspect", "--format", "{{.State.Pid}}", container], 60)
+        os.kill(int(pid), signal.SIGKILL)
+
+    def start(self, *command: str, service: str = "serve") -> subprocess.Popen[str]:
+        """A container of its own that runs ``command`` with the settings of ``service``."""
+        words = ["docker", "compose", "run", "--rm", "--no-deps", "--no-TTY", service, *command]
+        return subprocess.Popen(
+            words, cwd=self.root, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def asked(self, path: str) -> Any:
+        """The answer of ``recount serve``."""
+        token = {"Authorization": f"Bearer {self.secrets['RECOUNT_TOKEN']}"}
+        answer = httpx.get(f"http://{LOOPBACK}:{self.ports['serve']}{path}", headers=token, timeout=60)
+        answer.raise_for_status()
+        return answer.json()
+
+    def close(self) -> None:
+        """Remove its containers, networks and volumes; the logs of services, tasks and drivers stay in ``folder``."""
+        (self.folder / "services.log").write_text(self.run("logs", "--no-color", "--timestamps"))
+        for place in ("airflow/logs", "logs"):
+            copied = [
+                "docker",
+                "compose",
+                "cp",
+                f"scheduler:/srv/recount/{place}",
+                str(self.folder / Path(place).parent),
+            ]
+            subprocess.run(copied, cwd=self.root, env=self.environment, capture_output=True, check=False)
+        self.run("down", "--volumes", "--timeout", "20")
+
+    def _has(self, image: str) -> bool:
+        wanted = [["docker", "image", "inspect", image], ["docker", "pull", "--quiet", image]]
+        return any(subprocess.run(words, capture_output=True, check=False).returncode == 0 for words in wanted)
+
+    def _ran(self, words: Sequence[str], timeout_s: float) -> str:
+        done = subprocess.run(
+            words, cwd=self.root, env=self.environment, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+        assert done.returncode == 0, f"{' '.join(words)}: {done.stdout[-3_000:]}{done.stderr[-5_000:]}"
+        return done.stdout
