@@ -22,6 +22,7 @@ from recount.audit.keeping import keep_partials, keep_published
 from recount.audit.kept import kept, kept_if_any, log_of, require_grown, require_kept, sources_of, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
+from recount.audit.lineage import Lineage
 from recount.audit.listing import Listing
 from recount.audit.removed import released_by, released_so_far
 from recount.audit.repetition import Repetition
@@ -235,7 +236,9 @@ class Auditor:
             listed = beside.submit(self._listing(scope).differences, recomputed)
             judgement = self._judgement(scope, recomputed)
             found = accounts(self._session, self._connection, log.of, self._source.name, recomputed.totals)
-            differences = self._differences(scope, recomputed, judgement, found, listed.result())
+            lineage = Lineage(settings=self._settings, stream=self._topology.name, erased=scope.erased)
+            altered = lineage.differences(stretch.seed.run)
+            differences = [*self._differences(scope, recomputed, judgement, found, listed.result()), *altered]
         self.store.put_findings(stretch.audit, found, differences, judgement.misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
         cut = scope.ledger.proofs[-1]
@@ -266,6 +269,7 @@ class Auditor:
                 KeptRows.of("window", released),
             ),
             released=released,
+            built_on=lineage.built_on(stretch.seed, stretch.audit, released, is_altered=bool(altered)),
             erasures=scope.erased.done,
             begins_after=scope.begins_after,
         )

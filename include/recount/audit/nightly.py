@@ -143,6 +143,7 @@ def audited(
             tables=findings.tables,
             fingerprint=findings.fingerprint,
             released=findings.released,
+            built_on=findings.built_on,
         )
     )
     trim_audits(tables, topology.name, Keeping.of(settings.keeping))

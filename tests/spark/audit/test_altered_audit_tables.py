@@ -1,0 +1,86 @@
+"""Whoever can write to one table of the audits of a single aggregation changes no result, and is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from tests.spark.audit.clinic import EVE, NOAH, Clinic, clinic_of
+
+from recount.audit.nightly import CertifiedAudit
+from recount.audit.store import PARTIALS, PUBLISHED
+from recount.backfill.plan import plan
+from recount.backfill.repair import Repaired, repair
+from recount.core.errors import Terminal
+from recount.core.nodes import KEY
+from recount.core.own_columns import IS_LATE
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+
+pytestmark = pytest.mark.timeout(900)
+"""Streams and audits run for real: minutes where other work shares the machine."""
+
+
+@pytest.fixture
+def clinic(tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path) -> Clinic:
+    """Only its bills are run: fees by patient, a single aggregation."""
+    return clinic_of(spark, kafka, project, tmp_path)
+
+
+def a_night(clinic: Clinic, number: int) -> CertifiedAudit:
+    """A visit of Eve for 5, and one of Noah that closes its window; the first night another of Eve, for 2, too late."""
+    minute = 20 * number
+    late = [] if number else [(EVE, 1.0, 2.0)]
+    clinic.visits([(EVE, minute + 1, 5.0), (NOAH, minute + 12, 1.0), *late])
+    clinic.bills.run()
+    return clinic.bills.audit()
+
+
+def rewrite(path: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Write to the table at ``path`` what ``change`` makes of its rows."""
+    write_deltalake(DeltaTable(path), change(pl.read_delta(path)), mode="overwrite")
+
+
+def backfill(clinic: Clinic) -> Repaired:
+    bills = clinic.bills
+    return repair(bills.spark, bills.settings, plan(bills.spark, clinic.tables, bills.topology))
+
+
+def test_altered_rows_of_earlier_nights_are_named_every_night_and_no_backfill_or_erasure_takes_them(
+    clinic: Clinic,
+) -> None:
+    stream = clinic.bills.topology.name
+    partials, published = (clinic.tables.audit(stream, name) for name in (PARTIALS, PUBLISHED))
+    altered = {(f"table audits/{stream}/{name}", "altered") for name in (PARTIALS, PUBLISHED)}
+
+    def found(night: CertifiedAudit) -> set[tuple[str, str]]:
+        return {(one.place, one.verdict) for one in night.findings.differences}
+
+    honest = a_night(clinic, 0).findings
+    assert (honest.differences, [miss.key for miss in honest.misses]) == ((), [EVE])
+    fee = pl.read_delta(partials).schema["fees"]
+    more = pl.when(IS_LATE).then(pl.col("fees") + 1_000).otherwise("fees").cast(fee)
+    rewrite(partials, lambda rows: rows.with_columns(fees=more))
+    rewrite(published, lambda rows: rows.filter(pl.col(KEY) != NOAH))
+    for number in (1, 2):
+        night = a_night(clinic, number)
+        assert (found(night), night.findings.outcome) == (altered, "violation")
+        with pytest.raises(Terminal, match="is not what they left"):
+            backfill(clinic)
+        [asked] = clinic.erasure(NOAH, stream).streams
+        with pytest.raises(Terminal, match=f"audits/{stream}/partials has other rows"):
+            asked.run()
+
+    assert found(clinic.bills.audit(from_the_beginning=True)) == set()
+    assert backfill(clinic).corrections == 1
+    corrected = pl.read_delta(clinic.tables.corrections("bills"))
+    assert corrected.select(KEY, "fees").rows() == [(EVE, Decimal("7.00"))]
+
+    assert found(a_night(clinic, 3)) == set()
+    clinic.erase(NOAH, stream)
+    assert found(a_night(clinic, 4)) == set(), "an erasure says anew what there is"
