@@ -19,7 +19,7 @@ from recount.core.retention import Released
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.verdict import Difference
-from recount.released import released as removed_by_now
+from recount.released import removable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Lineage:
 
     def _sections(self, run: Run) -> Iterator[tuple[LineageChecksums, Mapping[str, pl.LazyFrame]]]:
         """What is said of the lineage of ``run``, each with its rows; nothing where some of them may be gone."""
-        gone = removed_by_now(self.settings.data, self.stream)
+        gone = removable(self.settings.data, self.settings.reports, self.stream)
         begin = 0
         for part in self._told_by(run):
             end = run.lineage.index(part.audit) + 1 if part.audit in run.lineage else begin

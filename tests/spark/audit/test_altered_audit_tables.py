@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,16 +13,20 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from tests.spark.audit.clinic import EVE, NOAH, Clinic, clinic_of
+from tests.spark.audit.stage import Stage
 
+from recount.audit.certificate import load
 from recount.audit.nightly import CertifiedAudit
 from recount.audit.store import PARTIALS, PUBLISHED
 from recount.backfill.plan import plan
 from recount.backfill.repair import Repaired, repair
 from recount.core.errors import Terminal
-from recount.core.nodes import KEY
+from recount.core.nodes import KEY, WINDOW_END
 from recount.core.own_columns import IS_LATE
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+from recount.released import RUNS
+from recount.spark.batch import TopologyWork
 
 pytestmark = pytest.mark.timeout(900)
 """Streams and audits run for real: minutes where other work shares the machine."""
@@ -84,3 +90,47 @@ def test_altered_rows_of_earlier_nights_are_named_every_night_and_no_backfill_or
     assert found(a_night(clinic, 3)) == set()
     clinic.erase(NOAH, stream)
     assert found(a_night(clinic, 4)) == set(), "an erasure says anew what there is"
+
+
+HUGE = 2**60
+
+
+@pytest.fixture
+def brief(clinic: Clinic) -> Stage:
+    """The bills, of which none is kept once it is judged."""
+    bills = clinic.bills
+    return replace(bills, topology=replace(bills.topology, retention="1 ms"))
+
+
+def a_day(brief: Stage, number: int, *, batches: int = 2) -> CertifiedAudit:
+    """A visit of Eve in each batch, ten minutes after the one before."""
+    for batch in range(batches):
+        brief.produce([("visits", 0, EVE, 20 * number + 10 * batch, {"note": "n", "fee": 5.0})])
+        brief.run()
+    return brief.audit()
+
+
+def trimmed(brief: Stage) -> list[int]:
+    """The ends of the windows whose results are left when the driver has removed what it may."""
+    TopologyWork(brief.topology, brief.settings.data, reports=brief.settings.reports).tables.trimming.trim()
+    return sorted(pl.read_delta(brief.tables.output("bills"))[WINDOW_END].to_list())
+
+
+def test_a_forged_release_in_the_row_of_an_audit_lets_neither_stream_nor_audit_forget_anything(brief: Stage) -> None:
+    days = [a_day(brief, number) for number in (0, 1)]
+    released = [load(day.certificate)["released"]["before_ms"] for day in days]
+    left = trimmed(brief)
+    assert left[0] >= released[0] < released[1]
+
+    def forged(text: str) -> str:
+        document = json.loads(text)
+        return json.dumps({**document, "released": {**document["released"], "before_ms": HUGE}})
+
+    runs = brief.tables.audit(brief.topology.name, RUNS)
+    rewrite(runs, lambda rows: rows.with_columns(pl.col("document").map_elements(forged, pl.String)))
+    assert trimmed(brief) == left
+    night = a_day(brief, 2)
+    assert night.findings.differences == ()
+    assert released[1] < load(night.certificate)["released"]["before_ms"] < HUGE
+    assert trimmed(brief)[-1] > released[1]
+    assert night.findings.counts["delta match"] > 0, "its results are judged"

@@ -10,14 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from tests.unit.audit.documents import findings
+from tests.unit.audit.documents import certify, findings
 
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.lineage import Lineage, rows_of
 from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, AuditStore, Run, Seed
 from recount.audit.table_checksums import KeptRows
-from recount.core.certificate import certified
 from recount.core.errors import Terminal
 from recount.core.retention import Released
 from recount.core.settings import Settings
@@ -73,9 +72,7 @@ class Nights:
             built_on=sums,
         )
         told = {"built_on": [asdict(one) for one in sums]} if says else {}
-        path = self._reports / "certificates" / STREAM / f"{audit}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(certified({**findings(audit), **told}, None)))
+        certify(self._reports, {**findings(audit), "released": released and asdict(released), **told})
         self.store.complete(run)
         self.last = self.store.seed_of(audit)
         return altered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +17,8 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 
 BEFORE = Released(before_ms=1_000, cut=(0, 1), offsets={"clicks": {0: 5}})
+CERTIFIED = [{"released": asdict(BEFORE)}, {"released": None}, {}]
+"""One of them is of a release that did not say it."""
 TOPOLOGY = Topology(
     name=STREAM,
     sinks=[
@@ -42,17 +44,17 @@ def test_what_was_passed_so_long_before_the_cut_is_released_and_never_less_than_
         scene.ledger.move()
     tables, cut = Tables(str(tmp_path)), proof_of(7)
     new = Released(before_ms=4_000, cut=(0, 7), offsets={"clicks": {0: 50}})
-    assert released_by(tables, TOPOLOGY, cut, None, is_clean=True) == new
-    assert released_by(tables, TOPOLOGY, cut, BEFORE, is_clean=True) == new
-    assert released_by(tables, TOPOLOGY, proof_of(3), BEFORE, is_clean=True) == BEFORE
-    assert released_by(tables, replace(TOPOLOGY, retention="8 s"), cut, BEFORE, is_clean=True) == BEFORE
+    assert released_by(tables, TOPOLOGY, cut, [], is_clean=True) == new
+    assert released_by(tables, TOPOLOGY, cut, CERTIFIED, is_clean=True) == new
+    assert released_by(tables, TOPOLOGY, proof_of(3), CERTIFIED, is_clean=True) == BEFORE
+    assert released_by(tables, replace(TOPOLOGY, retention="8 s"), cut, CERTIFIED, is_clean=True) == BEFORE
 
 
 def test_an_audit_that_finds_something_and_a_stream_that_keeps_all_release_nothing_new(tmp_path: Path) -> None:
     tables, cut = Tables(str(tmp_path)), proof_of(7)
-    assert released_by(tables, TOPOLOGY, cut, BEFORE, is_clean=False) == BEFORE
-    assert released_by(tables, TOPOLOGY, cut, None, is_clean=False) is None
-    assert released_by(tables, replace(TOPOLOGY, retention=None), cut, None, is_clean=True) is None
+    assert released_by(tables, TOPOLOGY, cut, CERTIFIED, is_clean=False) == BEFORE
+    assert released_by(tables, TOPOLOGY, cut, [], is_clean=False) is None
+    assert released_by(tables, replace(TOPOLOGY, retention=None), cut, [], is_clean=True) is None
 
 
 def test_rows_on_the_bound_are_judged() -> None:
