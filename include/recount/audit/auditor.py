@@ -246,9 +246,8 @@ class Auditor:
             differences = [*self._differences(scope, recomputed, judgement, found, listed.result()), *altered]
         self.store.put_findings(stretch.audit, found, differences, judgement.misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
-        cut = scope.ledger.proofs[-1]
         certificates = certificates_in_force(self._settings, self._topology.name)
-        released = released_by(self._tables, self._topology, cut, certificates, is_clean=is_clean)
+        released = released_by(self._tables, self._topology, scope.ledger, certificates, is_clean=is_clean)
         gone = farthest(stretch.released, released)
         return Findings(
             audit=stretch.audit,

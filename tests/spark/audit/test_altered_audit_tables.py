@@ -22,7 +22,7 @@ from recount.backfill.plan import plan
 from recount.backfill.repair import Repaired, repair
 from recount.core.errors import Terminal
 from recount.core.nodes import KEY, WINDOW_END
-from recount.core.own_columns import IS_LATE
+from recount.core.own_columns import BATCH, IS_LATE
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 from recount.released import RUNS
@@ -134,3 +134,23 @@ def test_a_forged_release_in_the_row_of_an_audit_lets_neither_stream_nor_audit_f
     assert released[1] < load(night.certificate)["released"]["before_ms"] < HUGE
     assert trimmed(brief)[-1] > released[1]
     assert night.findings.counts["delta match"] > 0, "its results are judged"
+
+
+def test_a_forged_old_batch_releases_no_more_than_was_certified_for_it(brief: Stage) -> None:
+    days = [a_day(brief, number) for number in (0, 1)]
+    TopologyWork(brief.topology, brief.settings.data).tables.ledger.move()
+
+    def forged(text: str) -> str:
+        document = json.loads(text)
+        return json.dumps({**document, "frontier_ms": HUGE} if document["batch"] == 2 else document)
+
+    def forge(rows: pl.DataFrame) -> pl.DataFrame:
+        last = pl.col(BATCH) == 3
+        told = pl.col("proof").map_elements(forged, pl.String)
+        return rows.with_columns(told, recorded_ms=pl.when(last).then(HUGE).otherwise("recorded_ms"))
+
+    rewrite(brief.tables.ledger(brief.topology.name), forge)
+    night = a_day(brief, 2, batches=1)
+    assert night.findings.differences == ()
+    assert night.findings.released is not None
+    assert night.findings.released.before_ms == load(days[1].certificate)["cut"]["frontier_ms"]

@@ -218,10 +218,9 @@ class TopologyAuditor:
         all_accounts = [account for parts in found.values() for account in parts]
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
-        cut = scope.ledger.proofs[-1]
         unsettled = unsettled_rows(judged, scope.identities) if differences else {}
         certificates = certificates_in_force(self._settings, self._topology.name)
-        released = released_by(self._tables, self._topology, cut, certificates, is_clean=is_clean)
+        released = released_by(self._tables, self._topology, scope.ledger, certificates, is_clean=is_clean)
         gone = farthest(scope.released, released)
         return Findings(
             audit=scope.audit,
