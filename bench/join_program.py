@@ -62,7 +62,7 @@ def main(what: str, given: list[str]) -> None:
             session.range(1).collect()
             say("done")
         elif what == "stream":
-            work = work_of(session, topology(), settings.data)
+            work = work_of(session, topology(), settings.data, reports=settings.reports)
             options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now=True)
             StreamRunner(session, settings, work, options).run()
             proofs = work.history.newest_first()

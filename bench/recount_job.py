@@ -22,7 +22,7 @@ def run(session: SparkSession, settings: Settings, arguments: Arguments, prefix:
     name = arguments[prefix + "application"]
     topology = AUDITED_JOBS[arguments["job"]].topology(name, arguments[prefix + "topic"], arguments[prefix + "output"])
     options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now="follow" not in arguments)
-    work = work_of(session, topology, settings.data)
+    work = work_of(session, topology, settings.data, reports=settings.reports)
     if arguments["guarantee"] == AT_LEAST_ONCE:
         work = PlainWork(work, Connection.of(settings))
     StreamRunner(session, settings, work, options).run()

@@ -77,7 +77,7 @@ def main(arguments: Arguments) -> None:
     topology = JOBS[arguments["job"]].topology(name, arguments["topic"], arguments["output"])
     options = RunOptions(max_offsets=int(arguments["max-offsets"]), available_now="follow" not in arguments)
     kept_ms = int(arguments.get("delta-log-kept-ms", DELTA_LOG_KEPT_MS))
-    work = work_of(session, topology, settings.data, delta_log_kept_ms=kept_ms)
+    work = work_of(session, topology, settings.data, reports=settings.reports, delta_log_kept_ms=kept_ms)
     listener = ProgressListener(name)
     session.streams.addListener(listener)
     try:

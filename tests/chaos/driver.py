@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> None:
     streams = declared(settings.topologies)
     session = spark_session(settings, "chaos")
     for stream, max_offsets, step, batch in zip(*[iter(arguments)] * 4, strict=True):
-        work = work_of(session, streams.stream(stream), settings.data)
+        work = work_of(session, streams.stream(stream), settings.data, reports=settings.reports)
         options = RunOptions(max_offsets=int(max_offsets), available_now=True)
         if step == IN_TRANSACTION:
             work = DyingWork(work, int(batch))

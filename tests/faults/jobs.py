@@ -156,14 +156,16 @@ class Jobs:
 
     def _run(self, declared: Stream) -> None:
         work: Any = SeenWork(
-            work_of(self._session, declared, self._settings.data), self._effects, Path(self._settings.checkpoints)
+            work_of(self._session, declared, self._settings.data, reports=self._settings.reports),
+            self._effects,
+            Path(self._settings.checkpoints),
         )
         options = RunOptions(max_offsets=MAX_OFFSETS, available_now=True)
         StreamRunner(self._session, self._settings, work, options).run()
 
     def _upkeep(self, job: dict[str, Any]) -> None:
         """A round of the upkeep, as the stream's own process does it; all files are of two hours ago."""
-        work: Any = work_of(self._session, self._declared(job), self._settings.data)
+        work: Any = work_of(self._session, self._declared(job), self._settings.data, reports=self._settings.reports)
         then_s = time.time() - 7_200
         for path in Path(self._settings.data).rglob("*"):
             os.utime(path, (then_s, then_s))

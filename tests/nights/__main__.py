@@ -120,7 +120,8 @@ class Deployment:
         """Run ``topology`` over everything that is there, and audit it."""
         began = time.monotonic()
         options = RunOptions(available_now=True, max_offsets=max_offsets)
-        StreamRunner(self.session, self.settings, TopologyWork(topology, self.settings.data), options).run()
+        work = TopologyWork(topology, self.settings.data, reports=self.settings.reports)
+        StreamRunner(self.session, self.settings, work, options).run()
         ran = time.monotonic()
         audit = audited(self.session, self.settings, topology)
         document = load(audit.certificate)

@@ -62,6 +62,8 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "findings": findings_section(findings, MAX_LISTED),
         "covers": covered(findings),
         "snapshot": findings.snapshot_sha256,
+        "released": None if findings.released is None else asdict(findings.released),
+        "built_on": [asdict(one) for one in findings.built_on],
         "grace_misses_found": len(findings.misses),
         "grace_misses": [asdict(miss) for miss in findings.misses[:MAX_LISTED]],
         "beyond_look_back_found": findings.beyond_found,

@@ -25,11 +25,10 @@ from recount.audit.topologies.identity import identity_of
 from recount.core.finding import Finding
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import JUDGED_KEY, ORIGIN
-from recount.core.retention import AGE_COLUMN, ageing
+from recount.core.retention import AGE_COLUMN, Released, ageing
 from recount.core.tables import Tables
 from recount.core.topology import Topology, Written
 from recount.recompute.columns import named
-from recount.released import released
 
 _ACCEPTED_SCHEMA = ", ".join(
     f"accepted_{name} {kind}" for name, kind in zip(ROW, ("string", "string", "long", "long", "string"), strict=True)
@@ -38,13 +37,17 @@ _ACCEPTED_SCHEMA = ", ".join(
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedRows:
-    """The results of one complete audit; ``accepted`` are the findings that are accepted now."""
+    """The results of one complete audit; ``accepted`` are the findings that are accepted now.
+
+    ``removed`` is what the stream may have removed from its tables by now.
+    """
 
     session: SparkSession
     tables: Tables
     topology: Topology
     run: Run
     accepted: Sequence[Finding]
+    removed: Released | None = None
 
     def reconciliation(self) -> DataFrame:
         """A row for each row that the audit judged, see ``recount.audit.compared``; ``<side>`` is one text here.
@@ -96,7 +99,7 @@ class AuditedRows:
 
     def _is_kept(self, written: Written) -> Column:
         """Whether the row is one of a key and window of which the stream has removed no revision."""
-        found, by = released(self.tables.root, self.topology.name), ageing(written)
+        found, by = self.removed, ageing(written)
         if found is None or by is None:
             return F.lit(True)
         if by == "table":

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from recount.audit.causes import output_differences, unlisted_difference
+from recount.audit.certified_runs import certified_runs
 from recount.audit.completeness import unexplained
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
@@ -22,7 +23,9 @@ from recount.audit.keeping import keep_partials, keep_published
 from recount.audit.kept import kept, kept_if_any, log_of, require_grown, require_kept, sources_of, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
+from recount.audit.lineage import Lineage
 from recount.audit.listing import Listing
+from recount.audit.register import certificates_in_force
 from recount.audit.removed import released_by, released_so_far
 from recount.audit.repetition import Repetition
 from recount.audit.seed_digest import seed_sha256
@@ -33,6 +36,7 @@ from recount.audit.strangers import strange_rows
 from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
+from recount.core.retention import farthest
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -168,7 +172,9 @@ class Auditor:
                 frontier_ms=frontier_ms,
                 again=again,
                 is_whole=begins_after is not None or self._was_written_to(seed, backfills),
-                released=released_so_far(self.store, repetition.audit if repetition else None),
+                released=released_so_far(
+                    certified_runs(self._settings, self._topology.name), repetition.audit if repetition else None
+                ),
             ),
             source=source,
             settled=ledger,
@@ -235,11 +241,14 @@ class Auditor:
             listed = beside.submit(self._listing(scope).differences, recomputed)
             judgement = self._judgement(scope, recomputed)
             found = accounts(self._session, self._connection, log.of, self._source.name, recomputed.totals)
-            differences = self._differences(scope, recomputed, judgement, found, listed.result())
+            lineage = Lineage(settings=self._settings, stream=self._topology.name, erased=scope.erased)
+            altered = lineage.differences(stretch.seed.run)
+            differences = [*self._differences(scope, recomputed, judgement, found, listed.result()), *altered]
         self.store.put_findings(stretch.audit, found, differences, judgement.misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
-        cut = scope.ledger.proofs[-1]
-        released = released_by(self._tables, self._topology, cut, stretch.released, is_clean=is_clean)
+        certificates = certificates_in_force(self._settings, self._topology.name)
+        released = released_by(self._tables, self._topology, scope.ledger, certificates, is_clean=is_clean)
+        gone = farthest(stretch.released, released)
         return Findings(
             audit=stretch.audit,
             topology=self._topology,
@@ -263,9 +272,10 @@ class Auditor:
                 self._flow.sink.table,
                 stretch.cut,
                 scope.published_backfills,
-                KeptRows.of("window", released),
+                KeptRows.of("window", gone),
             ),
             released=released,
+            built_on=lineage.built_on(stretch.seed, stretch.audit, gone, is_altered=bool(altered)),
             erasures=scope.erased.done,
             begins_after=scope.begins_after,
         )

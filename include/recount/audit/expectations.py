@@ -23,6 +23,7 @@ from recount.audit.agreement import disagreements, judged
 from recount.audit.audit_session import suit
 from recount.audit.audited_log import AuditedLog
 from recount.audit.audited_rows import AuditedRows
+from recount.audit.certified_runs import certified_runs, removed_by_now
 from recount.audit.data_docs import Checked, data_docs, data_docs_of, great_expectations
 from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, EXIT_UNTRIED, outcome_of
 from recount.audit.expectation_suites import (
@@ -105,7 +106,14 @@ def validate(
     _require_compared(store, run)
     register = read_register(settings, topology.name)
     accepted = tuple(one for one in register.values() if one.state == "accepted")
-    rows = AuditedRows(session=session, tables=Tables(settings.data), topology=topology, run=run, accepted=accepted)
+    rows = AuditedRows(
+        session=session,
+        tables=Tables(settings.data),
+        topology=topology,
+        run=run,
+        accepted=accepted,
+        removed=removed_by_now(certified_runs(settings, topology.name)),
+    )
     log = AuditedLog(session=session, settings=settings, topology=topology, run=run, accepted=accepted)
     outcome = Outcome()
     unexpected: dict[str, list[int]] = {}

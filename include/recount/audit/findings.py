@@ -12,6 +12,7 @@ from recount.audit.evidence import Evidence
 from recount.audit.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
+from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.series import WindowTotal
 from recount.audit.store import Seed
 from recount.audit.table_checksums import TableChecksums
@@ -83,6 +84,7 @@ class Findings:
     beyond: tuple[str, ...] = ()
     beyond_found: int = 0
     released: Released | None = None
+    built_on: tuple[LineageChecksums, ...] = ()
     erasures: tuple[Erasure, ...] = ()
     begins_after: str | None = None
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from recount.audit.assembly import document_of
 from recount.audit.auditor import Auditor
 from recount.audit.certificate import load
+from recount.audit.certified_runs import certified_runs
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.issuing import issue
@@ -143,7 +144,8 @@ def audited(
             tables=findings.tables,
             fingerprint=findings.fingerprint,
             released=findings.released,
+            built_on=findings.built_on,
         )
     )
-    trim_audits(tables, topology.name, Keeping.of(settings.keeping))
+    trim_audits(tables, topology.name, Keeping.of(settings.keeping), certified_runs(settings, topology.name))
     return CertifiedAudit(findings=findings, certificate=certificate)

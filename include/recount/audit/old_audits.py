@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from deltalake import DeltaTable
 
-from recount.audit.store import CORRECTIONS, PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, Run, complete_runs
+from recount.audit.certified_runs import removed_by_now
+from recount.audit.store import CORRECTIONS, PARTIALS, PUBLISHED, RECONCILIATION, VERDICTS, Run
 from recount.core.kept_files import Keeping
 from recount.core.nodes import WINDOW_END
 from recount.core.own_columns import AUDIT
@@ -24,16 +25,15 @@ _FILES_KEPT_H = 24
 """For whoever reads an earlier version."""
 
 
-def trim_audits(tables: Tables, stream: str, keeping: Keeping) -> None:
-    """Remove rows of old audits on which none builds, and of windows that are judged no more; then unused files.
+def trim_audits(tables: Tables, stream: str, keeping: Keeping, runs: Sequence[Run]) -> None:
+    """Remove rows of old ``runs`` on which none builds, and of windows that are judged no more; then unused files.
 
     Raises nothing: the audit is complete, and the next one tries again.
     """
     try:
-        runs = complete_runs(tables, stream)
         old = _old(runs, keeping.milliseconds("verdicts"))
         unneeded = old - {audit for run in runs if run.audit not in old for audit in run.lineage}
-        released = runs[-2].released if len(runs) > 1 else None
+        released = removed_by_now(runs)
         # of the newest all stays: its expectations are still to be compared with its verdicts
         gone = f"{WINDOW_END} < {released.before_ms} AND {AUDIT} <> '{runs[-1].audit}'" if released else None
         for name in _BUILT_ON:

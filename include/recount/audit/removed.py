@@ -7,7 +7,7 @@ still: both is right, so a comparison leaves them out on either side.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
 
@@ -15,11 +15,13 @@ import polars as pl
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from recount.audit.ledger import Ledger
-from recount.audit.store import AuditStore
+from recount.audit.certified_runs import within
+from recount.audit.ledger import Ledger, Order
+from recount.audit.store import Run
+from recount.core.certificate import Certificate
 from recount.core.ledger import BatchProof
 from recount.core.nodes import WINDOW_END
-from recount.core.retention import Released
+from recount.core.retention import Released, farthest
 from recount.core.tables import Tables
 from recount.core.topics import UNLIMITED_RETENTION_MS
 from recount.core.topology import Topology
@@ -31,24 +33,44 @@ from recount.recompute.stream_time import STREAM_TIME
 _PLACE = ["topic", "partition", "offset"]
 
 
-def released_so_far(store: AuditStore, before: str | None = None) -> Released | None:
-    """What the audits of the stream have released until now, or until the audit ``before`` began."""
-    runs = store.runs()
+def released_so_far(runs: Sequence[Run], before: str | None = None) -> Released | None:
+    """What ``runs``, all audits of the stream, have released until now, or until the audit ``before`` began."""
     until = next((number for number, run in enumerate(runs) if run.audit == before), len(runs))
-    found = [run.released for run in runs[:until] if run.released is not None]
-    return max(found, key=lambda released: released.before_ms, default=None)
+    return farthest(*(run.released for run in runs[:until]))
 
 
 def released_by(
-    tables: Tables, topology: Topology, cut: BatchProof, before: Released | None, *, is_clean: bool
+    tables: Tables, topology: Topology, ledger: Ledger, certificates: Sequence[Certificate], *, is_clean: bool
 ) -> Released | None:
-    """What is released after an audit up to ``cut``: no more than ``before`` where it found anything."""
+    """What is released after an audit of ``ledger``: where it found anything, what ``certificates`` before have."""
+    before = farthest(*(Released.from_document(one.get("released")) for one in certificates))
     if topology.retention_ms is None or not is_clean:
         return before
     proofs = Proofs(state=tables.state(topology.name), moved_to=tables.ledger(topology.name))
-    old = proofs.last_recorded_by(cut.batch_timestamp_ms - topology.retention_ms)
-    found = Released.of(old.proof if old else None, cut)
-    return before if found is None or (before and found.before_ms <= before.before_ms) else found
+    until_ms = ledger.proofs[-1].batch_timestamp_ms - topology.retention_ms
+    old = proofs.last_recorded_by(until_ms)
+    return farthest(before, None if old is None else _certified(old.proof, until_ms, ledger, certificates))
+
+
+def _certified(old: BatchProof, until_ms: int, ledger: Ledger, certificates: Sequence[Certificate]) -> Released | None:
+    """What the stream had passed after the batch ``old``, recorded by ``until_ms``, as far as anybody has judged it.
+
+    A batch before those of ``ledger`` is not judged again. So it releases no more than any matching audit had judged
+    whose cut was no earlier, or was recorded later: whatever somebody has written into its proof.
+    """
+    found = Released.of(old, ledger.proofs[-1])
+    later = [
+        one
+        for one in certificates
+        if one["outcome"] == "match" and (_cut(one) >= old.order or one["cut"]["batch_timestamp_ms"] > until_ms)
+    ]
+    if found is None or later:
+        return found and within(found, min(later, key=lambda one: (one["cut"]["frontier_ms"] or 0, _cut(one))))
+    return found if old in ledger.proofs else None
+
+
+def _cut(certificate: Certificate) -> Order:
+    return certificate["cut"]["generation"], certificate["cut"]["batch"]
 
 
 def kept_windows(released: Released | None) -> pl.Expr:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from recount.audit.delta_frames import delta_frame
 from recount.audit.ledger import Ledger, Order
+from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.purging import purge
 from recount.audit.table_checksums import TableChecksums
 from recount.core.errors import Terminal
@@ -50,7 +51,8 @@ class Run:
     snapshot is of use to the declaration ``fingerprint`` (None: it has left none).
     ``checkpoint_id`` is that of the cut's batch: another version of the stream can have a batch of the same number.
     ``checksums`` are those of the sink's tables at the cut, None where every audit judges all. ``released`` is what the
-    stream may remove from its tables, once a later audit is complete.
+    stream may remove from its tables, once a later audit is complete. ``built_on`` are, of a single aggregation, the
+    checksums of what its lineage has left.
     Runs are ordered by ``finished_ms``, which is after that of every earlier one whatever the clock says.
     """
 
@@ -76,6 +78,7 @@ class Run:
     tables: Mapping[str, TableChecksums] = field(default_factory=dict)
     fingerprint: str | None = None
     released: Released | None = None
+    built_on: tuple[LineageChecksums, ...] = ()
 
     @property
     def order(self) -> Order:
@@ -318,4 +321,5 @@ def _run(row: Mapping[str, Any]) -> Run:
     document["read_to"] = {topic: {int(p): end for p, end in ends.items()} for topic, ends in read_to.items()}
     tables = document.get("tables", {})
     document["tables"] = {name: TableChecksums.from_document(one) for name, one in tables.items()}
+    document["built_on"] = LineageChecksums.of_documents(document.get("built_on", ()))
     return Run(**document)

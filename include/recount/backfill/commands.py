@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from recount.audit.erased_keys import ErasedKeys
+from recount.audit.lineage import Lineage
 from recount.audit.open_misses import write_summary
 from recount.audit.shape import flow_of
 from recount.backfill.plan import Plan, keep, plan
@@ -58,6 +59,7 @@ def _backfill(
         backfill_rows(session, settings, topology, audit, dry_run=dry_run)
         return
     planned = plan(session, tables, topology, audit)
+    Lineage.of(settings, topology.name).require_unaltered(planned.audit)
     print_table(_table(planned))
     if dry_run:
         keep(session, tables, planned)

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.audit.erased_keys import ErasedKeys
+from recount.audit.lineage import Lineage
 from recount.audit.settled import published_backfills
 from recount.backfill.plan import Plan, forged, is_on_kafka
 from recount.core.errors import Terminal
@@ -51,9 +52,10 @@ def repair(session: SparkSession, settings: Settings, plan: Plan) -> Repaired:
     """Carry ``plan`` out; a second run finds nothing to change, and publishes what the first could not.
 
     Raises ``Transient`` or ``Terminal`` as the Kafka transaction does; run it again after either. ``Terminal`` too
-    where rows that are to be published are not what an audit gives, and where the table is older than Kafka: what is
-    written under a number that Kafka has would never be published.
+    where rows that are to be published are not what an audit gives, where somebody wrote to what audits go on from, and
+    where the table is older than Kafka: what is written under a number that Kafka has would never be published.
     """
+    Lineage.of(settings, plan.topology.name).require_unaltered(plan.audit)
     path = Tables(settings.data).corrections(plan.flow.sink.table)
     # asked before the table is read: another backfill may be at work
     done = published_backfills(Connection.of(settings), plan.topology)

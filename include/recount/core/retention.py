@@ -58,6 +58,11 @@ class Released:
         return cls(before_ms=document["before_ms"], cut=(generation, batch), offsets=offsets)
 
 
+def farthest(*found: Released | None) -> Released | None:
+    """The one of ``found`` that reaches farthest; None where there is none."""
+    return max((one for one in found if one is not None), key=lambda one: one.before_ms, default=None)
+
+
 def ageing(written: Written) -> Ageing | None:
     """By what the rows of a sink get old: the end of their window, the time of their record, or a later row.
 

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
+from recount.audit.lineage import Lineage
 from recount.audit.register import certificates_in_force, read_register
 from recount.audit.settled import published_backfills, published_offsets
 from recount.audit.shape import flow_of
@@ -113,8 +114,10 @@ def _unproved(settings: Settings, topology: Topology, run: Run, audit_it: str) -
     for table, sums in _checksums(topology, run).items():
         if not sums.hold(tables, table, run.order, done):
             yield f"rows of {table} are others than the audit {run.audit} judged: {audit_it}"
+    erased = ErasedKeys.of(settings, stream)
+    for one in Lineage(settings=settings, stream=stream, erased=erased).differences(run):
+        yield f"{one.place} has other rows than the audit {run.audit} went on from: {audit_it} --from-the-beginning"
     if flow_of(topology) is None:
-        erased = ErasedKeys.of(settings, stream)
         told = None if newest is None else erased.snapshot_of(run.audit, newest.get("snapshot"))
         is_there = AuditStore(None, tables, stream).has(SNAPSHOTS, run.audit)
         if not is_there or told != snapshot_sha256(tables, stream, run.audit):

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from recount.audit.lineage import rows_of
+from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.store import AuditStore, Run
-from recount.audit.table_checksums import TableChecksums
+from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 
@@ -29,6 +31,10 @@ def note_anew(
         changed = {**document, **_without_key(document, key)}
         if other.audit == run.audit:
             changed = {**changed, **_now(tables, topology, run, key, ends)}
+            if run.built_on:
+                kept = KeptRows.of("window", run.released)
+                sums = LineageChecksums.of(run.audit, rows_of(store, run.lineage), kept)
+                changed = {**changed, "built_on": [asdict(sums)]}
         if changed != document:
             store.put_document(changed)
     return store.document_of(run.audit)

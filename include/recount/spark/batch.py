@@ -51,12 +51,22 @@ def computation_of(topology: Topology, closed_ms: int | None = None, added: Addi
 
 
 class TopologyWork:
-    """The work of one topology below ``root``; earlier versions of its tables stay for ``delta_log_kept_ms``."""
+    """The work of one topology below ``root``; earlier versions of its tables stay for ``delta_log_kept_ms``.
+
+    What audits have released is removed where their certificates lie below ``reports``.
+    """
 
     with_headers = False
     delta_first = False
 
-    def __init__(self, topology: Topology, root: str, *, delta_log_kept_ms: int = DELTA_LOG_KEPT_MS) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        root: str,
+        *,
+        reports: str | None = None,
+        delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
+    ) -> None:
         self._topology = topology
         plan, computation = plan_of(topology), computation_of(topology)
         outputs = {sink.table: computation.output_schema(sink) for sink in computation.sinks}
@@ -67,6 +77,7 @@ class TopologyWork:
             outputs=outputs,
             ageing={node.table: AgeingRows(by=ageing(node), key=node.key) for node in topology.written},
             closed_after_ms=0 if plan is None else plan.windows.grace_ms,
+            reports=reports,
             delta_log_kept_ms=delta_log_kept_ms,
         )
         self.name = topology.name

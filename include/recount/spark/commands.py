@@ -94,14 +94,14 @@ def stream(
     metrics, port = DriverMetrics(), metrics_port or metric_ports(settings.metrics).get(group or name or "")
     if group:
         host_options = HostOptions(on_order=on_order)
-        make = partial(work_of, root=settings.data, delta_log_kept_ms=delta_log_kept_ms)
+        make = partial(work_of, root=settings.data, reports=settings.reports, delta_log_kept_ms=delta_log_kept_ms)
         with metrics.served(port):
             _run_group(settings, declarations, group, options, host_options, make, metrics)
         return
     assert name is not None
     declaration = declarations.stream(name)
     session = spark_session(settings, f"recount stream {name}")
-    work = work_of(session, declaration, settings.data, delta_log_kept_ms=delta_log_kept_ms)
+    work = work_of(session, declaration, settings.data, reports=settings.reports, delta_log_kept_ms=delta_log_kept_ms)
     try:
         with metrics.served(port):
             StreamRunner(session, settings, work, options, metrics=metrics).run()
@@ -138,15 +138,20 @@ def _run_group(
 
 
 def work_of(
-    session: SparkSession, declaration: Stream, root: str, *, delta_log_kept_ms: int = DELTA_LOG_KEPT_MS
+    session: SparkSession,
+    declaration: Stream,
+    root: str,
+    *,
+    reports: str | None = None,
+    delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
 ) -> Work:
-    """What the engine runs for ``declaration``, with its tables below ``root``.
+    """What the engine runs for ``declaration``, with its tables below ``root``; for ``reports`` see ``TopologyWork``.
 
     The commits of an archive are its ledger, and all are kept.
     """
     if isinstance(declaration, Archive):
         return ArchiveWork(session, declaration, root)
-    return TopologyWork(declaration, root, delta_log_kept_ms=delta_log_kept_ms)
+    return TopologyWork(declaration, root, reports=reports, delta_log_kept_ms=delta_log_kept_ms)
 
 
 def stream_job() -> None:

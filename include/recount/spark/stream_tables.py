@@ -48,7 +48,8 @@ class BatchRows:
 class StreamTables:
     """The tables that the stream ``name`` writes below ``root``, and nobody else; ``outputs`` by table.
 
-    Earlier versions can be read for ``delta_log_kept_ms``; for ``ageing`` and ``closed_after_ms`` see ``Trimming``.
+    Earlier versions can be read for ``delta_log_kept_ms``; for ``ageing``, ``closed_after_ms`` and ``reports`` see
+    ``Trimming``.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class StreamTables:
         outputs: Mapping[str, Schema],
         ageing: Mapping[str, AgeingRows] | None = None,
         closed_after_ms: int = 0,
+        reports: str | None = None,
         delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
     ) -> None:
         places = Tables(root)
@@ -87,6 +89,7 @@ class StreamTables:
             outputs=self.outputs,
             ageing=ageing or {},
             closed_after_ms=closed_after_ms,
+            reports=reports,
         )
         self.compaction = Compaction(others, self.state, self.ledger, self.trimming.trim)
         self._all = [*others, self.state, self.ledger.table]

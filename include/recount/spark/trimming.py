@@ -17,7 +17,7 @@ from recount.core.nodes import WINDOW_END
 from recount.core.own_columns import BATCH, GENERATION, RESULT_TIME, REVISION
 from recount.core.retention import AGE_COLUMN, Ageing, Released
 from recount.proofs import earlier
-from recount.released import audits_version, released
+from recount.released import audits_version, removable
 from recount.spark.columns import STREAM_TIME
 from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.graph_state import SNAPSHOT
@@ -36,7 +36,8 @@ class AgeingRows:
 class Trimming:
     """Of the tables of the stream ``name`` below ``root``; ``ageing`` says by table how rows of outputs get old.
 
-    ``closed_after_ms`` is how long after its end a window can still be added to.
+    ``closed_after_ms`` is how long after its end a window can still be added to. What audits have released is known
+    from certificates below ``reports``; None: none of it goes.
     """
 
     def __init__(
@@ -50,9 +51,11 @@ class Trimming:
         outputs: Mapping[str, AppendOnlyTable],
         ageing: Mapping[str, AgeingRows],
         closed_after_ms: int,
+        reports: str | None,
     ) -> None:
         self._name = name
         self._root = root
+        self._reports = reports
         self._state = state
         self._late = late
         self._rejected = rejected
@@ -66,7 +69,9 @@ class Trimming:
         if SNAPSHOT in self._state.schema:
             self._trim_snapshots()
         version = audits_version(self._root, self._name)
-        found = None if version == self._seen else released(self._root, self._name)
+        if self._reports is None or version == self._seen:
+            return
+        found = removable(self._root, self._reports, self._name)
         if found is not None:
             self._trim_released(found)
         self._seen = version

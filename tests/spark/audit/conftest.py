@@ -80,7 +80,7 @@ class Scene:
     def run(self, *, max_offsets: int = 1_000) -> None:
         """Let the engine process everything that is there."""
         options = RunOptions(available_now=True, max_offsets=max_offsets)
-        work = TopologyWork(self.topology, self.settings.data)
+        work = TopologyWork(self.topology, self.settings.data, reports=self.settings.reports)
         StreamRunner(self.session, self.settings, work, options).run()
 
     def archive(self) -> None:

@@ -88,7 +88,7 @@ class Stage:
 
     def run(self) -> None:
         """Let the engine process everything that is there, in one batch."""
-        work = TopologyWork(self.topology, self.settings.data)
+        work = TopologyWork(self.topology, self.settings.data, reports=self.settings.reports)
         StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True, max_offsets=1_000)).run()
 
     def archive(self) -> None:

@@ -28,9 +28,9 @@ pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 
-def trim(topology: Topology, root: str) -> None:
+def trim(desk: Stage | Scene) -> None:
     """What the driver does every hundred batches."""
-    TopologyWork(topology, root).tables.trimming.trim()
+    TopologyWork(desk.topology, desk.settings.data, reports=desk.settings.reports).tables.trimming.trim()
 
 
 def rows(path: str) -> int:
@@ -47,7 +47,7 @@ def test_windows_that_were_removed_are_judged_no_more_and_a_lost_one_is_found(sc
     scene.audit()
     outputs, state = scene.tables.output("revenue"), scene.tables.state(scene.topology.name)
     before = rows(outputs), rows(state)
-    trim(scene.topology, scene.settings.data)
+    trim(scene)
     assert rows(outputs) < before[0]
     assert 0 < rows(state) < before[1]
 
@@ -103,7 +103,7 @@ def test_rows_of_any_topology_that_were_removed_have_expired_and_lost_ones_are_f
     assert honest.differences == ()
     assert honest.counts["completeness missed"] == 2
     desk.audit()
-    trim(desk.topology, desk.settings.data)
+    trim(desk)
     named = {"late": desk.tables.late(desk.topology.name), "rejected": desk.tables.rejected(desk.topology.name)}
     named |= {table: desk.tables.output(table) for table in ("seen", "visits", "totals")}
     assert {name: rows(path) for name, path in named.items()} == {
@@ -163,7 +163,7 @@ def test_what_late_records_explained_they_explain_when_the_stream_has_removed_th
         night = walk.audit().findings
         assert night.differences == ()
         assert {miss.window_start and miss.window_start - START_MS for miss in night.misses} == missed
-        trim(topology, walk.settings.data)
+        trim(walk)
         a_batch(("eve", minute))
     assert rows(walk.tables.late(topology.name)) == 0
     whole = walk.audit(from_the_beginning=True).findings

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+from recount.core.certificate import certified
 
 PARTITION = {
     "topic": "orders",
@@ -79,3 +84,10 @@ def findings(audit: str) -> dict[str, Any]:
         "charted": "orders",
         "series": [{"window_start": 0, "expected": "5", "published": "5", "complete": "6"}],
     }
+
+
+def certify(reports: Path, document: Mapping[str, Any]) -> None:
+    """Put the certificate of ``document`` below ``reports``; it says that it is the first of its stream."""
+    path = reports / "certificates" / document["stream"] / f"{document['audit']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(certified(document, None)))

@@ -63,21 +63,21 @@ def nights(tmp_path: Path) -> Nights:
 def test_an_audit_stays_as_long_as_a_young_one_builds_on_it(nights: Nights) -> None:
     for day, lineage in ((1, [1]), (2, [1, 2]), (3, [3]), (9, [1, 2, 9]), (12, [12])):
         nights.audited(day, lineage)
-    trim_audits(nights.tables, "clicks", KEEPING)
+    trim_audits(nights.tables, "clicks", KEEPING, nights.store.runs())
     assert set(nights.left(VERDICTS)) == {f"night-{day}" for day in (1, 2, 3, 9, 12)}
     nights.audited(14, [14])
-    trim_audits(nights.tables, "clicks", KEEPING)
+    trim_audits(nights.tables, "clicks", KEEPING, nights.store.runs())
     assert set(nights.left(VERDICTS)) == {f"night-{day}" for day in (1, 2, 9, 12, 14)}
     nights.audited(20, [20])
-    trim_audits(nights.tables, "clicks", Keeping(verdicts=None))
-    trim_audits(nights.tables, "clicks", KEEPING)
+    trim_audits(nights.tables, "clicks", Keeping(verdicts=None), nights.store.runs())
+    trim_audits(nights.tables, "clicks", KEEPING, nights.store.runs())
     assert set(nights.left(PARTIALS)) == {f"night-{day}" for day in (12, 14, 20)}
 
 
 def test_what_an_audit_compared_goes_by_its_age_though_others_build_on_the_audit(nights: Nights) -> None:
     for day, lineage in ((1, [1]), (4, [1, 4]), (12, [1, 4, 12])):
         nights.audited(day, lineage)
-    trim_audits(nights.tables, "clicks", KEEPING)
+    trim_audits(nights.tables, "clicks", KEEPING, nights.store.runs())
     assert set(nights.left(RECONCILIATION)) == {"night-4", "night-12"}
     assert set(nights.left(PARTIALS)) == {"night-1", "night-4", "night-12"}
     assert [nights.store.has(RECONCILIATION, f"night-{day}") for day in (1, 4)] == [False, True]
@@ -86,11 +86,11 @@ def test_what_an_audit_compared_goes_by_its_age_though_others_build_on_the_audit
 def test_windows_that_the_audit_before_the_newest_released_go_from_it_and_those_before(nights: Nights) -> None:
     nights.audited(1, [1], released_ms=20)
     nights.audited(2, [1, 2], released_ms=30)
-    trim_audits(nights.tables, "clicks", KEEPING)
+    trim_audits(nights.tables, "clicks", KEEPING, nights.store.runs())
     assert nights.left(PARTIALS) == nights.left(VERDICTS) == {"night-1": [20, None], "night-2": [10, 20, None]}
     assert nights.left(RECONCILIATION) == {f"night-{day}": [10, 20, None] for day in (1, 2)}, "it is one whole"
 
 
 def test_a_stream_without_audits_has_nothing_to_trim(nights: Nights, caplog: pytest.LogCaptureFixture) -> None:
-    trim_audits(nights.tables, "clicks", KEEPING)
+    trim_audits(nights.tables, "clicks", KEEPING, nights.store.runs())
     assert caplog.text == ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
-from tests.unit.spark.ledger_scene import STREAM, LedgerScene, proof_of
+from tests.unit.spark.ledger_scene import ROWS, STREAM, LedgerScene, proof_of
 
+from recount.audit.ledger import Ledger
 from recount.audit.removed import kept_late, kept_rejected, kept_windows, letters_due, released_by
 from recount.core.retention import Released
 from recount.core.schema import STRING, RecordSchema
@@ -17,6 +19,8 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 
 BEFORE = Released(before_ms=1_000, cut=(0, 1), offsets={"clicks": {0: 5}})
+CERTIFIED = [{"outcome": "violation", **one} for one in ({"released": asdict(BEFORE)}, {"released": None}, {})]
+"""One of them is of a release that did not say it."""
 TOPOLOGY = Topology(
     name=STREAM,
     sinks=[
@@ -24,6 +28,21 @@ TOPOLOGY = Topology(
     ],
     retention="3 s",
 )
+
+
+def ledger_of(*batches: int) -> Ledger:
+    return Ledger(tuple(map(proof_of, batches)))
+
+
+def certified(batch: int, outcome: str = "match") -> dict[str, Any]:
+    """What the certificate of an audit up to ``batch`` says."""
+    at_ms = 1_000 * batch
+    return {
+        "outcome": outcome,
+        "released": None,
+        "cut": {"generation": 0, "batch": batch, "batch_timestamp_ms": at_ms, "frontier_ms": at_ms},
+        "partitions": [{"topic": "clicks", "partition": 0, "start": 0, "end": 10 * batch + 10}],
+    }
 
 
 @pytest.fixture
@@ -40,19 +59,49 @@ def test_what_was_passed_so_long_before_the_cut_is_released_and_never_less_than_
 ) -> None:
     if moved:
         scene.ledger.move()
-    tables, cut = Tables(str(tmp_path)), proof_of(7)
+    tables, ledger = Tables(str(tmp_path)), ledger_of(*range(8))
     new = Released(before_ms=4_000, cut=(0, 7), offsets={"clicks": {0: 50}})
-    assert released_by(tables, TOPOLOGY, cut, None, is_clean=True) == new
-    assert released_by(tables, TOPOLOGY, cut, BEFORE, is_clean=True) == new
-    assert released_by(tables, TOPOLOGY, proof_of(3), BEFORE, is_clean=True) == BEFORE
-    assert released_by(tables, replace(TOPOLOGY, retention="8 s"), cut, BEFORE, is_clean=True) == BEFORE
+    assert released_by(tables, TOPOLOGY, ledger, [], is_clean=True) == new
+    assert released_by(tables, TOPOLOGY, ledger, CERTIFIED, is_clean=True) == new
+    assert released_by(tables, TOPOLOGY, ledger_of(3), CERTIFIED, is_clean=True) == BEFORE
+    assert released_by(tables, replace(TOPOLOGY, retention="8 s"), ledger, CERTIFIED, is_clean=True) == BEFORE
 
 
 def test_an_audit_that_finds_something_and_a_stream_that_keeps_all_release_nothing_new(tmp_path: Path) -> None:
-    tables, cut = Tables(str(tmp_path)), proof_of(7)
-    assert released_by(tables, TOPOLOGY, cut, BEFORE, is_clean=False) == BEFORE
-    assert released_by(tables, TOPOLOGY, cut, None, is_clean=False) is None
-    assert released_by(tables, replace(TOPOLOGY, retention=None), cut, None, is_clean=True) is None
+    tables, ledger = Tables(str(tmp_path)), ledger_of(7)
+    assert released_by(tables, TOPOLOGY, ledger, CERTIFIED, is_clean=False) == BEFORE
+    assert released_by(tables, TOPOLOGY, ledger, [], is_clean=False) is None
+    assert released_by(tables, replace(TOPOLOGY, retention=None), ledger, [], is_clean=True) is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "forged", "before_ms"),
+    [
+        (4, {}, 4_000),
+        (4, {"frontier_ms": 2**60}, 5_000),
+        (5, {"batch_timestamp_ms": 0, "frontier_ms": 2**60}, 5_000),
+        (6, {"batch_timestamp_ms": 0}, 5_000),
+        (4, {"frontier_ms": 3_500}, 3_500),
+    ],
+)
+def test_an_old_batch_releases_no_more_than_the_audits_behind_it_had_judged(
+    tmp_path: Path, batch: int, forged: dict[str, int], before_ms: int
+) -> None:
+    scene = LedgerScene(tmp_path)
+    for number in range(8):
+        proof = replace(proof_of(number), **forged) if number == batch else proof_of(number)
+        scene.state.append(ROWS, writer=proof.checkpoint_id, version=number, metadata=proof.to_json())
+    audits = [certified(2), certified(5), certified(5, outcome="violation") | {"cut": certified(0)["cut"]}]
+    tables, ledger = Tables(str(tmp_path)), Ledger((*ledger_of(6).proofs, proof_of(7)))
+    found = released_by(tables, TOPOLOGY, ledger, audits, is_clean=True)
+    assert found == Released(before_ms=before_ms, cut=(0, 7), offsets={"clicks": {0: 50 if batch == 4 else 60}})
+
+
+def test_a_batch_that_no_audit_has_judged_releases_nothing(scene: LedgerScene, tmp_path: Path) -> None:
+    tables = Tables(str(tmp_path))
+    assert released_by(tables, TOPOLOGY, ledger_of(6, 7), [], is_clean=True) is None
+    assert released_by(tables, TOPOLOGY, ledger_of(6, 7), [certified(2)], is_clean=True) is None
+    assert released_by(tables, TOPOLOGY, ledger_of(6, 7), [certified(4, "violation")], is_clean=True) is None
 
 
 def test_rows_on_the_bound_are_judged() -> None:

@@ -11,11 +11,13 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import certify, findings
 
 from recount.core.nodes import WINDOW_END
 from recount.core.own_columns import BATCH, GENERATION, RESULT_TIME, REVISION
 from recount.core.retention import Released
 from recount.core.tables import Tables
+from recount.released import removable
 from recount.spark.graph_state import STATE_SCHEMA
 from recount.spark.intake import REJECTED_SCHEMA
 from recount.spark.stage import LATE_SCHEMA
@@ -28,12 +30,14 @@ COPIES = {"key": pl.String(), RESULT_TIME: pl.Int64()}
 RELEASED = Released(before_ms=100, cut=(1, 7), offsets={"clicks": {0: 5}})
 
 
-def audited(root: Path, *released: Released | None) -> None:
-    """Complete audits, oldest first."""
-    documents = [
-        json.dumps({"finished_ms": number, "released": one and asdict(one)}) for number, one in enumerate(released)
-    ]
-    write_deltalake(Tables(str(root)).audit("clicks", "runs"), pl.DataFrame({"document": documents}))
+def audited(root: Path, *released: Released | None, rows: Released | None = None) -> None:
+    """Complete audits, oldest first, with certificates of what each has ``released``; ``rows``: what all rows say."""
+    documents = []
+    for number, one in enumerate(released):
+        told = {"audit": f"night-{number}", "released": one and asdict(one)}
+        certify(root / "reports", {**findings(told["audit"]), **told, "stream": "clicks"})
+        documents.append(json.dumps({**told, "finished_ms": number, "released": rows and asdict(rows)}))
+    write_deltalake(Tables(str(root)).audit("clicks", "runs"), pl.DataFrame({"document": documents}), mode="overwrite")
 
 
 def windows(ends: Sequence[int | None]) -> pl.DataFrame:
@@ -52,6 +56,7 @@ def filled(root: Path) -> StreamTables:
             for name, by in {"results": "window", "copies": "record", "totals": "table", "others": None}.items()
         },
         closed_after_ms=10,
+        reports=str(root / "reports"),
     )
     tables.create()
     copies = pl.DataFrame({"key": ["a", "b"], RESULT_TIME: [99, 100]}, COPIES)
@@ -119,6 +124,26 @@ def test_what_only_the_newest_audit_released_stays(tmp_path: Path, released: Seq
         audited(tmp_path, *released)
     tables.trimming.trim()
     assert left(tables, 7) == left(tables, 8) == ALL
+
+
+def test_a_row_of_an_audit_releases_nothing_and_neither_does_one_that_has_no_certificate_which_says_so(
+    tmp_path: Path,
+) -> None:
+    tables, certificates = filled(tmp_path), tmp_path / "reports" / "certificates" / "clicks"
+    audited(tmp_path, None, None, rows=RELEASED)
+    tables.trimming.trim()
+    assert left(tables, 7) == ALL
+    audited(tmp_path, RELEASED, RELEASED)
+    certify(tmp_path / "reports", {**findings("night-0"), "stream": "clicks"})
+    tables.trimming.trim()
+    assert left(tables, 7) == ALL, "it is of an earlier release"
+    text = (certificates / "night-1.json").read_text()
+    (certificates / "night-0.json").write_text(text.replace('"before_ms": 100', '"before_ms": 99'))
+    assert removable(str(tmp_path), str(tmp_path / "reports"), "clicks") is None
+    (certificates / "night-0.json").unlink()
+    assert removable(str(tmp_path), str(tmp_path / "reports"), "clicks") is None
+    certify(tmp_path / "reports", {**findings("night-0"), "stream": "clicks", "released": asdict(RELEASED)})
+    assert removable(str(tmp_path), str(tmp_path / "reports"), "clicks") == RELEASED
 
 
 def test_the_state_of_a_graph_goes_before_the_last_snapshot_but_one(tmp_path: Path) -> None:

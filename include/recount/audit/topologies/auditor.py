@@ -27,6 +27,7 @@ from recount.audit.kept import (
 )
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import LEDGER, ledger_faults
+from recount.audit.register import certificates_in_force
 from recount.audit.removed import (
     kept_late_by_spark,
     kept_rejected_by_spark,
@@ -67,7 +68,7 @@ from recount.audit.topologies.standing import unsettled_rows
 from recount.audit.topologies.totals import totals_by_topic
 from recount.core.finding_register import Register
 from recount.core.nodes import WindowedAggregate
-from recount.core.retention import Released, ageing
+from recount.core.retention import Released, ageing, farthest
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -217,9 +218,10 @@ class TopologyAuditor:
         all_accounts = [account for parts in found.values() for account in parts]
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
         is_clean = not differences and all(one.state != "open" for one in known.values())
-        cut = scope.ledger.proofs[-1]
         unsettled = unsettled_rows(judged, scope.identities) if differences else {}
-        released = released_by(self._tables, self._topology, cut, scope.released, is_clean=is_clean)
+        certificates = certificates_in_force(self._settings, self._topology.name)
+        released = released_by(self._tables, self._topology, scope.ledger, certificates, is_clean=is_clean)
+        gone = farthest(scope.released, released)
         return Findings(
             audit=scope.audit,
             topology=self._topology,
@@ -238,7 +240,7 @@ class TopologyAuditor:
             evidence=self._evidence(scope, log, all_accounts),
             read_to={topic: {p: end for p, (_, end) in spans.items()} for topic, spans in scope.published.items()},
             tables={
-                one.written.table: self._checksums(one, scope, released, unsettled.get(one)) for one in scope.identities
+                one.written.table: self._checksums(one, scope, gone, unsettled.get(one)) for one in scope.identities
             },
             released=released,
             beyond_found=beyond.found,
@@ -255,10 +257,10 @@ class TopologyAuditor:
         return [*scope.erased.differences(), *scope.erased.seed_differences(run, None)]
 
     def _checksums(
-        self, identity: Identity, scope: Scope, released: Released | None, unsettled: Unsettled | None
+        self, identity: Identity, scope: Scope, gone: Released | None, unsettled: Unsettled | None
     ) -> TableChecksums:
         written = identity.written
-        kept = KeptRows.of(ageing(written), released, written.key)
+        kept = KeptRows.of(ageing(written), gone, written.key)
         return TableChecksums.of(self._tables, written.table, scope.cut, scope.done, kept, unsettled)
 
     def _stream_times(self, seed: Seed) -> dict[tuple[str, int], int | None]:

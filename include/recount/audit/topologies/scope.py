@@ -9,6 +9,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame
 
+from recount.audit.certified_runs import certified_runs, removed_by_now
 from recount.audit.copies import is_after
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Interval, Source
@@ -36,7 +37,6 @@ from recount.kafka.offsets import LogRange
 from recount.recompute.graph.carrying import Carried
 from recount.recompute.graph.recomputed import Recomputed
 from recount.recompute.log import Ranges
-from recount.released import released as removed_by_now
 
 _LOG = logging.getLogger(__name__)
 TRUTH_PART, COMPLETE_PART, CLAIMS_PART, CORRECTED_PART, UNREAD_PART, LATE_PART = (
@@ -171,6 +171,7 @@ class Scoping:
         """
         erased = ErasedKeys.of(self.settings, self.topology.name)
         erased.require_finished()
+        runs = certified_runs(self.settings, self.topology.name)
         reached = published_offsets(self.connection, self.topology)
         done, published = self._published()
         posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self.topology.sources}
@@ -187,7 +188,7 @@ class Scoping:
             if can_begin_anew and self._is_kept(whole.between(None, cut.order), sources):
                 _LOG.warning("rows of %s that were judged are others now: all is judged again", ", ".join(altered))
                 settled, seed, altered = whole, NOTHING, ()
-            elif altered and self._was_trimmed(seed):
+            elif altered and _was_trimmed(seed, runs):
                 altered = ()
         else:
             settled = settled_ledger(self._tables, self.topology, reached)
@@ -205,7 +206,7 @@ class Scoping:
             audit=audit,
             seed=seed,
             altered=altered,
-            released=released_so_far(self.store, repetition.audit if repetition else None),
+            released=released_so_far(runs, repetition.audit if repetition else None),
             snapshot=self.snapshots.of(seed.run.audit) if seed.run else None,
             settled=settled,
             ledger=ledger,
@@ -314,11 +315,6 @@ class Scoping:
         tables, order = seed.run.tables, seed.run.order
         return tuple(name for name, sums in tables.items() if not sums.are_those_of(self._tables, name, order))
 
-    def _was_trimmed(self, seed: Seed) -> bool:
-        """Whether the stream may have removed rows that ``seed``, older than the last two audits, still counts."""
-        found, counted = removed_by_now(self._tables.root, self.topology.name), seed.run and seed.run.released
-        return found is not None and (not counted or counted.before_ms < found.before_ms)
-
     def _is_kept(self, ledger: Ledger, sources: Mapping[str, Source]) -> bool:
         """Whether all that the batches of ``ledger`` have read is there still."""
         try:
@@ -338,6 +334,13 @@ class Scoping:
 
     def _own(self, topic: str) -> Ranges:
         return self.in_force.own_ranges(topic, kept_if_any(self.connection, topic))
+
+
+def _was_trimmed(seed: Seed, runs: Sequence[Run]) -> bool:
+    """Whether the stream may have removed rows that ``seed``, older than the last two of ``runs``, still counts."""
+    found = removed_by_now(runs)
+    counted = next((run.released for run in runs if seed.run and run.audit == seed.run.audit), None)
+    return found is not None and (not counted or counted.before_ms < found.before_ms)
 
 
 def _after(seen: Mapping[int, int], ranges: Ranges) -> Ranges:

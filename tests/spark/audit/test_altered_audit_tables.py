@@ -1,0 +1,156 @@
+"""Whoever can write to one table of the audits of a single aggregation changes no result, and is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+from tests.spark.audit.clinic import EVE, NOAH, Clinic, clinic_of
+from tests.spark.audit.stage import Stage
+
+from recount.audit.certificate import load
+from recount.audit.nightly import CertifiedAudit
+from recount.audit.store import PARTIALS, PUBLISHED
+from recount.backfill.plan import plan
+from recount.backfill.repair import Repaired, repair
+from recount.core.errors import Terminal
+from recount.core.nodes import KEY, WINDOW_END
+from recount.core.own_columns import BATCH, IS_LATE
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+from recount.released import RUNS
+from recount.spark.batch import TopologyWork
+
+pytestmark = pytest.mark.timeout(900)
+"""Streams and audits run for real: minutes where other work shares the machine."""
+
+
+@pytest.fixture
+def clinic(tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path) -> Clinic:
+    """Only its bills are run: fees by patient, a single aggregation."""
+    return clinic_of(spark, kafka, project, tmp_path)
+
+
+def a_night(clinic: Clinic, number: int) -> CertifiedAudit:
+    """A visit of Eve for 5, and one of Noah that closes its window; the first night another of Eve, for 2, too late."""
+    minute = 20 * number
+    late = [] if number else [(EVE, 1.0, 2.0)]
+    clinic.visits([(EVE, minute + 1, 5.0), (NOAH, minute + 12, 1.0), *late])
+    clinic.bills.run()
+    return clinic.bills.audit()
+
+
+def rewrite(path: str, change: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
+    """Write to the table at ``path`` what ``change`` makes of its rows."""
+    write_deltalake(DeltaTable(path), change(pl.read_delta(path)), mode="overwrite")
+
+
+def backfill(clinic: Clinic) -> Repaired:
+    bills = clinic.bills
+    return repair(bills.spark, bills.settings, plan(bills.spark, clinic.tables, bills.topology))
+
+
+def test_altered_rows_of_earlier_nights_are_named_every_night_and_no_backfill_or_erasure_takes_them(
+    clinic: Clinic,
+) -> None:
+    stream = clinic.bills.topology.name
+    partials, published = (clinic.tables.audit(stream, name) for name in (PARTIALS, PUBLISHED))
+    altered = {(f"table audits/{stream}/{name}", "altered") for name in (PARTIALS, PUBLISHED)}
+
+    def found(night: CertifiedAudit) -> set[tuple[str, str]]:
+        return {(one.place, one.verdict) for one in night.findings.differences}
+
+    honest = a_night(clinic, 0).findings
+    assert (honest.differences, [miss.key for miss in honest.misses]) == ((), [EVE])
+    fee = pl.read_delta(partials).schema["fees"]
+    more = pl.when(IS_LATE).then(pl.col("fees") + 1_000).otherwise("fees").cast(fee)
+    rewrite(partials, lambda rows: rows.with_columns(fees=more))
+    rewrite(published, lambda rows: rows.filter(pl.col(KEY) != NOAH))
+    for number in (1, 2):
+        night = a_night(clinic, number)
+        assert (found(night), night.findings.outcome) == (altered, "violation")
+        with pytest.raises(Terminal, match="is not what they left"):
+            backfill(clinic)
+        [asked] = clinic.erasure(NOAH, stream).streams
+        with pytest.raises(Terminal, match=f"audits/{stream}/partials has other rows"):
+            asked.run()
+
+    assert found(clinic.bills.audit(from_the_beginning=True)) == set()
+    assert backfill(clinic).corrections == 1
+    corrected = pl.read_delta(clinic.tables.corrections("bills"))
+    assert corrected.select(KEY, "fees").rows() == [(EVE, Decimal("7.00"))]
+
+    assert found(a_night(clinic, 3)) == set()
+    clinic.erase(NOAH, stream)
+    assert found(a_night(clinic, 4)) == set(), "an erasure says anew what there is"
+
+
+HUGE = 2**60
+
+
+@pytest.fixture
+def brief(clinic: Clinic) -> Stage:
+    """The bills, of which none is kept once it is judged."""
+    bills = clinic.bills
+    return replace(bills, topology=replace(bills.topology, retention="1 ms"))
+
+
+def a_day(brief: Stage, number: int, *, batches: int = 2) -> CertifiedAudit:
+    """A visit of Eve in each batch, ten minutes after the one before."""
+    for batch in range(batches):
+        brief.produce([("visits", 0, EVE, 20 * number + 10 * batch, {"note": "n", "fee": 5.0})])
+        brief.run()
+    return brief.audit()
+
+
+def trimmed(brief: Stage) -> list[int]:
+    """The ends of the windows whose results are left when the driver has removed what it may."""
+    TopologyWork(brief.topology, brief.settings.data, reports=brief.settings.reports).tables.trimming.trim()
+    return sorted(pl.read_delta(brief.tables.output("bills"))[WINDOW_END].to_list())
+
+
+def test_a_forged_release_in_the_row_of_an_audit_lets_neither_stream_nor_audit_forget_anything(brief: Stage) -> None:
+    days = [a_day(brief, number) for number in (0, 1)]
+    released = [load(day.certificate)["released"]["before_ms"] for day in days]
+    left = trimmed(brief)
+    assert left[0] >= released[0] < released[1]
+
+    def forged(text: str) -> str:
+        document = json.loads(text)
+        return json.dumps({**document, "released": {**document["released"], "before_ms": HUGE}})
+
+    runs = brief.tables.audit(brief.topology.name, RUNS)
+    rewrite(runs, lambda rows: rows.with_columns(pl.col("document").map_elements(forged, pl.String)))
+    assert trimmed(brief) == left
+    night = a_day(brief, 2)
+    assert night.findings.differences == ()
+    assert released[1] < load(night.certificate)["released"]["before_ms"] < HUGE
+    assert trimmed(brief)[-1] > released[1]
+    assert night.findings.counts["delta match"] > 0, "its results are judged"
+
+
+def test_a_forged_old_batch_releases_no_more_than_was_certified_for_it(brief: Stage) -> None:
+    days = [a_day(brief, number) for number in (0, 1)]
+    TopologyWork(brief.topology, brief.settings.data).tables.ledger.move()
+
+    def forged(text: str) -> str:
+        document = json.loads(text)
+        return json.dumps({**document, "frontier_ms": HUGE} if document["batch"] == 2 else document)
+
+    def forge(rows: pl.DataFrame) -> pl.DataFrame:
+        last = pl.col(BATCH) == 3
+        told = pl.col("proof").map_elements(forged, pl.String)
+        return rows.with_columns(told, recorded_ms=pl.when(last).then(HUGE).otherwise("recorded_ms"))
+
+    rewrite(brief.tables.ledger(brief.topology.name), forge)
+    night = a_day(brief, 2, batches=1)
+    assert night.findings.differences == ()
+    assert night.findings.released is not None
+    assert night.findings.released.before_ms == load(days[1].certificate)["cut"]["frontier_ms"]
