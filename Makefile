@@ -26,9 +26,9 @@ LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/reco
 PARTS := unit spark integration airflow chaos faults browser
 # each by a pytest of its own, two at a time: one alone leaves a core idle; the third begins when the second has ended
 RUNS := first second third
-RUN_first := tests/unit tests/spark/audit tests/spark/engine tests/spark/local tests/spark/serve
+RUN_first := tests/unit tests/spark/audit
 RUN_second := tests/chaos tests/integration tests/airflow tests/faults tests/browser
-RUN_third := tests/spark/recompute
+RUN_third := tests/spark/recompute tests/spark/engine tests/spark/local tests/spark/serve
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
