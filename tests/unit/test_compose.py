@@ -129,7 +129,7 @@ def test_stream_drivers_have_a_container_of_their_own(compose: dict[str, Any]) -
         if "AIRFLOW__CORE__EXECUTOR" in service.get("environment", {})
     }
     assert executors == {"EdgeExecutor"}
-    assert [name for name, one in services.items() if "edge worker" in str(one.get("command"))] == ["drivers"]
+    assert [name for name, one in services.items() if "worker.sh" in str(one.get("command"))] == ["drivers"]
 
 
 def test_a_backup_has_every_volume_that_is_no_copy(compose: dict[str, Any], project: Project) -> None:

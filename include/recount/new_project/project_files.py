@@ -13,7 +13,7 @@ from recount.shipped import shipped
 
 _SUFFIX = ".j2"
 _PACKAGE = "package"
-_DOCKER = ("backup.sh", "health.py", "new_secrets.py", "prometheus.yml", "statsd_mapping.yml")
+_DOCKER = ("backup.sh", "health.py", "new_secrets.py", "prometheus.yml", "statsd_mapping.yml", "worker.sh")
 _COPIED = ("spark_jobs", *(f"docker/{name}" for name in _DOCKER))
 _COMPOSITION = "docker-compose.yml"
 
