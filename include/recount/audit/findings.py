@@ -55,7 +55,7 @@ class Findings:
     ``read_to``, the checksums of its ``tables``, and the SHA-256 and declaration's ``fingerprint`` of its snapshot.
     ``beyond`` are late records, as ``topic-partition@offset``, that lie before its look back: of ``beyond_found`` the
     first. ``erasures`` are those of the stream so far; ``begins_after`` is the one behind which an audit from the
-    beginning cannot look, where there is one.
+    beginning cannot look, where there is one. ``released`` and ``built_on`` are those of the audit's ``Run``.
     """
 
     audit: str
