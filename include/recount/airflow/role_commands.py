@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -57,13 +58,18 @@ def _actions(permissions: Iterable[Permission], resource: str) -> str:
 def require_fab() -> None:
     """Raise ``Terminal`` where Airflow has another auth manager, ``MissingExtra`` where FAB is not installed."""
     from airflow.configuration import conf
+    from airflow.exceptions import AirflowConfigException
 
     configured = conf.get("core", "auth_manager")
     if configured == FAB:
         require_extra("fab")
     from airflow.api_fastapi.app import get_auth_manager_cls
 
-    if all(f"{one.__module__}.{one.__qualname__}" != FAB for one in get_auth_manager_cls().__mro__):
+    try:
+        classes = {f"{one.__module__}.{one.__qualname__}" for one in get_auth_manager_cls().__mro__}
+    except AirflowConfigException:
+        classes = set()
+    if FAB not in classes:
         raise Terminal(
             "this auth manager of Airflow has no roles that could be made",
             given=configured,
@@ -110,6 +116,8 @@ def _security_manager() -> Iterator[FabAirflowSecurityManagerOverride]:
     from sqlalchemy.exc import SQLAlchemyError
 
     ProvidersManager().initialize_providers_configuration()
+    for name in ("airflow.providers.fab", "alembic"):  # a line for each permission
+        logging.getLogger(name).setLevel(logging.WARNING)
     try:
         check_migrations(1)
         with get_application_builder() as builder:

@@ -155,7 +155,12 @@ def test_a_permission_that_the_database_has_not_taken_is_told(manager: FabAirflo
     assert raised.value.given == "1 permissions missing, 0 too many"
 
 
-def test_another_auth_manager_is_refused_with_what_to_set() -> None:
+@pytest.mark.parametrize("configured", [None, "no.such.AuthManager"])
+def test_another_auth_manager_is_refused_with_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, configured: str | None
+) -> None:
+    if configured:
+        monkeypatch.setenv("AIRFLOW__CORE__AUTH_MANAGER", configured)
     with pytest.raises(Terminal) as raised:
         require_fab()
     assert raised.value.expected == FAB
