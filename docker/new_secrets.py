@@ -6,6 +6,7 @@ import secrets
 from base64 import urlsafe_b64encode
 
 print(f"POSTGRES_PASSWORD={secrets.token_hex(16)}")
+print(f"AIRFLOW_ADMIN_PASSWORD={secrets.token_urlsafe(24)}")
 print(f"AIRFLOW_FERNET_KEY={urlsafe_b64encode(secrets.token_bytes(32)).decode()}")
 print(f"AIRFLOW_JWT_SECRET={secrets.token_urlsafe(48)}")
 print(f"RECOUNT_TOKEN={secrets.token_urlsafe(32)}")

@@ -26,6 +26,7 @@ _COMMANDS = {
     "play": ("recount.play.play_command:play", "Let the shop live: all streams in Airflow, records of all topics."),
     "topics": ("recount.kafka.commands:topics", "Compare the declared topics with the cluster; create and repair."),
     "acls": ("recount.kafka.acl_commands:acls", "Print the ACLs that the declared streams need on Kafka."),
+    "roles": ("recount.airflow.role_commands:roles", "Print who may do what in Airflow; make the roles."),
     "describe": ("recount.commands.describe:describe", "Print a topology."),
     "fingerprint": ("recount.commands.meaning:fingerprint", "Print what a declaration means, as one hash."),
     "estimate": (

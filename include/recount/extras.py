@@ -12,6 +12,7 @@ from recount.core.errors import Terminal
 LIBRARIES = MappingProxyType(
     {
         "airflow": ("airflow", "asgiref", "grandalf", "itsdangerous", "pygal", "sqlalchemy"),
+        "fab": ("flask_appbuilder",),
         "audit": ("great_expectations",),
         "serve": ("fastapi", "limits", "starlette", "uvicorn"),
         "registry": ("fastavro", "authlib"),

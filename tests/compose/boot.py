@@ -16,7 +16,7 @@ import pytest
 from tests.compose.composition import Composition
 from tests.eventually import eventually
 
-from recount.local.airflow_api import AirflowApi
+from recount.local.airflow_api import USERNAME, AirflowApi
 from recount.local.dag_runs import DagRuns
 from recount.local.ports import LOOPBACK
 from recount.local.project import Project
@@ -26,7 +26,6 @@ pytestmark = pytest.mark.timeout(3_600)
 STREAM = "product-revenue"
 SENDER = (Path(__file__).parent / "sender.py").read_text()
 AMOUNT = Decimal("1.50")
-PASSWORDS = "/srv/recount/airflow/simple_auth_manager_passwords.json.generated"
 KILLED = ("kafka-2", "spark-worker", "scheduler", "triggerer", "dag-processor", "api-server", "postgres", "drivers")
 """One after the other, each well again before the next."""
 
@@ -56,7 +55,7 @@ def sent() -> list[int]:
 
 def signed_in(composition: Composition) -> AirflowApi:
     passwords = composition.folder / "passwords.json"
-    passwords.write_text(composition.run("exec", "--no-TTY", "api-server", "cat", PASSWORDS))
+    passwords.write_text(json.dumps({USERNAME: composition.secrets["AIRFLOW_ADMIN_PASSWORD"]}))
     return AirflowApi(f"http://{LOOPBACK}:{composition.ports['api-server']}", passwords)
 
 

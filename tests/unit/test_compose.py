@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from recount.airflow.role_commands import FAB
 from recount.core.settings import Settings
 from recount.local.project import Project
 
@@ -86,6 +87,17 @@ def test_every_secret_it_asks_for_is_generated(project: Project) -> None:
     script = project.root / "docker" / "new_secrets.py"
     printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
     assert {line.partition("=")[0] for line in printed.splitlines()} == asked
+
+
+def test_users_of_airflow_have_roles_and_no_command_line_has_a_password(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    airflow = ("api-server", "scheduler", "dag-processor", "triggerer", "migration")
+    assert {services[name]["environment"]["AIRFLOW__CORE__AUTH_MANAGER"] for name in airflow} == {FAB}
+    *_, script = services["migration"]["command"]
+    assert "recount roles --apply" in script
+    assert "airflow users create" in script and "--password" not in script
+    assert "AIRFLOW_ADMIN_PASSWORD" in services["migration"]["environment"]
+    assert "AIRFLOW_ADMIN_PASSWORD" not in services["api-server"]["environment"]
 
 
 def test_prometheus_scrapes_services_of_the_composition_at_their_ports(compose: dict[str, Any]) -> None:

@@ -10,6 +10,8 @@ from recount.core.registry import Declarations
 
 PAGES = "/recount"
 """Where the plugin's pages are, below Airflow's own address."""
+CONTROL, TOPICS, MAINTENANCE = "stream_control", "topics", "maintenance"
+"""The DAGs that there are once."""
 
 
 def stream_page(stream: str) -> str:

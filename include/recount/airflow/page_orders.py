@@ -10,13 +10,12 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.tokens import get_signing_key
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
-from recount.airflow.naming import audit_dag, backfill_dag, stream_dag
+from recount.airflow.naming import CONTROL, audit_dag, backfill_dag, stream_dag
 from recount.airflow.runs_by_hand import DagState, Runs
 from recount.core.registry import Stream
 from recount.core.topology import Topology
 
 Order = Literal["start", "stop", "audit", "backfill"]
-CONTROL = "stream_control"
 _TOKEN_AGE_S = 12 * 3_600
 _LABELS: Mapping[Order, tuple[str, str]] = {
     "start": ("Start", "withdraws an order to stop"),

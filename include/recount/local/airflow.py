@@ -10,18 +10,20 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import subprocess
 import sys
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from recount.core.errors import Transient
+from recount.core.errors import Terminal, Transient
 from recount.local import daemon
 from recount.local.airflow_api import USERNAME, AirflowApi
 from recount.local.daemon import Daemon
@@ -34,6 +36,7 @@ _COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 # The components that write heartbeats; the api-server shows them, and so reports itself.
 _REPORTING = ("scheduler", "dag_processor", "triggerer")
 _START_LIMIT_S = 180.0
+_FAB = "apache-airflow-providers-fab"
 AUDIT_POOL = "recount-audits"
 """The pool of the nightly audits. It has one slot: a machine has no memory for several of their Spark applications."""
 
@@ -42,7 +45,8 @@ class EmbeddedAirflow(Started):
     """Airflow on the loopback address, with the DAGs of ``dags``.
 
     ``environment`` reaches every DAG and task. The one user is ``admin`` with a password that is made here, once per
-    home; there is no default one. A context manager: started on entry, stopped on exit.
+    home; there is no default one. ``auth_manager`` names another one than Airflow's simple one, which keeps its users
+    in the database as FAB does. A context manager: started on entry, stopped on exit.
     """
 
     username = USERNAME
@@ -55,11 +59,13 @@ class EmbeddedAirflow(Started):
         environment: Mapping[str, str],
         dags: Path | None = None,
         spark_master: str = "local[*]",
+        auth_manager: str | None = None,
     ) -> None:
         self._home = home
         self._dags = dags or project.dags
         self._given = dict(environment)
         self._spark_master = spark_master
+        self._auth_manager = auth_manager
         self._port, self._log_port = free_ports(2)
         self._daemons: list[Daemon] = []
         self.api = AirflowApi(self.url, home.airflow_passwords)
@@ -107,6 +113,7 @@ class EmbeddedAirflow(Started):
             "AIRFLOW__CORE__PARALLELISM": "4",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.password_file),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.username}:ADMIN",
+            **({"AIRFLOW__CORE__AUTH_MANAGER": self._auth_manager} if self._auth_manager else {}),
             # A busy machine of two cores must not look like a broken one.
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "60",
             "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
@@ -134,6 +141,8 @@ class EmbeddedAirflow(Started):
         _ = self.password
         airflow = Path(sys.executable).with_name("airflow")
         self._migrate(airflow, environment)
+        if self._auth_manager:
+            self._make_user(airflow, environment)
         before = time.time()
         for component in _COMPONENTS:
             # Their own log servers would listen on every address of the machine; one on the loopback does.
@@ -161,12 +170,35 @@ class EmbeddedAirflow(Started):
         return self.api.request(method, path, body)
 
     def _migrate(self, airflow: Path, environment: Mapping[str, str]) -> None:
-        """Make or upgrade the database, once per Airflow version."""
-        done = self._home.airflow / f"migrated-{version('apache-airflow')}"
+        """Make or upgrade the database, once per version of Airflow and of FAB, whose tables are made where it is."""
+        fab = f"-{version(_FAB)}" if find_spec("flask_appbuilder") else ""
+        done = self._home.airflow / f"migrated-{version('apache-airflow')}{fab}"
         if not done.exists():
             migration = Daemon.start(self._home, "airflow-migration", [airflow, "db", "migrate"], environment)
             migration.wait(self._home, _START_LIMIT_S)
             done.touch()
+
+    def _make_user(self, airflow: Path, environment: Mapping[str, str]) -> None:
+        """Make the user in the database, unless there is one of that name; no command line shows the password."""
+        names = ["--username", self.username, "--firstname", "Recount", "--lastname", self.username]
+        ended = subprocess.run(
+            [airflow, "users", "create", *names, "--email", f"{self.username}@localhost", "--role", "Admin"],
+            env=dict(environment),
+            cwd=self._home.path,
+            input=f"{self.password}\n{self.password}\n",
+            capture_output=True,
+            text=True,
+            timeout=_START_LIMIT_S,
+            start_new_session=True,  # no terminal, so that the password is read from the input
+            check=False,
+        )
+        if ended.returncode != 0:
+            raise Terminal(
+                f"the user {self.username} of Airflow cannot be made",
+                given=ended.stderr[-1_000:],
+                expected=f"{self._auth_manager}, which has the command airflow users create",
+                remedy="name FAB's auth manager, or none",
+            )
 
     def _make_pool(self) -> None:
         """Make the pool of the audits; the slots of one that is there are its owner's."""

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from airflow.sdk import DAG, task
 
 from recount.airflow.dags.dag_plan import DagPlan
+from recount.airflow.naming import MAINTENANCE
 from recount.airflow.notices import notifiers
-
-MAINTENANCE = "maintenance"
 
 
 def maintenance_dag(plan: DagPlan) -> Iterator[DAG]:

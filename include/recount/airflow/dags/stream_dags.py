@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import DAG, Param, task
 
 from recount.airflow.dags.dag_plan import DagPlan
-from recount.airflow.naming import labels, stream_dag
+from recount.airflow.naming import CONTROL, labels, stream_dag
 from recount.airflow.notices import notifiers
 from recount.airflow.streams import HoldOperator, StreamOperator
 
-CONTROL = "stream_control"
 # A continuous DAG without a start date gives its second run the first one's date, and never starts it.
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 

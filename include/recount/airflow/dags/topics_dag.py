@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from airflow.sdk import DAG, task
 
 from recount.airflow.dags.dag_plan import DagPlan
+from recount.airflow.naming import TOPICS
 from recount.airflow.notices import notifiers
-
-TOPICS = "topics"
 
 
 def topics_dag(plan: DagPlan) -> Iterator[DAG]:

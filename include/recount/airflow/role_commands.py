@@ -1,0 +1,137 @@
+"""``recount roles``: who may do what in Airflow, and the roles made in its auth manager FAB."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from recount.airflow.roles import ROLES, Permission
+from recount.core.errors import Terminal, Transient
+from recount.core.registry import DEFAULT_MODULES, declared
+from recount.extras import require_extra
+from recount.printed_tables import print_table
+
+if TYPE_CHECKING:
+    from airflow.providers.fab.auth_manager.models import Role
+    from airflow.providers.fab.auth_manager.security_manager.override import FabAirflowSecurityManagerOverride
+
+FAB = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
+"""The auth manager that has roles, as ``AIRFLOW__CORE__AUTH_MANAGER`` names it."""
+Wanted = Mapping[str, frozenset[Permission]]
+
+
+def roles(
+    apply_roles: Annotated[
+        bool, typer.Option("--apply", help="Make the roles in Airflow, with these permissions and no others.")
+    ] = False,
+) -> None:
+    """Print the permissions of each role for the declared streams; with --apply, give the roles exactly these."""
+    declarations = declared(os.environ.get("RECOUNT_TOPOLOGIES") or DEFAULT_MODULES)
+    wanted = {role.name: role.permissions(declarations) for role in ROLES}
+    if not apply_roles:
+        print_table(table_of(wanted))
+        return
+    require_fab()
+    with _security_manager() as manager:
+        for name, permissions in wanted.items():
+            print(f"{name}: {bring_in_step(manager, name, permissions)}")
+
+
+def table_of(wanted: Wanted) -> Table:
+    """A line for each resource, with the actions of each role."""
+    table = Table("resource", *wanted)
+    for resource in sorted({resource for permissions in wanted.values() for _, resource in permissions}):
+        table.add_row(resource, *(_actions(permissions, resource) for permissions in wanted.values()))
+    return table
+
+
+def _actions(permissions: Iterable[Permission], resource: str) -> str:
+    return " ".join(sorted(action.removeprefix("can_") for action, about in permissions if about == resource))
+
+
+def require_fab() -> None:
+    """Raise ``Terminal`` where Airflow has another auth manager, ``MissingExtra`` where FAB is not installed."""
+    from airflow.configuration import conf
+    from airflow.exceptions import AirflowConfigException
+
+    configured = conf.get("core", "auth_manager")
+    if configured == FAB:
+        require_extra("fab")
+    from airflow.api_fastapi.app import get_auth_manager_cls
+
+    try:
+        classes = {f"{one.__module__}.{one.__qualname__}" for one in get_auth_manager_cls().__mro__}
+    except AirflowConfigException:
+        classes = set()
+    if FAB not in classes:
+        raise Terminal(
+            "this auth manager of Airflow has no roles that could be made",
+            given=configured,
+            expected=FAB,
+            remedy=f"pip install 'recount[fab]', set AIRFLOW__CORE__AUTH_MANAGER={FAB} for every process of Airflow",
+        )
+
+
+def bring_in_step(manager: FabAirflowSecurityManagerOverride, name: str, wanted: frozenset[Permission]) -> str:
+    """Let the role ``name`` have the permissions ``wanted`` and no others; says what was changed.
+
+    Raises ``Transient`` where the database has not taken them all: FAB logs that, and goes on.
+    """
+    is_new = manager.find_role(name) is None
+    role = manager.add_role(name)
+    before = _permissions(role)
+    for action, resource in sorted(wanted - before):
+        manager.add_permission_to_role(role, manager.create_permission(action, resource))
+    for one in [one for one in role.permissions if (one.action.name, one.resource.name) not in wanted]:
+        manager.remove_permission_from_role(role, one)
+    manager.session.refresh(role)
+    if (after := _permissions(role)) != wanted:
+        raise Transient(
+            f"the role {name} is not as it should be",
+            given=f"{len(wanted - after)} permissions missing, {len(after - wanted)} too many",
+            expected="a database of Airflow that takes all changes",
+            remedy="try again; Airflow's own log says what its database refused",
+        )
+    if is_new:
+        return f"made, {len(wanted)} permissions"
+    return "unchanged" if before == wanted else f"{len(wanted - before)} added, {len(before - wanted)} removed"
+
+
+def _permissions(role: Role) -> frozenset[Permission]:
+    return frozenset((one.action.name, one.resource.name) for one in role.permissions)
+
+
+@contextmanager
+def _security_manager() -> Iterator[FabAirflowSecurityManagerOverride]:
+    """FAB's own, on Airflow's database, as the commands ``airflow roles`` have it."""
+    from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
+    from airflow.providers_manager import ProvidersManager
+    from airflow.utils.db import check_migrations
+    from sqlalchemy.exc import SQLAlchemyError
+
+    ProvidersManager().initialize_providers_configuration()
+    for name in ("airflow.providers.fab", "alembic"):  # a line for each permission
+        logging.getLogger(name).setLevel(logging.WARNING)
+    try:
+        check_migrations(1)
+        with get_application_builder() as builder:
+            yield builder.sm
+    except TimeoutError as error:
+        raise Terminal(
+            "Airflow's database is not migrated",
+            given=str(error),
+            expected="the tables of this Airflow and of FAB",
+            remedy="run airflow db migrate",
+        ) from error
+    except SQLAlchemyError as error:
+        raise Transient(
+            "Airflow's database cannot be asked",
+            given=str(error),
+            expected="the database of AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+        ) from error

@@ -1,0 +1,200 @@
+"""The roles of Recount in a real Airflow with FAB: what each user is answered, on the pages and by Airflow itself."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.airflow.conftest import STREAM, Deployment, eventually
+
+from recount.airflow.naming import CONTROL, PAGES, audit_dag, backfill_dag, findings_dag, stream_dag
+from recount.airflow.role_commands import FAB
+from recount.airflow.roles import ROLES
+from recount.local.airflow import EmbeddedAirflow
+from recount.local.home import Home
+from recount.local.order_flow import TOPOLOGIES
+from recount.local.profile import embedded_settings, end_profile
+from recount.local.project import Project
+
+pytestmark = pytest.mark.timeout(600)
+VIEWER, OPERATOR, AUDITOR = NAMES = [role.name for role in ROLES]
+PAGE = f"{PAGES}/streams/{STREAM}"
+# the ids of the real DAGs, of which rights depend, without the work
+DAGS = f"""
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Param
+
+from recount.airflow.acceptance import AcceptanceOperator
+
+for dag in ("{CONTROL}", "{stream_dag(STREAM)}", "{audit_dag(STREAM)}"):
+    with DAG(dag, schedule=None, is_paused_upon_creation=False):
+        EmptyOperator(task_id="run")
+with DAG("{backfill_dag(STREAM)}", schedule=None, is_paused_upon_creation=False):
+    ApprovalOperator(task_id="approval", subject="Publish corrections?")
+with DAG("{findings_dag(STREAM)}", schedule=None, is_paused_upon_creation=False):
+    AcceptanceOperator(task_id="approval", subject="Accept?", params={{"reason": Param("", type="string")}})
+"""
+
+
+class Users:
+    """An Airflow with one user for each role, and one without any."""
+
+    def __init__(self, airflow: EmbeddedAirflow) -> None:
+        self.deployment = Deployment(airflow)
+        self.applied = self.apply_roles()
+        self.clients = {name: self._client(name, role) for name, role in {**_SAME, "stranger": "Public"}.items()}
+
+    def apply_roles(self) -> dict[str, str]:
+        """``recount roles --apply``: what it says of each role."""
+        airflow = self.deployment.airflow
+        command = [Path(sys.executable).with_name("recount"), "roles", "--apply"]
+        folder = airflow.environment["AIRFLOW_HOME"]
+        ended = subprocess.run(
+            command, env=airflow.environment, cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        return dict(line.split(": ", 1) for line in ended.stdout.splitlines() if line.startswith("recount-"))
+
+    def _client(self, name: str, role: str) -> httpx.Client:
+        airflow, password = self.deployment.airflow, secrets.token_urlsafe(12)
+        body = {"username": name, "password": password, "email": f"{name}@localhost", "roles": [{"name": role}]}
+        airflow.request("POST", "/auth/fab/v1/users", {**body, "first_name": name, "last_name": name})
+        login = {"username": name, "password": password}
+        token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=60).json()["access_token"]
+        return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+
+    def button(self, name: str, order: str) -> int:
+        """The answer to an order from the page of the stream, with the token of that page."""
+        page = self.clients[name].get(PAGE).text
+        [token] = set(re.findall(r'name="token" value="([^"]+)"', page))
+        return self.clients[name].post(f"{PAGE}/{order}", data={"token": token}).status_code
+
+    def call(self, name: str, method: str, path: str, body: Any = None) -> httpx.Response:
+        """A call of Airflow's own API."""
+        return self.clients[name].request(method, f"/api/v2{path}", json=body)
+
+    def waiting(self, dag: str) -> str:
+        """The task of a new run of ``dag`` that waits for a person, as a path of the API."""
+        run = self.deployment.trigger(dag)
+        states = ("deferred", "awaiting_input")
+        eventually(f"{dag} waits", lambda: self.deployment.task_state(dag, run, "approval") in states)
+        return f"/dags/{dag}/dagRuns/{run}/taskInstances/approval"
+
+
+_SAME = {name: name for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def users(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[Users]:
+    dags, home = tmp_path_factory.mktemp("dags"), Home(path=tmp_path_factory.mktemp("home"))
+    (dags / "roles.py").write_text(DAGS)
+    environment = embedded_settings(home, project, "127.0.0.1:1", topologies=TOPOLOGIES).to_environment()
+    try:
+        with EmbeddedAirflow(
+            home=home, project=project, environment=environment, dags=dags, auth_manager=FAB
+        ) as airflow:
+            users = Users(airflow)
+            eventually("the DAGs are parsed", lambda: len(users.deployment.dags()) == 5)
+            yield users
+    finally:
+        end_profile(home)
+
+
+def test_the_roles_are_made(users: Users) -> None:
+    assert users.applied.keys() == set(NAMES)
+    assert all(said.startswith("made, ") for said in users.applied.values())
+
+
+def test_who_has_a_role_sees_the_pages_and_the_dags_and_nobody_else_does(users: Users) -> None:
+    for name in NAMES:
+        assert users.clients[name].get(f"{PAGES}/").status_code == 200
+        assert users.call(name, "GET", f"/dags/{stream_dag(STREAM)}").status_code == 200
+        assert any(view["name"] == "Recount" for view in views(users.call(name, "GET", "/plugins").json()))
+        assert users.call(name, "GET", "/connections").status_code == 403
+    assert users.clients["stranger"].get(f"{PAGES}/").status_code == 403
+    assert users.call("stranger", "GET", f"/dags/{stream_dag(STREAM)}").status_code == 403
+
+
+def views(plugins: dict[str, Any]) -> list[dict[str, Any]]:
+    return [view for plugin in plugins["plugins"] for view in plugin["external_views"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "usable"),
+    [(VIEWER, set()), (OPERATOR, {"Start", "Stop", "Audit"}), (AUDITOR, {"Audit", "Backfill"})],
+)
+def test_a_page_has_the_buttons_of_its_reader(users: Users, name: str, usable: set[str]) -> None:
+    found = re.findall(r'<button type="submit" (disabled)?[^>]*>(\w+)</button>', users.clients[name].get(PAGE).text)
+    assert {label for _, label in found} == {"Start", "Stop", "Audit", "Backfill"}
+    assert {label for disabled, label in found if not disabled} == usable
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("order", "allowed"),
+    [("stop", {OPERATOR}), ("start", {OPERATOR}), ("audit", {OPERATOR, AUDITOR}), ("backfill", {AUDITOR})],
+)
+def test_an_order_from_the_page_is_taken_from_those_who_may_give_it(
+    users: Users, name: str, order: str, allowed: set[str]
+) -> None:
+    assert users.button(name, order) == (303 if name in allowed else 403)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("dag", "allowed"),
+    [
+        (CONTROL, {OPERATOR}),
+        (audit_dag(STREAM), {OPERATOR, AUDITOR}),
+        (backfill_dag(STREAM), {AUDITOR}),
+        (findings_dag(STREAM), {AUDITOR}),
+    ],
+)
+def test_airflow_itself_answers_as_the_page_does(users: Users, name: str, dag: str, allowed: set[str]) -> None:
+    expected = 200 if name in allowed else 403
+    assert users.call(name, "POST", f"/dags/{dag}/dagRuns", {"logical_date": None}).status_code == expected
+    assert users.call(name, "PATCH", f"/dags/{dag}", {"is_paused": False}).status_code == expected
+
+
+def test_marking_the_task_of_a_stream_stops_it_so_only_an_operator_may(users: Users) -> None:
+    dag = stream_dag(STREAM)
+    task = f"/dags/{dag}/dagRuns/{users.deployment.trigger(dag)}/taskInstances/run"
+    told = [users.call(name, "PATCH", task, {"new_state": "failed"}).status_code for name in NAMES]
+    assert told == [403, 200, 403]
+
+
+@pytest.mark.parametrize("dag", [backfill_dag(STREAM), findings_dag(STREAM)])
+def test_what_waits_for_a_person_is_answered_by_an_auditor_in_that_users_name(users: Users, dag: str) -> None:
+    task = users.waiting(dag)
+    answer = {"chosen_options": ["Approve"], "params_input": {"reason": "known"} if dag == findings_dag(STREAM) else {}}
+    for name in (VIEWER, OPERATOR):
+        assert users.call(name, "PATCH", f"{task}/-1/hitlDetails", answer).status_code == 403
+        assert users.call(name, "PATCH", task, {"new_state": "success"}).status_code == 403
+        each = {"task_id": "approval", "dag_id": dag, "dag_run_id": task.split("/")[4], "new_state": "success"}
+        many = {"actions": [{"action": "update", "entities": [each]}]}
+        bulk = users.call(name, "PATCH", "/dags/~/dagRuns/~/taskInstances", many)
+        assert bulk.status_code == 403 or [one["status_code"] for one in bulk.json()["update"]["errors"]] == [403]
+    taken = users.call(AUDITOR, "PATCH", f"{task}/-1/hitlDetails", answer)
+    assert taken.status_code == 200, taken.text
+    assert taken.json()["responded_by"]["name"] == AUDITOR
+
+
+def test_nobody_with_a_role_starts_a_backfill_by_an_event(users: Users) -> None:
+    event = {"asset_id": 1, "extra": {}}
+    assert [users.call(name, "POST", "/assets/events", event).status_code for name in NAMES] == [403, 403, 403]
+
+
+def test_the_roles_are_brought_in_step_again(users: Users) -> None:
+    place = f"/auth/fab/v1/roles/{VIEWER}"
+    known = users.deployment.airflow.request("GET", place)
+    more = {"action": {"name": "can_edit"}, "resource": {"name": "DAGs"}}
+    users.deployment.airflow.request("PATCH", place, {"name": VIEWER, "actions": [*known["actions"], more]})
+    assert users.apply_roles() == {VIEWER: "0 added, 1 removed", OPERATOR: "unchanged", AUDITOR: "unchanged"}
