@@ -9,8 +9,8 @@ what=${1:-}
 mkdir -p "$2"
 folder=$(cd "$2" && pwd)
 told=$(docker compose config --format json)
-project=$(echo "$told" | python3 -c "import json, sys; print(json.load(sys.stdin)['name'])")
-image=$(echo "$told" | python3 -c "import json, sys; print(json.load(sys.stdin)['services']['migration']['image'])")
+project=$(printf "%s" "$told" | python3 -c "import json, sys; print(json.load(sys.stdin)['name'])")
+image=$(printf "%s" "$told" | python3 -c "import json, sys; print(json.load(sys.stdin)['services']['migration']['image'])")
 volumes="keys kafka-1 kafka-2 kafka-3 postgres recount"
 
 in_volume() {
