@@ -48,12 +48,12 @@ def _certified(root: str, reports: str, stream: str) -> Iterator[Released | None
     """What each audit has released, newest first."""
     audits = dict.fromkeys(str(document["audit"]) for document in reversed(complete_audits(root, stream)))
     for audit in audits:
-        certificate = certificate_of(reports, stream, audit)
+        certificate = held_certificate(reports, stream, audit)
         if certificate is not None and "released" in certificate:
             yield Released.from_document(certificate["released"])
 
 
-def certificate_of(reports: str, stream: str, audit: str) -> Certificate | None:
+def held_certificate(reports: str, stream: str, audit: str) -> Certificate | None:
     """The certificate of ``audit``; None where there is none that holds. Whether it is signed is not asked."""
     path = Path(reports) / "certificates" / stream / f"{audit}.json"
     try:

@@ -17,8 +17,8 @@ import yaml
 
 from recount.local.ports import LOOPBACK, free_ports
 
-_PUBLISHED = ("api-server", "serve")
-"""Services whose published port is another one here."""
+_INSIDE = {"api-server": 8080, "serve": 8321}
+"""Services whose published port is another one here, with their port inside the container."""
 
 
 @dataclass
@@ -32,18 +32,20 @@ class Composition:
     folder: Path
     name: str
     ports: dict[str, int] = field(init=False)
+    secrets: dict[str, str] = field(init=False)
+    services: list[str] = field(init=False)
     missing: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.ports = dict(zip(_PUBLISHED, free_ports(len(_PUBLISHED)), strict=True))
+        self.ports = dict(zip(_INSIDE, free_ports(len(_INSIDE)), strict=True))
         secrets = subprocess.run(
             [sys.executable, str(self.root / "docker" / "new_secrets.py")], capture_output=True, text=True, check=True
         ).stdout
         (self.folder / "env").write_text(secrets)
         self.secrets = dict(line.split("=", 1) for line in secrets.splitlines())
-        inside = {"api-server": 8080, "serve": 8321}
         published = "\n".join(
-            f'  {name}:\n    ports: !override ["{LOOPBACK}:{port}:{inside[name]}"]' for name, port in self.ports.items()
+            f'  {name}:\n    ports: !override ["{LOOPBACK}:{port}:{_INSIDE[name]}"]'
+            for name, port in self.ports.items()
         )
         network = "  migration:\n    build:\n      network: host\n"
         (self.folder / "override.yml").write_text(f"services:\n{network}{published}\n")
@@ -101,15 +103,9 @@ class Composition:
     def close(self) -> None:
         """Remove its containers, networks and volumes; the logs of services, tasks and drivers stay in ``folder``."""
         (self.folder / "services.log").write_text(self.run("logs", "--no-color", "--timestamps"))
-        for place in ("airflow/logs", "logs"):
-            copied = [
-                "docker",
-                "compose",
-                "cp",
-                f"scheduler:/srv/recount/{place}",
-                str(self.folder / Path(place).parent),
-            ]
-            subprocess.run(copied, cwd=self.root, env=self.environment, capture_output=True, check=False)
+        for name, inside in {"tasks": "airflow/logs", "drivers": "logs"}.items():
+            words = ["docker", "compose", "cp", f"scheduler:/srv/recount/{inside}", str(self.folder / name)]
+            subprocess.run(words, cwd=self.root, env=self.environment, capture_output=True, check=False)
         self.run("down", "--volumes", "--timeout", "20")
 
     def _has(self, image: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from recount.audit.altered_lineage import Lineage
 from recount.audit.causes import output_differences, unlisted_difference
 from recount.audit.certified_runs import certified_runs
 from recount.audit.completeness import unexplained
@@ -23,7 +24,6 @@ from recount.audit.keeping import keep_partials, keep_published
 from recount.audit.kept import kept, kept_if_any, log_of, require_grown, require_kept, sources_of, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
-from recount.audit.lineage import Lineage
 from recount.audit.listing import Listing
 from recount.audit.register import certificates_in_force
 from recount.audit.removed import released_by, released_so_far

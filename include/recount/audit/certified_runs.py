@@ -15,7 +15,7 @@ from recount.core.certificate import Certificate
 from recount.core.retention import Released, farthest
 from recount.core.settings import Settings
 from recount.core.tables import Tables
-from recount.released import certificate_of
+from recount.released import held_certificate
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def certified_runs(settings: Settings, stream: str) -> list[Run]:
     without a certificate that holds has released nothing.
     """
     return [
-        replace(run, released=_released(run, certificate_of(settings.reports, stream, run.audit)))
+        replace(run, released=_released(run, held_certificate(settings.reports, stream, run.audit)))
         for run in complete_runs(Tables(settings.data), stream)
     ]
 

@@ -9,8 +9,8 @@ import typer
 from pyspark.sql import SparkSession
 from rich.table import Table
 
+from recount.audit.altered_lineage import Lineage
 from recount.audit.erased_keys import ErasedKeys
-from recount.audit.lineage import Lineage
 from recount.audit.open_misses import write_summary
 from recount.audit.shape import flow_of
 from recount.backfill.plan import Plan, keep, plan

@@ -19,8 +19,8 @@ from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.audit.altered_lineage import Lineage
 from recount.audit.erased_keys import ErasedKeys
-from recount.audit.lineage import Lineage
 from recount.audit.settled import published_backfills
 from recount.backfill.plan import Plan, forged, is_on_kafka
 from recount.core.errors import Terminal

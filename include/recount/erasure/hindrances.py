@@ -9,10 +9,10 @@ from pathlib import Path
 import polars as pl
 from deltalake import DeltaTable
 
+from recount.audit.altered_lineage import Lineage
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
-from recount.audit.lineage import Lineage
 from recount.audit.register import certificates_in_force, read_register
 from recount.audit.settled import published_backfills, published_offsets
 from recount.audit.shape import flow_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from recount.audit.lineage import rows_of
+from recount.audit.altered_lineage import rows_of
 from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.store import AuditStore, Run
 from recount.audit.table_checksums import KeptRows, TableChecksums

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 from tests.unit.audit.documents import certify, findings
 
+from recount.audit.altered_lineage import Lineage, rows_of
 from recount.audit.erased_keys import ErasedKeys
-from recount.audit.lineage import Lineage, rows_of
 from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, AuditStore, Run, Seed
 from recount.audit.table_checksums import KeptRows
