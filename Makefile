@@ -5,6 +5,8 @@ PYTHON ?= python3.11
 ARGS ?=
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Hundreds of processes import the same packages: each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 # No library that runs here reports on anybody.
 export DO_NOT_TRACK := 1
 export GX_ANALYTICS_ENABLED := false
