@@ -22,6 +22,7 @@ SEED ?= 2
 MINUTES ?= 30
 NIGHTS ?= 30
 PYTHONS ?= $(PYTHON)
+UPGRADE_FROM ?= f530a9f
 LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/recompute/test_drawn_topologies.py \
 	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py \
 	tests/spark/audit/test_erasure_of_state.py
@@ -34,7 +35,7 @@ RUN_third := tests/spark/recompute tests/spark/engine tests/spark/local tests/sp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-compose lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -118,6 +119,9 @@ test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
 test-dist: dist ## the wheel in an empty folder, in fresh environments, end to end; slow (PYTHONS="python3.11 python3.12")
 	@PYTHONS="$(PYTHONS)" pytest tests/dist/end_to_end.py $(ARGS)
+
+test-upgrade: dist ## a project of an earlier release goes on with today's wheel; slow (UPGRADE_FROM=COMMIT)
+	@UPGRADE_FROM="$(UPGRADE_FROM)" pytest tests/dist/upgrade.py $(ARGS)
 
 test-compose: setup ## docker-compose.yml on a Docker daemon: booted, killed under load, backed up and restored; slow
 	@pytest tests/compose/boot.py $(ARGS)

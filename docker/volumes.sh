@@ -21,12 +21,14 @@ in_volume() {
 
 case $what in
 save)
+    for volume in $volumes; do test ! -e "$folder/$volume.tar.gz" || { echo "$folder holds a backup: name another folder" >&2; exit 2; }; done
+    # also when a volume cannot be copied
+    trap "docker compose start" EXIT
     docker compose stop
     for volume in $volumes; do
         in_volume "$volume" tar --create --gzip --directory /volume --file "/backup/$volume.unfinished" .
     done
     for volume in $volumes; do mv "$folder/$volume.unfinished" "$folder/$volume.tar.gz"; done
-    docker compose start
     ;;
 load)
     if [ -n "$(docker compose ps --quiet)" ]; then

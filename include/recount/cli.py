@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -56,11 +57,25 @@ _EXIT_TRANSIENT = 75  # EX_TEMPFAIL: the same call may succeed later
 
 app = typer.Typer(
     name="recount",
-    help="Streams you can audit.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"recount {version('recount')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Say which release this is.")
+    ] = False,
+) -> None:
+    """Streams you can audit."""
 
 
 def _attach(name: str, target: str, help_line: str) -> None:

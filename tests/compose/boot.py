@@ -159,6 +159,8 @@ def test_a_backup_of_all_volumes_is_restored_into_an_empty_composition(
     composition: Composition, sent: list[int], tmp_path: Path
 ) -> None:
     composition.script("volumes.sh", "save", str(tmp_path))
+    with pytest.raises(AssertionError, match="holds a backup"):
+        composition.script("volumes.sh", "save", str(tmp_path))
     assert adds_up(composition, sent[0], 300)
     composition.run("down", "--volumes", "--timeout", "20")
     composition.run("create", *composition.services)

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import copy
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from tests.dist.installed import WHEEL, done, eventually, produce, run
 
 from recount.local.airflow_api import AirflowApi
 from recount.local.dag_runs import DagRuns
@@ -26,7 +25,6 @@ from recount.local.running import Running
 
 pytestmark = pytest.mark.timeout(3_000)
 
-[WHEEL] = (Path(__file__).parents[2] / "dist").glob("*.whl")
 PYTHONS = os.environ.get("PYTHONS", sys.executable).split()
 STREAM = "revenue-by-region"
 MINUTE_MS = 60_000
@@ -44,33 +42,6 @@ for found in pkgutil.walk_packages(recount.__path__, "recount.", onerror=lambda 
         count += 1
 print(count)
 """
-
-
-def clean_environment(**more: str) -> dict[str, str]:
-    """Nothing of the environment in which the tests run but where its programs are."""
-    kept = ("PATH", "HOME", "LANG", "JAVA_HOME", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "MAVEN_OPTS", "MAVEN_ARGS")
-    settings = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_", "REQUESTS_"))}
-    known = {name: value for name, value in os.environ.items() if name in kept or name.lower() in map(str.lower, kept)}
-    paths = [path for path in known["PATH"].split(os.pathsep) if not path.startswith(sys.prefix)]
-    return {**known, **settings, "PATH": os.pathsep.join(paths), **more}
-
-
-def run(*command: str | Path, folder: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(word) for word in command],
-        cwd=folder,
-        env=environment or clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=1_800,
-        check=False,
-    )
-
-
-def done(*command: str | Path, folder: Path) -> str:
-    ended = run(*command, folder=folder)
-    assert ended.returncode == 0, ended.stdout[-3_000:] + ended.stderr[-3_000:]
-    return ended.stdout
 
 
 @pytest.fixture(scope="module", params=PYTHONS, ids=lambda python: Path(python).name)
@@ -183,19 +154,3 @@ def test_the_project_s_own_stream_runs_in_airflow_and_its_audit_is_a_match(proje
     words = Path(f"/proc/{driver['pid']}/cmdline").read_bytes().decode().split("\0")
     assert "-Xmx1g" in words  # as the project's RunSettings say
     assert str(project / "spark_jobs" / "stream.py") in words
-
-
-def produce(servers: str, orders: list[tuple[int, int]]) -> None:
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "acks": "all"})
-    for timestamp_ms, number in orders:
-        value = {"order_id": str(number), "region": ("north", "south")[number % 2], "amount": "1.50"}
-        producer.produce("orders", key=str(number), value=json.dumps(value), timestamp=timestamp_ms)
-    assert producer.flush(60) == 0
-
-
-def eventually(look: Callable[[], Any], patience_s: float) -> Any:
-    deadline = time.monotonic() + patience_s
-    while (found := look()) is None:
-        assert time.monotonic() < deadline, look
-        time.sleep(2)
-    return found

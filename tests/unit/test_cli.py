@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,12 @@ def test_help_imports_no_room() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.splitlines()[-1] == "LOADED []"
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.app(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"recount {version('recount')}\n")
 
 
 @pytest.mark.parametrize("name", list(cli._COMMANDS))

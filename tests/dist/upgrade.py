@@ -1,0 +1,145 @@
+"""A project of an earlier release goes on with today's: its tables, checkpoint, certificates and Airflow's database.
+
+``make test-upgrade`` runs it: ``UPGRADE_FROM`` is the commit of the earlier release, ``make dist`` has built today's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import pytest
+from tests.dist.installed import WHEEL, done, eventually, produce, run
+
+from recount.local.airflow_api import AirflowApi
+from recount.local.dag_runs import DagRuns
+from recount.local.home import Home
+from recount.local.running import Running
+
+pytestmark = pytest.mark.timeout(3_000)
+
+COMMIT = os.environ["UPGRADE_FROM"]
+ROOT = Path(__file__).parents[2]
+STREAM = "revenue-by-region"
+ORDERS, AMOUNT = 1_000, Decimal("1.50")
+MINUTE_MS = 60_000
+
+
+class Installed:
+    """A project made by the earlier release, with an environment of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = Home(path=folder / ".recount")
+        self.command = folder / ".venv" / "bin" / "recount"
+        now_ms = time.time_ns() // 1_000_000
+        self._start_ms = now_ms - now_ms % (5 * MINUTE_MS) - 120 * MINUTE_MS
+        self._sent = 0
+
+    def up(self) -> DagRuns:
+        """Start its broker, Spark and Airflow, whose DAGs of the stream run then."""
+        done("make", "up", folder=self.folder)
+        runs = DagRuns(self._api())
+        done("make", "topics", folder=self.folder)
+        runs.unpause(f"stream__{STREAM}")
+        return runs
+
+    def send(self) -> None:
+        """Orders of the next 17 minutes of event time."""
+        orders = [(self._start_ms + number * 1_000, number) for number in range(self._sent, self._sent + ORDERS)]
+        self._sent += ORDERS
+        produce(self._running().bootstrap_servers, orders)
+
+    def adds_up(self) -> bool:
+        """Whether the windows that have ended come to what was sent, each order once."""
+        end_ms = self._start_ms + (self._sent - 1) * 1_000
+        whole_ms = end_ms - end_ms % (5 * MINUTE_MS)
+        expected = AMOUNT * ((whole_ms - self._start_ms) // 1_000)
+        return bool(eventually(lambda: True if self._revenue(whole_ms) == expected else None, 600))
+
+    def audit(self, runs: DagRuns) -> dict[str, Any]:
+        """The certificate of a new audit."""
+        ended = runs.wait(f"audit__{STREAM}", runs.trigger(f"audit__{STREAM}"), timeout_s=1_500)
+        assert ended.state == "success", ended.tasks
+        certificates = [json.loads(file.read_text()) for file in self.certificates()]
+        newest: dict[str, Any] = max(certificates, key=lambda one: one["sequence"])
+        return newest
+
+    def certificates(self) -> list[Path]:
+        return sorted((self.home.reports / "certificates" / STREAM).glob("*.json"))
+
+    def _revenue(self, before_ms: int) -> Decimal | None:
+        told = run(self.command, "query", STREAM, "--json", folder=self.folder)
+        if told.returncode != 0:
+            return None
+        rows = json.loads(told.stdout)["rows"]
+        return sum((Decimal(str(row["revenue"])) for row in rows if row["window_end"] <= before_ms), Decimal(0))
+
+    def _running(self) -> Running:
+        running = Running.read(self.home)
+        assert running is not None
+        return running
+
+    def _api(self) -> AirflowApi:
+        url = self._running().airflow_url
+        assert url is not None
+        return AirflowApi(url, self.home.airflow_passwords)
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the earlier release, under a lower version: it had the same until there are releases."""
+    folder = tmp_path_factory.mktemp("earlier")
+    archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "--extract"], cwd=folder, input=archive, check=True)
+    settings = folder / "pyproject.toml"
+    settings.write_text(settings.read_text().replace('version = "0.1.0"', 'version = "0.0.1"'))
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "--target", "wheel"], cwd=folder, check=True)
+    [wheel] = (folder / "dist").glob("recount-0.0.1-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def project(earlier: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    folder = tmp_path_factory.mktemp("project")
+    done(sys.executable, "-m", "venv", "venv", folder=folder)
+    done(folder / "venv" / "bin" / "pip", "install", "--quiet", earlier, folder=folder)
+    done(folder / "venv" / "bin" / "recount", "init", "my-project", folder=folder)
+    made = Installed(folder / "my-project")
+    copy(earlier, made.folder / "wheels")
+    done("make", "setup", f"PYTHON={sys.executable}", folder=made.folder)
+    yield made
+    run(made.command, "down", "--delete", folder=made.folder)
+
+
+def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installed) -> None:
+    runs = project.up()
+    project.send()
+    assert project.adds_up()
+    before = project.audit(runs)
+    assert before["outcome"] == "match"
+    done("make", "down", folder=project.folder)
+
+    copy(WHEEL, project.folder / "wheels")
+    requirements = project.folder / "requirements.txt"
+    requirements.write_text(requirements.read_text().replace("==0.0.1", "==0.1.0"))
+    done("make", "setup", folder=project.folder)
+    assert done(project.command, "--version", folder=project.folder).split()[-1] == "0.1.0"
+
+    runs = project.up()
+    assert project.adds_up()
+    project.send()
+    assert project.adds_up()
+    after = project.audit(runs)
+    assert after["outcome"] == "match"
+    assert after["sequence"] == before["sequence"] + 1
+    assert after["seed"] == before["audit"]
+    done(project.command, "verify", "--chain", project.certificates()[0].parent, folder=project.folder)
