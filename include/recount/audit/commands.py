@@ -25,6 +25,7 @@ from recount.log_lines import write_log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from recount.audit.findings import Interval
     from recount.audit.together import Outcome
 
 EXIT_VIOLATION = 3
@@ -61,18 +62,19 @@ def audit(
     """
     from recount.audit.audit_session import java_options_for
     from recount.audit.auditable import AuditRequest
-    from recount.audit.findings import Interval, source_named
+    from recount.audit.findings import source_named
     from recount.audit.nightly import new_audit_id
     from recount.audit.together import audited_together
     from recount.sessions import spark_session
 
     where = source_named(source)
+    interval = _interval(start, end)
     settings = Settings.from_environment(os.environ).acting_as("audit")
     write_log(settings.log_format)
     topologies = _topologies(declared(settings.topologies), stream or [], group, every=every)
     request = AuditRequest(
         audit=audit_id or new_audit_id(),
-        interval=Interval(start_ms=_instant_ms(start), end_ms=_instant_ms(end)),
+        interval=interval,
         source=where,
         from_the_beginning=from_the_beginning,
     )
@@ -169,5 +171,17 @@ def audit_job() -> None:
     typer.run(audit)
 
 
-def _instant_ms(text: str | None) -> int | None:
-    return None if text is None else instant_ms(text)
+def _interval(start: str | None, end: str | None) -> Interval:
+    """What ``--start`` and ``--end`` name. They may be equal: Airflow has data intervals of no length."""
+    from recount.audit.findings import Interval
+
+    start_ms = None if start is None else instant_ms(start)
+    end_ms = None if end is None else instant_ms(end)
+    if start_ms is not None and end_ms is not None and start_ms > end_ms:
+        raise Terminal(
+            "the start of the data interval is after its end",
+            given=f"--start {start}, --end {end}",
+            expected="a start that is not after the end",
+            remedy="exchange the two, or leave --end out to judge all batches",
+        )
+    return Interval(start_ms=start_ms, end_ms=end_ms)

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from recount.audit.audit_session import FEW_OFFSETS, JAVA_FOR_FEW, java_options_for
-from recount.audit.commands import _exit_code, _topologies
+from recount.audit.commands import _exit_code, _interval, _topologies, audit
 from recount.audit.together import Outcome
 from recount.core.archive import Archive
 from recount.core.errors import Terminal, Transient
@@ -60,6 +62,22 @@ def test_what_names_no_stream_or_names_them_twice_is_refused(
 ) -> None:
     with pytest.raises(Terminal):
         _topologies(DECLARED, streams, group, every=every)
+
+
+@pytest.mark.parametrize(("start", "end"), [("1501", "1500"), ("2026-11-22", "2026-11-21T23:59:59.999Z")])
+def test_an_interval_that_starts_after_its_end_is_refused_before_settings_are_read(start: str, end: str) -> None:
+    app = typer.Typer()
+    app.command()(audit)
+    refused = CliRunner().invoke(app, ["--all", "--start", start, "--end", end], env={"RECOUNT_PROFILE": "?"}).exception
+    assert isinstance(refused, Terminal)
+    assert refused.what == "the start of the data interval is after its end"
+    assert refused.given == f"--start {start}, --end {end}"
+
+
+@pytest.mark.parametrize(("start", "end"), [("1499", "1500"), ("1500", "1500"), ("1500", None), (None, "1500")])
+def test_an_interval_may_be_empty_or_open(start: str | None, end: str | None) -> None:
+    interval = _interval(start, end)
+    assert [interval.start_ms, interval.end_ms] == [text and int(text) for text in (start, end)]
 
 
 @pytest.mark.parametrize(
