@@ -1,6 +1,6 @@
 """A declared topic beside what the cluster has: what to create, to repair, only to report, to refuse.
 
-A topic of others is never altered: outside the embedded profile it is not created either.
+A topic of others is never altered. Outside the embedded profile it is created only where that is asked for.
 """
 
 from __future__ import annotations
@@ -63,12 +63,19 @@ class Found:
     settings: Mapping[str, str]
 
 
-def change_of(topic: Topic, found: Found | RecountError | None, profile: Profile, brokers: int) -> TopicChange:
+def change_of(
+    topic: Topic,
+    found: Found | RecountError | None,
+    profile: Profile,
+    brokers: int,
+    *,
+    creates_others: bool = False,
+) -> TopicChange:
     """What has to happen to ``topic``, of which the cluster has what was ``found``; None where it has none.
 
     In the embedded profile a replication factor above the number of brokers is lowered to it, and noted, and a topic of
-    others that is missing is created. In any other, a replication factor below 3 or min.insync.replicas below 2 is
-    refused for our own topics.
+    others that is missing is created. In any other it is created where we are one that ``creates_others``, and a
+    replication factor below 3 or min.insync.replicas below 2 is refused for our own topics.
 
     Drift of our own that a topic survives is to be repaired: a longer retention, in-sync replicas and every other
     setting. Refused: another number of partitions (fewer is impossible; more sends keys to other partitions, and then
@@ -83,7 +90,7 @@ def change_of(topic: Topic, found: Found | RecountError | None, profile: Profile
     if topic.owned and profile != "embedded" and (weak := _weakness(topic)) is not None:
         return TopicChange(topic=topic, action="refuse", problem=weak)
     if found is None:
-        if topic.owned or profile == "embedded":
+        if topic.owned or creates_others or profile == "embedded":
             return TopicChange(topic=fitted, action="create", note=note)
         return TopicChange(topic=topic, action="missing", problem=_missing(topic))
     drift = tuple(_drift(fitted, found))

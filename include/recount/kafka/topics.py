@@ -42,7 +42,7 @@ def plan(
 ) -> list[TopicChange]:
     """Compare ``topics`` with the cluster; changes nothing. A problem of one topic does not hide the others.
 
-    See ``change_of`` for the rules; where it ``creates_others``, topics of others that are missing are created too.
+    See ``change_of`` for the rules.
     Raises ``Transient`` when the brokers do not answer at all.
     """
     try:
@@ -52,10 +52,10 @@ def plan(
     wanted = list(topics)
     there = {topic.name: cluster.topics[topic.name] for topic in wanted if topic.name in cluster.topics}
     found = _found(admin, there)
-    changes = [change_of(topic, found.get(topic.name), profile, len(cluster.brokers)) for topic in wanted]
-    if creates_others:
-        changes = [TopicChange(topic=one.topic, action="create") if one.action == "missing" else one for one in changes]
-    return changes
+    return [
+        change_of(topic, found.get(topic.name), profile, len(cluster.brokers), creates_others=creates_others)
+        for topic in wanted
+    ]
 
 
 def apply(admin: AdminClient, changes: Iterable[TopicChange]) -> None:

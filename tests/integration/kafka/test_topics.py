@@ -71,6 +71,19 @@ def test_a_topic_of_others_keeps_its_retention(connection: Connection, orders: T
     assert [drift.actual for drift in change.drift] == [str(30 * 86_400_000)]
 
 
+def test_a_topic_of_others_is_created_outside_the_embedded_profile_where_that_is_asked_for(
+    connection: Connection, orders: Topic
+) -> None:
+    admin = connection.admin()
+    declared = replace(orders, owned=False, replication_factor=1, min_insync_replicas=1)
+    [missing] = plan(admin, [declared], "production")
+    assert missing.action == "missing"
+    with pytest.raises(TopicsNotInStep):
+        apply(admin, [missing])
+    apply(admin, plan(admin, [declared], "production", creates_others=True))
+    assert eventually(lambda: action(connection, declared), "in step") == "in step"
+
+
 def test_a_further_setting_is_kept_as_declared(connection: Connection, orders: Topic) -> None:
     bring_in_step(connection, orders)
     declared = replace(orders, configs={"max.message.bytes": "2000000"})

@@ -45,6 +45,15 @@ def test_a_topic_of_others_that_is_missing_is_created_in_the_embedded_profile_on
     assert isinstance(missing.problem, Terminal)
 
 
+def test_with_of_others_a_topic_of_others_is_created_as_declared_and_still_not_altered() -> None:
+    weak = replace(ORDERS, replication_factor=1, min_insync_replicas=1)
+    for topic in (ORDERS, weak):
+        created = change_of(topic, None, "production", brokers=3, creates_others=True)
+        assert (created.topic, created.action, created.reasons) == (topic, "create", [])
+    assert change_of(ORDERS, found(DAY_MS), "production", brokers=3, creates_others=True).action == "drifted"
+    assert change_of(replace(weak, owned=True), None, "production", brokers=3, creates_others=True).action == "refuse"
+
+
 def test_a_topic_that_is_declared_ours_is_created_and_kept_in_step() -> None:
     ours = replace(ORDERS, owned=True)
     assert change_of(ours, None, "production", brokers=3).action == "create"
