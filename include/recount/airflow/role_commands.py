@@ -15,7 +15,7 @@ from recount.airflow.roles import ROLES, Permission
 from recount.core.errors import Terminal, Transient
 from recount.core.registry import DEFAULT_MODULES, declared
 from recount.extras import require_extra
-from recount.printed_tables import print_table
+from recount.printed_tables import print_whole
 
 if TYPE_CHECKING:
     from airflow.providers.fab.auth_manager.models import Role
@@ -35,7 +35,7 @@ def roles(
     declarations = declared(os.environ.get("RECOUNT_TOPOLOGIES") or DEFAULT_MODULES)
     wanted = {role.name: role.permissions(declarations) for role in ROLES}
     if not apply_roles:
-        print_table(table_of(wanted))
+        print_whole(table_of(wanted))
         return
     require_fab()
     with _security_manager() as manager:

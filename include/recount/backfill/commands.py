@@ -26,7 +26,7 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.kafka.told_by_spark import refusals_told
 from recount.log_lines import about, write_log
-from recount.printed_tables import print_table
+from recount.printed_tables import print_whole
 from recount.recompute.columns import named
 from recount.sessions import spark_session
 
@@ -60,7 +60,7 @@ def _backfill(
         return
     planned = plan(session, tables, topology, audit)
     Lineage.of(settings, topology.name).require_unaltered(planned.audit)
-    print_table(_table(planned))
+    print_whole(_table(planned))
     if dry_run:
         keep(session, tables, planned)
         _tell(settings, topology.name, planned.audit, planned.changes.count(), pending(session, settings, planned))
@@ -76,7 +76,7 @@ def backfill_rows(
     due = corrections_due(session, tables, topology, audit)
     carrying_out = CarryingOut(session=session, settings=settings, due=due)
     now = carrying_out.ready()
-    print_table(table_of(due, now))
+    print_whole(table_of(due, now))
     if dry_run:
         keep_due(session, tables, due)
         _tell(settings, topology.name, due.run.audit, len(now), carrying_out.waiting())

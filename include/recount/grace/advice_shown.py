@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -18,13 +18,12 @@ from recount.spark.estimates.amounts import counted, sized
 HEADS = ("grace", "late records let in", "results saved", "misses saved", "state", "results later by")
 
 
-def advice_shown(advice: Advice) -> RenderableType:
+def advice_shown(advice: Advice) -> Iterator[RenderableType]:
     """What it is from; for each operator a table of longer graces, the recommendation, and what is not known."""
-    return Group(
-        Text(f"stream {advice.stream}", style="bold"),
-        *map(Text, _told(advice)),
-        *(part for one in advice.operators for part in _operator(one, advice)),
-    )
+    yield Text(f"stream {advice.stream}", style="bold")
+    yield from _told(advice)
+    for one in advice.operators:
+        yield from _operator(one, advice)
 
 
 def _told(advice: Advice) -> Iterator[str]:
@@ -58,12 +57,12 @@ def _operator(one: OperatorAdvice, advice: Advice) -> Iterator[RenderableType]:
     for number, title in zip(one.numbers, one.titles, strict=True):
         yield Text(f"{number}. {title}", style="bold")
     late = f"{one.records:,} late records"
-    yield Text(late if one.results is None else f"{late}, missing from {one.results:,} results")
+    yield late if one.results is None else f"{late}, missing from {one.results:,} results"
     if one.steps:
         yield Padding(_table(one, advice), (0, 0, 0, 2))
     style = "green" if one.recommendation.added_ms else ""
     yield Text(f"{action_of(one)}: {one.recommendation.reason}", style=style)
-    yield from (Text(f"({note})") for note in one.notes)
+    yield from (f"({note})" for note in one.notes)
 
 
 def action_of(one: OperatorAdvice) -> str:
@@ -77,7 +76,7 @@ def _table(one: OperatorAdvice, advice: Advice) -> Table:
     shown = [True, True, has_results, has_misses, True, True]
     table = Table(box=None, padding=(0, 2, 0, 0))
     for head in (head for head, is_shown in zip(HEADS, shown, strict=True) if is_shown):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", overflow="fold")
     table.add_row(
         *_shown([readable(one.grace_ms), "", "", "", _state(advice.state.rows, advice.state.bytes), ""], shown)
     )

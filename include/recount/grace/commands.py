@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from typing import Annotated
 
@@ -15,9 +14,6 @@ from recount.core.errors import Terminal
 from recount.core.registry import DEFAULT_MODULES, declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
-
-_WIDE = 160
-"""Columns of a table that goes to no terminal."""
 
 
 def grace(
@@ -39,10 +35,9 @@ def grace(
 
     No broker has to run. That a stream has nothing to tell yet is an answer: the exit code is 0.
     """
-    from rich.console import Console
-
     from recount.grace.advice import advice
     from recount.grace.advice_shown import advice_shown
+    from recount.printed_tables import print_whole
     from recount.spark.estimates.workload import workload
 
     root = data or Settings.from_environment(os.environ).data
@@ -59,5 +54,4 @@ def grace(
     if as_json:
         typer.echo(json.dumps(found.document(), indent=1))
     else:
-        width = None if sys.stdout.isatty() else _WIDE
-        Console(highlight=False, width=width).print(advice_shown(found), markup=False)
+        print_whole(*advice_shown(found))

@@ -17,7 +17,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
 from recount.kafka.topic_drift import TopicChange
 from recount.kafka.topics import carry_out, plan, require_none
-from recount.printed_tables import print_table
+from recount.printed_tables import print_whole
 
 _DONE = {"create": "created", "repair": "repaired"}
 
@@ -37,7 +37,7 @@ def topics(
     wanted = all_topics(declared(settings.topologies), connection.own)
     changes = plan(admin, wanted, settings.profile, creates_others=of_others)
     problems = carry_out(admin, changes) if apply_changes else None
-    print_table(table_of(changes, problems))
+    print_whole(table_of(changes, problems))
     if problems is not None:
         require_none(problems)
         print("applied" if any(change.action in _DONE for change in changes) else "nothing to do")

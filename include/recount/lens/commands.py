@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import Annotated
 
 import typer
@@ -14,9 +13,6 @@ from recount.core.errors import Terminal
 from recount.core.instants import A_TIME, instant_ms
 from recount.core.registry import declared
 from recount.core.settings import Settings
-
-_WIDE = 200
-"""Columns of a table that goes to no terminal."""
 
 
 def lens(
@@ -35,10 +31,9 @@ def lens(
     Reads the raw log and the batch ledger, writes nothing, and runs neither of them. That they differ is an answer: the
     exit code is 0.
     """
-    from rich.console import Console
-
     from recount.lens.lens_of_stream import lens_of
-    from recount.lens.told_answer import cost, show
+    from recount.lens.told_answer import cost, told
+    from recount.printed_tables import print_whole
 
     settings = Settings.from_environment(os.environ).acting_as("audit")
     topology = declared(settings.topologies).stream(stream)
@@ -68,9 +63,7 @@ def lens(
     if as_json:
         print(json.dumps(answer.document(), ensure_ascii=False))
         return
-    console = Console(width=None if sys.stdout.isatty() else _WIDE)
-    show(answer, console)
-    console.print(cost(answer), markup=False, highlight=False)
+    print_whole(*told(answer), cost(answer))
 
 
 def _instant_ms(text: str | None) -> int | None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -25,14 +24,12 @@ _COUNTS = {
 RESULT_HEADS = ("key", "window", "Recount", "fewest dropped", "most dropped", "records missing")
 
 
-def show(answer: LensAnswer, console: Console) -> None:
-    """Print all of ``answer`` but its cost."""
-    lines = [*heading(answer), totals(answer), *(shown for engine in answer.engines for shown in details(engine))]
-    for shown in lines:
-        if isinstance(shown, str):
-            console.print(shown, markup=False, highlight=False, soft_wrap=True)
-        else:
-            console.print(shown)
+def told(answer: LensAnswer) -> Iterator[str | Table]:
+    """All of ``answer`` but its cost."""
+    yield from heading(answer)
+    yield totals(answer)
+    for engine in answer.engines:
+        yield from details(engine)
 
 
 def totals(answer: LensAnswer) -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -18,9 +17,6 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.log_lines import write_log
-
-_WIDE = 200
-"""Columns of a table that goes to no terminal."""
 
 
 def query(
@@ -37,8 +33,7 @@ def query(
 
     That a stream has nothing to answer from yet is an answer: the exit code is 0.
     """
-    from rich.console import Console
-
+    from recount.printed_tables import print_whole
     from recount.serve.answer import answer
     from recount.serve.asked_sink import asked_sink
     from recount.serve.question import Question
@@ -52,11 +47,7 @@ def query(
     if as_json:
         print(found.to_json().decode())
         return
-    console = Console(width=None if sys.stdout.isatty() else _WIDE)
-    if found.rows:
-        console.print(table_of(found))
-    for line in told(found):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    print_whole(*([table_of(found)] if found.rows else []), *told(found))
 
 
 def serve(

@@ -26,8 +26,7 @@ def table_of(answer: Answer) -> Table:
     names = [name for name in (answer.rows[0] if answer.rows else ()) if name not in _NOT_SHOWN]
     table = Table(box=SIMPLE)
     for name in names:
-        # a value is broken into lines where it must be, and never cut
-        table.add_column(_HEADS.get(name, name), overflow="fold")
+        table.add_column(_HEADS.get(name, name))
     for row in answer.rows:
         table.add_row(*(Text(_cell(name, row[name])) for name in names))
     return table

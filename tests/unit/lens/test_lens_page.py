@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from rich.console import Console
+import pytest
 from tests.batch_proofs import a_proof
 
 from recount.core.ledger import PartitionProof
@@ -17,8 +17,9 @@ from recount.lens.looking import looked_at
 from recount.lens.modelled import Modelled
 from recount.lens.raw_log_reading import Records
 from recount.lens.stretch import stretch_of
-from recount.lens.told_answer import show
+from recount.lens.told_answer import told
 from recount.local.project import Project
+from recount.printed_tables import print_whole
 
 ORDERS = {0: [("9:00:10", 10), ("9:06:00", 5), ("9:06:10", 1)], 1: [("9:00:20", 20), ("9:01:00", 30)]}
 """By partition: the time of day, and the amount, of orders from the EU."""
@@ -55,12 +56,21 @@ def answered() -> LensAnswer:
     return looked_at(modelled, stretch_of(modelled, proofs[::-1], None, None), log())
 
 
-def shown() -> str:
-    text = io.StringIO()
-    show(answered(), Console(file=text, width=140))
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
-
-
-def test_the_page_shows_what_the_command_shows(project: Project) -> None:
+def test_the_page_shows_what_the_command_shows(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     page = (project.root / "docs" / "lens.md").read_text()
-    assert f"```\n{shown()}\n```" in page, shown()
+    print_whole(*told(answered()))
+    shown = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+    assert f"```\n{shown}\n```" in page, shown
+
+
+def test_a_long_key_and_field_are_whole_where_output_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    key, field = "region-" * 60, "amount_of_" * 60
+    answer = answered()
+    differing = next(one for one in answer.engines if one.results)
+    row = {field: 1}
+    result = replace(differing.results[0], key=key, ours=row, theirs_at_most_dropped=[row])
+    record = replace(differing.records[0], key=key)
+    print_whole(*told(replace(answer, engines=[replace(differing, results=[result], records=[record])])))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.count(key) for line in lines if key in line] == [1, 1]
+    assert [line.count(f"{field} 1") for line in lines if field in line] == [2]

@@ -21,15 +21,17 @@ from recount.serve.serve_commands import query
 from recount.serve.shown import _roughly
 
 HOUR_S = 3_600
+LONG = "a-long-name-" * 40
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two products, one of them with a name that a terminal would obey."""
+    """Three products, one of them with a name that a terminal would obey, one with a long name."""
     root = tmp_path_factory.mktemp("data")
     orders = [
         ("o1", 1, {"order_id": "o1", "product": "tea", "amount": "1.50"}),
         ("o2", HOUR_S, {"order_id": "o2", "product": "\x1b[31m[red]", "amount": "2"}),
+        ("o3", HOUR_S, {"order_id": "o3", "product": LONG, "amount": "3"}),
     ]
     WrittenStream(declared().topologies["product-revenue"], root).write([as_arrivals("orders", *orders)])
     return root
@@ -58,6 +60,11 @@ def test_rows_are_shown_as_a_table_with_the_batch_that_they_are_from() -> None:
     assert lines[-3] == "rows: 1"
     assert lines[-2].startswith("as of batch 0/0, recorded 2023-11-14 22:13:20 UTC")
     assert lines[-1] == "never audited"
+
+
+def test_a_long_key_is_whole_where_output_is_no_terminal() -> None:
+    [row] = [line for line in typed("product-revenue").output.splitlines() if LONG in line]
+    assert "3" in row.replace(LONG, "")
 
 
 def test_what_a_terminal_would_obey_is_escaped() -> None:
