@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from recount.core.errors import RecountError, Terminal
 from recount.core.registry import DEFAULT_MODULES, declared
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus, UnreadableStatus
+from recount.printed_tables import print_whole
 from recount.spark.estimates.benchmark import RESULTS, Benchmark
 from recount.spark.estimates.document import document
 from recount.spark.estimates.measured import measured
@@ -59,7 +59,7 @@ def estimate(
     if as_json:
         typer.echo(json.dumps(document(report), indent=1))
     else:
-        Console(highlight=False).print(page(report))
+        print_whole(*page(report))
 
 
 def _never_ran(name: str, root: str | None) -> Terminal:

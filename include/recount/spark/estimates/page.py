@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -19,16 +19,14 @@ Line = tuple[str, str, str]
 """What it is about, the estimate, the measurement."""
 
 
-def page(report: Report) -> RenderableType:
+def page(report: Report) -> Iterator[RenderableType]:
     """The workload, a table of operators, a table of batches and restarts."""
-    return Group(
-        Text(f"stream {report.stream}", style="bold"),
-        Text(f"assumed: {report.given}"),
-        Text(_measured(report)),
-        _table("operator", _operators(report)),
-        _table("a batch", _batches(report)),
-        _table("kept in Delta", _retained(report)),
-    )
+    yield Text(f"stream {report.stream}", style="bold")
+    yield f"assumed: {report.given}"
+    yield _measured(report)
+    yield _table("operator", _operators(report))
+    yield _table("a batch", _batches(report))
+    yield _table("kept in Delta", _retained(report))
 
 
 def _table(title: str, lines: Iterator[Line]) -> Table:

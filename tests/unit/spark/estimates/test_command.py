@@ -27,7 +27,7 @@ ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.
 def typed(*arguments: str) -> Result:
     app = typer.Typer()
     app.command()(estimate)
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "120"})
+    return CliRunner().invoke(app, list(arguments))
 
 
 def printed(*arguments: str) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from rich.console import Console
 from tests.unit.spark.estimates.paid_orders import NEVER_PAID, PAID, PAID_LATE, STATUS, UNPAID, write_paid_orders
 
 from recount.core.joins import StreamStreamJoin
 from recount.core.registry import declared
 from recount.local.project import Project
+from recount.printed_tables import print_whole
 from recount.spark.estimates.batch_time import BatchTime
 from recount.spark.estimates.benchmark import Benchmark
 from recount.spark.estimates.document import document
@@ -150,13 +150,13 @@ def test_figures_for_machines_have_what_is_recommended(found: Measured) -> None:
     assert nothing["recommended"] == {"target_batch_ms": None, "records": None}
 
 
-def test_the_example_in_the_documentation_is_what_is_printed(found: Measured, project: Project) -> None:
+def test_the_example_in_the_documentation_is_what_is_printed(
+    found: Measured, project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = (project.root / "docs" / "estimates.md").read_text()
     [example] = re.findall(r"```\n(   window .*?)```", text, re.DOTALL)
     report = Report.of(UNPAID, workload(UNPAID, rate=["1000"]), measured=found, status=STATUS)
-    console = Console(width=200)
-    with console.capture() as captured:
-        console.print(page(report))
-    shown = [line.rstrip() for line in captured.get().splitlines()]
+    print_whole(*page(report))
+    shown = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     places = [shown.index(line) for line in example.splitlines()]
     assert places == sorted(places)

@@ -130,5 +130,5 @@ def test_every_topology_has_an_estimate_of_every_state(seed: int) -> None:
     for state in states:
         figures = (state.kept.rows, state.kept.changed, state.kept.grows_per_s, state.bytes, state.bytes_a_day)
         assert all(math.isfinite(figure) and figure >= 0 for figure in figures), state.name
-    Console(quiet=True).print(page(report))
+    Console(quiet=True).print(*page(report))
     assert json.loads(json.dumps(document(report), allow_nan=False))["stream"] == topology.name
