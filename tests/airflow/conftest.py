@@ -102,10 +102,16 @@ class Deployment:
         said = self.status(stream)
         return said.heartbeat_ms if said else 0
 
-    def running(self, stream: str = STREAM, after_epoch: int = 0) -> StreamStatus | None:
-        """The status of a running driver with a later lease than ``after_epoch``."""
-        said = self.status(stream)
-        return said if said and said.state == "running" and said.lease_epoch > after_epoch else None
+    def runs(self, after_epoch: int = 0, stream: str = STREAM) -> StreamStatus:
+        """The status of a running driver with a later lease than ``after_epoch``, once there is one."""
+        try:
+            found: StreamStatus = eventually("the stream runs", lambda: self._running(stream, after_epoch))
+        except AssertionError as late:
+            run = self.last_run(stream_dag(stream))
+            tasks = {task: run and self.task_state(stream_dag(stream), run, task) for task in ("hold", "run")}
+            said = f"{self.status(stream)}, run {run}: {tasks}, driver {self.driver(stream)}"
+            raise AssertionError(f"{late}; {said}; its log ends with:\n{self.driver_log(stream)[-3_000:]}") from None
+        return found
 
     def driver(self, stream: str = STREAM) -> DriverProcess | None:
         return DriverProcess.find(record_of(self.settings.run, stream))
@@ -124,6 +130,10 @@ class Deployment:
             if is_driver and "java" in words[0] and self._is_ours(process):
                 found.append(process.pid)
         return found
+
+    def _running(self, stream: str, after_epoch: int) -> StreamStatus | None:
+        said = self.status(stream)
+        return said if said and said.state == "running" and said.lease_epoch > after_epoch else None
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
