@@ -86,15 +86,18 @@ _AWAY_MS = milliseconds("30 min")
 
 
 def _seen(view: Row, state: KeyState) -> list[Row]:
-    """A timer for every view; that of an earlier view finds a later one remembered, and says nothing."""
+    """One timer waits for each user, however many pages they view: it is set again when they have been seen since."""
+    if not state.remembered:
+        state.schedule(state.timestamp_ms + _AWAY_MS)
     last_ms = max(state.remembered.get("last_ms", 0), state.timestamp_ms)
     state.remembered |= {"last_ms": last_ms, "views": state.remembered.get("views", 0) + 1, "page": view["page"]}
-    state.schedule(last_ms + _AWAY_MS)
     return []
 
 
 def _gone(at_ms: int, state: KeyState) -> list[Row]:
-    if at_ms < state.remembered.get("last_ms", at_ms) + _AWAY_MS:
+    away_ms = state.remembered["last_ms"] + _AWAY_MS
+    if at_ms < away_ms:
+        state.schedule(away_ms)
         return []
     left = {"views": state.remembered["views"], "last_page": state.remembered["page"]}
     state.remembered.clear()

@@ -1,8 +1,8 @@
-"""Whether the rows that a single aggregation's audits go on from are those that certificates vouch for."""
+"""Whether the rows that audits and backfills go on from are those that certificates vouch for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,7 +12,7 @@ from recount.audit.erased_keys import ErasedKeys
 from recount.audit.ledger_rules import LEDGER
 from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.register import certified
-from recount.audit.store import PARTIALS, PUBLISHED, AuditStore, Run, Seed
+from recount.audit.store import CORRECTIONS, PARTIALS, PUBLISHED, AuditStore, Run, Seed
 from recount.audit.table_checksums import KeptRows
 from recount.core.errors import Terminal
 from recount.core.retention import Released
@@ -20,6 +20,8 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.verdict import Difference
 from recount.released import removable
+
+_OF_AGGREGATIONS = (PARTIALS, PUBLISHED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,8 @@ class Lineage:
         """
         before = self._told_by(seed.run) if is_altered and seed.run else ()
         audits = [audit] if before else [*seed.lineage, audit]
-        return (*before, LineageChecksums.of(audit, rows_of(self._store, audits), KeptRows.of("window", released)))
+        rows = rows_of(self._store, audits, _OF_AGGREGATIONS)
+        return (*before, LineageChecksums.of(audit, rows, KeptRows.of("window", released)))
 
     def _told_by(self, run: Run) -> tuple[LineageChecksums, ...]:
         """What the certificate of ``run`` says; behind an erasure what its row says, which the erasure has signed."""
@@ -90,8 +93,9 @@ class Lineage:
         begin = 0
         for part in self._told_by(run):
             end = run.lineage.index(part.audit) + 1 if part.audit in run.lineage else begin
-            if gone is None or (part.kept is not None and part.kept.since_ms >= gone.before_ms):
-                yield part, rows_of(self._store, run.lineage[begin:end])
+            is_there = gone is None or (part.kept is not None and part.kept.since_ms >= gone.before_ms)
+            if is_there or CORRECTIONS in part.tables:
+                yield part, rows_of(self._store, run.lineage[begin:end], part.tables)
             begin = end
 
     @property
@@ -99,6 +103,11 @@ class Lineage:
         return AuditStore(None, Tables(self.settings.data), self.stream)
 
 
-def rows_of(store: AuditStore, audits: Sequence[str]) -> dict[str, pl.LazyFrame]:
-    """By table the rows that ``audits`` have left for others to go on from."""
-    return {table: store.rows(table, audits) for table in (PARTIALS, PUBLISHED)}
+def corrections_kept(store: AuditStore, audit: str) -> LineageChecksums:
+    """What the certificate of ``audit``, of any topology, says of the rows that a backfill after it would publish."""
+    return LineageChecksums.of(audit, rows_of(store, [audit], (CORRECTIONS,)), None)
+
+
+def rows_of(store: AuditStore, audits: Sequence[str], tables: Iterable[str]) -> dict[str, pl.LazyFrame]:
+    """By table the rows that ``audits`` have left for others to go on from; of corrections, those of the last audit."""
+    return {table: store.rows(table, audits[-1:] if table == CORRECTIONS else audits) for table in tables}

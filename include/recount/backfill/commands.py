@@ -74,6 +74,7 @@ def backfill_rows(
     """The same of a topology that is no single aggregation: row by row of all of its sinks."""
     tables = Tables(settings.data)
     due = corrections_due(session, tables, topology, audit)
+    Lineage.of(settings, topology.name).require_unaltered(due.run.audit)
     carrying_out = CarryingOut(session=session, settings=settings, due=due)
     now = carrying_out.ready()
     print_whole(table_of(due, now))

@@ -8,7 +8,7 @@ from typing import Any
 
 from recount.audit.altered_lineage import rows_of
 from recount.audit.lineage_checksums import LineageChecksums
-from recount.audit.store import AuditStore, Run
+from recount.audit.store import CORRECTIONS, AuditStore, Run
 from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -32,8 +32,9 @@ def note_anew(
         if other.audit == run.audit:
             changed = {**changed, **_now(tables, topology, run, key, ends)}
             if run.built_on:
-                kept = KeptRows.of("window", run.released)
-                sums = LineageChecksums.of(run.audit, rows_of(store, run.lineage), kept)
+                of_tables = run.built_on[-1].tables
+                kept = None if CORRECTIONS in of_tables else KeptRows.of("window", run.released)
+                sums = LineageChecksums.of(run.audit, rows_of(store, run.lineage, of_tables), kept)
                 changed = {**changed, "built_on": [asdict(sums)]}
         if changed != document:
             store.put_document(changed)

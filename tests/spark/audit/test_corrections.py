@@ -20,6 +20,8 @@ from tests.statuses import a_status
 
 from recount.audit.expectations import Outcome, validate
 from recount.audit.nightly import CertifiedAudit
+from recount.audit.store import CORRECTIONS
+from recount.audit.topologies.corrections import COMPLETE_TEXT
 from recount.audit.topologies.seen import SEEN, of_backfills, of_stream, seen_rows
 from recount.backfill.repair import Repaired
 from recount.backfill.topologies.carrying_out import CarryingOut
@@ -45,13 +47,15 @@ Said = tuple[str, tuple[float, ...] | None, str | None, str | None]
 class Nights:
     """Nights of a kiosk, each audited from where the one before ended.
 
-    After the first a backfill is killed before it publishes, and repeated. Then somebody forges a correction, gil's
-    order comes too late, fay orders again; a backfill is killed, and the stream goes on before the next. Of what the
-    first backfill published, somebody publishes a row again after the third night, and changes one in Delta at last.
+    After the first somebody alters what is to be corrected, and restores it; a backfill is killed before it publishes,
+    and repeated. Then somebody forges a correction, gil's order comes too late, fay orders again; a backfill is killed,
+    and the stream goes on before the next. Of what the first backfill published, somebody publishes a row again after
+    the third night, and changes one in Delta at last.
     """
 
     kiosk: Kiosk
     missed: CertifiedAudit
+    refused_as_altered: Terminal
     while_it_runs: list[tuple[str, str | None]]
     repeated: Repaired
     again: Repaired
@@ -76,6 +80,7 @@ def nights(
     kiosk = kiosk_of(spark, kafka, project, tmp_path_factory.mktemp("kiosk"))
     kiosk.a_day()
     missed = kiosk.audit()
+    refused_as_altered = refused_for_an_altered_row(kiosk)
     while_it_runs = at_work(kiosk)
     killed_before_it_publishes(kiosk)
     repeated, again = backfill(kiosk).run(), backfill(kiosk).run()
@@ -102,6 +107,7 @@ def nights(
     return Nights(
         kiosk=kiosk,
         missed=missed,
+        refused_as_altered=refused_as_altered,
         while_it_runs=while_it_runs,
         repeated=repeated,
         again=again,
@@ -163,6 +169,17 @@ def publish_again(kiosk: Kiosk) -> None:
 def wrong(audit: CertifiedAudit) -> set[tuple[str, str, str | None]]:
     """Kind, verdict and key of what the audit found."""
     return {(one.kind, one.verdict, one.key) for one in audit.findings.differences}
+
+
+def refused_for_an_altered_row(kiosk: Kiosk) -> Terminal:
+    """Somebody writes to what the audit has kept of a row that it missed; the table is restored."""
+    kept = DeltaTable.forPath(kiosk.spark, kiosk.tables.audit(kiosk.topology.name, CORRECTIONS))
+    version = kept.history(1).head().version
+    kept.update(set={COMPLETE_TEXT: F.regexp_replace(COMPLETE_TEXT, '"orders":[0-9]+', '"orders":7')})
+    with pytest.raises(Terminal) as refused:
+        backfill(kiosk).run()
+    kept.restoreToVersion(version)
+    return refused.value
 
 
 def refused_for_a_forged_row(kiosk: Kiosk) -> Terminal:
@@ -250,6 +267,11 @@ def test_a_correction_that_no_backfill_has_made_is_a_violation(nights: Nights) -
 def test_what_the_stream_writes_later_takes_the_place_of_a_correction(nights: Nights) -> None:
     misses = {(miss.sink.split("-")[0], miss.key) for miss in nights.repaired.findings.misses}
     assert misses == {("board", "gil"), ("settled", "gil"), ("visits", "gil")}, "fay's row of the board is right again"
+
+
+def test_rows_that_an_audit_has_kept_and_somebody_has_altered_are_not_published(nights: Nights) -> None:
+    stream = nights.kiosk.topology.name
+    assert f"other rows in table audits/{stream}/corrections" in str(nights.refused_as_altered)
 
 
 def test_a_row_that_somebody_has_put_among_those_to_be_published_is_refused(nights: Nights) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 
 from recount.audit import letters
+from recount.audit.altered_lineage import corrections_kept
 from recount.audit.completeness import COMPLETENESS
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
@@ -248,6 +249,7 @@ class TopologyAuditor:
             fingerprint=self._in_force.declared.fingerprint,
             erasures=scope.erased.done,
             begins_after=scope.begins_after,
+            built_on=(corrections_kept(self.store, scope.audit),) if missed else (),
         )
 
     def _erasure_differences(self, scope: Scope) -> list[Difference]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Row
 
+from recount.audit.altered_lineage import Lineage
 from recount.audit.store import AuditStore
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.corrections import COMPLETE_TEXT, GONE_MS
@@ -21,14 +22,19 @@ from recount.core.errors import Terminal
 _SHOWN = 5
 
 
-def require_asked(tables: CorrectionTables, pending: Sequence[tuple[int, str]]) -> None:
-    """Raise ``Terminal`` unless each of the backfills is, once, what the audit has kept that it is named for."""
+def require_asked(tables: CorrectionTables, lineage: Lineage, pending: Sequence[tuple[int, str]]) -> None:
+    """Raise ``Terminal`` unless each of the backfills is, once, what the audit has kept that it is named for.
+
+    Terminal too where somebody has written to what that audit has kept.
+    """
     store = AuditStore(tables.session, tables.tables, tables.topology.name)
     runs = {run.audit: run for run in store.runs()} if pending else {}
     for number, name in pending:
         run = next((runs[audit] for audit in audit_of(name) if audit in runs), None)
         kept = None if run is None else kept_misses(store, tables.tables, tables.topology, run)
         rows = [] if kept is None else kept.collect()
+        if run is not None:
+            lineage.require_unaltered(run.audit)
         asked = {(row[SINK], *(row[part] for part in IDENTITY)): row for row in rows}
         for identity in tables.identities:
             topic = identity.written.topic.name

@@ -22,6 +22,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from recount.audit.altered_lineage import Lineage
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.ledger import Ledger
 from recount.audit.settled import published_backfills, published_offsets
@@ -66,9 +67,11 @@ class CarryingOut:
         """Append and publish.
 
         Raises ``Transient`` or ``Terminal`` as the Kafka transaction does; run it again after either. ``Terminal`` too
-        where rows that are to be published are not what an audit gives, and where the tables are older than Kafka.
+        where rows that are to be published are not what an audit gives, where somebody has written to what audits have
+        kept for it, and where the tables are older than Kafka.
         """
-        tables = self._corrections
+        tables, lineage = self._corrections, Lineage.of(self.settings, self._topology.name)
+        lineage.require_unaltered(self.due.run.audit)
         written = tables.with_pending(published_backfills(self._connection, self._topology))
         has_keyed = bool(self.due.of("keyed")) or any(map(is_keyed, written))
         with self._outputs(still=has_keyed and self._stands()) as (output, is_still):
@@ -78,12 +81,12 @@ class CarryingOut:
             last = self._last() if is_still else None
             for identity in filter(is_keyed, tables.with_pending(done)):
                 tables.take_back(identity, done, last)
-            require_asked(tables, tables.pending(done))
+            require_asked(tables, lineage, tables.pending(done))
             keyed = self.due.of("keyed") if last == self.due.run.order else []
             wanted = [*self.due.of("ready"), *keyed]
             backfill = self._append(wanted, done) if wanted else None
             pending = tables.pending(done)
-            require_asked(tables, pending)
+            require_asked(tables, lineage, pending)
             for number, name in pending:
                 start, end = {counter: number}, {counter: number + 1}
                 output.commit_once(self._records(number), start_offsets=start, end_offsets=end, batch=name)
