@@ -19,7 +19,8 @@ orders_group = StreamGroup(
         orders.processed_orders,
         orders.orders_deduplicated,
     ],
-    trigger_interval="60 s",
+    trigger_interval="120 s",
+    max_offsets=150_000,
 )
 
 customers_group = StreamGroup(
@@ -40,7 +41,8 @@ customers_group = StreamGroup(
         fraud.user_profiles_archive,
         fraud.fraud_alerts,
     ],
-    trigger_interval="60 s",
+    trigger_interval="120 s",
+    max_offsets=150_000,
 )
 
 views_group = StreamGroup(
@@ -63,5 +65,6 @@ views_group = StreamGroup(
         windows.views_of_all_time,
         windows.views_last_100,
     ],
-    trigger_interval="60 s",
+    trigger_interval="120 s",
+    max_offsets=150_000,
 )

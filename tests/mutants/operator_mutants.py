@@ -141,17 +141,20 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
     yield from comparison(AT + "processing.py", "ProcessOperator._fire_reached", "a timer sets a timer", fired)
     for code in ("list.min() <= until_ms", "kept.next_timer_ms <= until_ms"):
         yield from comparison(AT + "key_states.py", "KeyStates.with_timers", "a timer goes off at the frontier", code)
-    yield from bound(
-        AT + "sliding_panes.py", "SlidingPane.add", "a record is late for all", "self._windows.difference_ms"
-    )
-    panes, held = AT + "sliding_panes.py", "window[0] <= at_ms <= window[1]"
-    lower, upper = held.replace("window[0] <=", "window[0] <"), held.replace("<= window[1]", "< window[1]")
-    yield from other(panes, "SlidingPane.add", "who is in a window", held, lower, upper)
-    until = "self.all[at].timestamp_ms > end_ms"
-    yield from comparison(AT + "placed.py", "ByTime.within", "who is in a window", until)
-    first = "bisect_left(self.all, start_ms"
-    yield from other(AT + "placed.py", "ByTime.within", "who is in a window", first, first.replace("left", "right"))
-    yield from other(panes, "SlidingPane.members", "who defines a window", "start_ms - 1", "start_ms")
+    panes = AT + "sliding_panes.py"
+    yield from bound(panes, "SlidingPane.add", "a record is late for all", "windows.difference_ms")
+    held = "start_ms <= at_ms <= end_ms"
+    lower, upper = held.replace("start_ms <=", "start_ms <"), held.replace("<= end_ms", "< end_ms")
+    yield from other(panes, "SlidingPane._around", "who is in a window", held, lower, upper)
+    for code in ("one.timestamp_ms > end_ms", "one.timestamp_ms >= start_ms"):
+        yield from comparison(panes, "SlidingPane._is_held", "who is in a window", code)
+    yield from comparison(panes, "SlidingPane._around", "who defines a window", "one.timestamp_ms < at_ms")
+    for code in ("one.timestamp_ms >= at_ms", "one.timestamp_ms >= start_ms"):
+        yield from comparison(panes, "SlidingPane._begins_after", "who defines a window", code)
+    defined = "inside[-1].timestamp_ms == end_ms or start_ms == 0"
+    yield from other(panes, "SlidingPane.members", "who defines a window", defined, *defined.split(" or "))
+    beside = "start_ms - 1, start_ms - 1"
+    yield from other(panes, "SlidingPane.members", "who defines a window", beside, "start_ms, start_ms")
     reach = "self._windows.difference_ms + 1"
     yield from other(panes, "SlidingPane._near", "who defines a window", reach, reach.replace("+", "-"))
     yield from other(
@@ -160,11 +163,12 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
     yield from other(
         panes, "SlidingPane._near", "who defines a window", "timestamp_ms + reach_ms", "timestamp_ms + reach_ms - 2"
     )
-    yield from comparison(AT + "sliding_panes.py", "SlidingPane.members", "who is in a window", ">= start_ms")
     yield from bound(
         AT + "panes.py", "TimePane.add", "a window of what may be revised ends", "start + self._windows.size_ms"
     )
-    before = "bisect_left(self.all, start_ms"
+    late = "windows.closes_ms(end_ms) <= self.judged_ms"
+    yield from comparison(AT + "placed.py", "Placed.is_late", "a record is late for all", late)
+    before = "bisect_left(self._times, start_ms"
     yield from other(AT + "placed.py", "ByTime.between", "who is in a window", before, before.replace("left", "right"))
     yield from other(AT + "placed.py", "ByTime.between", "who is in a window", "bisect_right(self", "bisect_left(self")
     for reached in ("timestamp_ms - self._windows.gap_ms", "timestamp_ms + self._windows.gap_ms"):

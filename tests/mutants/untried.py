@@ -79,7 +79,7 @@ def untried() -> Iterator[Untried]:
     drawn = "which records are the last: tests/unit/spark/test_topologies_are_the_interpreter.py draws older ones"
     yield _one(at + "panes.py", "LastPane.add", "place >= len(self._records.all) - self._n", drawn)
     tie = "no two records have one number"
-    yield _one(at + "placed.py", "ByTime.add", "bisect_right(self.all, record.place, key=by_place)", tie)
+    yield _one(at + "placed.py", "ByTime.add", "bisect_right(self.all, record)", tie)
     held = "the moment of a record is in one session, and no other touches it"
     yield _one(at + "session_panes.py", "_holding", "one[0] <= timestamp_ms <= one[1]", held)
     once = "no result comes twice in one revision"

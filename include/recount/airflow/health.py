@@ -37,8 +37,9 @@ def health_of(status: StreamStatus, limits: Health, now_ms: int) -> StreamHealth
 def standstill(status: StreamStatus, limits: Health, now_ms: int) -> tuple[str, ...]:
     """Why the driver makes no progress and should be relaunched; empty when it does.
 
-    A value equal to its limit is well. Progress counts only while there is lag. A driver that is starting does not
-    speak while it recovers, and has the time of the progress limit for it.
+    A value equal to its limit is well. Progress counts only while there is lag: a batch that begins or is committed,
+    and the driver may wait for its trigger interval before the next. A driver that is starting does not speak while it
+    recovers, and has the time of the progress limit for it.
     """
     if status.state == "starting":
         start_age_ms = now_ms - status.started_at_ms
@@ -48,9 +49,10 @@ def standstill(status: StreamStatus, limits: Health, now_ms: int) -> tuple[str, 
     heartbeat_age_ms = now_ms - status.heartbeat_ms
     if heartbeat_age_ms > limits.heartbeat_age_ms:
         found.append(_beyond("last heartbeat", heartbeat_age_ms, limits.heartbeat_age_ms))
-    progress_age_ms = now_ms - (status.last_progress_ms or status.started_at_ms)
-    if (status.lag or 0) > 0 and progress_age_ms > limits.progress_age_ms:
-        found.append(_beyond("last progress", progress_age_ms, limits.progress_age_ms))
+    progress_age_ms = now_ms - max(status.last_progress_ms or status.started_at_ms, status.batch_begun_ms or 0)
+    limit_ms = limits.progress_age_ms + status.trigger_interval_ms
+    if (status.lag or 0) > 0 and progress_age_ms > limit_ms:
+        found.append(_beyond("last progress", progress_age_ms, limit_ms))
     return tuple(found)
 
 

@@ -28,7 +28,7 @@ from recount.core.limits import Health
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 
-_LOOK_EVERY_S = 2.0
+_LOOK_EVERY_S = 5.0
 _STOP_PATIENCE_S = 20.0
 """Airflow grants ``on_kill`` 30 seconds; the order to stop stands whether the driver obeys in time or not."""
 

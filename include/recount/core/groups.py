@@ -82,19 +82,7 @@ class StreamGroup:
             expected="an integer > 0",
             remedy="leave it out for 100,000",
         )
-        self._require_interval()
-
-    def _require_interval(self) -> None:
-        """A stream that waits for its next batch must not be taken for one that makes no progress."""
-        for stream in self.streams:
-            limit_ms = stream.health.progress_age_ms
-            require(
-                2 * self.trigger_interval_ms <= limit_ms,
-                f"trigger_interval of group {self.name}",
-                given=self.trigger_interval,
-                expected=f"at most half of the progress_age_ms of {stream.name}, {limit_ms} ms",
-                remedy="start batches more often, or give the stream Health(progress_age_ms=...)",
-            )
+        milliseconds(self.trigger_interval, "trigger_interval")
 
     @property
     def members(self) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ class StreamStatus:
     ``lag`` and all totals count records; totals are of this driver since it started. ``frontier_ms`` and
     ``stream_time_ms`` (the largest of all partitions) are event times and None before the first record.
     ``last_progress_ms`` is when a batch was last committed; the counts ``batch_…`` are of that batch.
+    ``batch_begun_ms`` is when the driver last began to process one, and ``trigger_interval_ms`` how often it does.
     ``memory_…`` are bytes: of the driver, and what is left to it (``spark.driver_memory``).
     ``fingerprint`` is that of the declaration that the driver runs. ``final`` says of a failure that no relaunch can
     help: a human must act.
@@ -48,6 +49,8 @@ class StreamStatus:
     application_id: str | None = None
     batch: int | None = None
     last_progress_ms: int | None = None
+    batch_begun_ms: int | None = None
+    trigger_interval_ms: int = 0
     lag: int | None = None
     records_total: int = 0
     records_per_second: float = 0.0

@@ -118,6 +118,7 @@ class EmbeddedAirflow(Started):
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "60",
             "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._home.airflow / 'airflow.db'}?timeout=60",
+            "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
             "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
             "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(self._home.logs / "airflow"),
             "AIRFLOW__LOGGING__COLORED_CONSOLE_LOG": "False",

@@ -24,11 +24,12 @@ from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS
 from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.ending import stop_on_sigterm
+from recount.spark.garbage import look_seldom
 from recount.spark.group_host import GroupHost, HostOptions
 from recount.spark.runner import RunOptions, StreamRunner
 from recount.spark.work import Work
 
-_HEARTBEAT_OF_MANY_S = 5.0
+_HEARTBEAT_OF_MANY_S = 10.0
 """Each heartbeat is a transaction; forty streams with one every other second keep a small broker busy."""
 
 
@@ -80,6 +81,7 @@ def stream(
     settings = Settings.from_environment(os.environ).acting_as("stream")
     write_log(settings.log_format, has_streams=group is not None)
     declarations = declared(settings.topologies)
+    look_seldom()
     interval_ms = declarations.group(group).trigger_interval_ms if group else 0
     most = declarations.group(group).max_offsets if group else RunOptions.max_offsets
     options = RunOptions(

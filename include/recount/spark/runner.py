@@ -315,6 +315,7 @@ class StreamRunner:
                 status = replace(
                     self._with_memory(status),
                     heartbeat_ms=_now_ms(),
+                    batch_begun_ms=query.batch_begun_ms,
                     lag=self._lag_between_batches(status, query.processor),
                 )
                 self._tell(lease, status)
@@ -343,7 +344,9 @@ class StreamRunner:
 
     def _first_status(self, lease_epoch: int) -> StreamStatus:
         return replace(
-            first_status(self._work.name, lease_epoch, self._session), fingerprint=self._work.declared.fingerprint
+            first_status(self._work.name, lease_epoch, self._session),
+            fingerprint=self._work.declared.fingerprint,
+            trigger_interval_ms=self._options.trigger_interval_ms,
         )
 
 

@@ -34,7 +34,7 @@ class StreamQuery:
     Spark reads the limit when a query starts. A query that is started again goes on from its checkpoint, with
     the same processor and its state: a batch that Spark had planned keeps its range, one that it had not yet noted as
     done is not processed twice. A batch for which ``headroom`` sees no memory is not begun. Each batch waits for its
-    ``turn``.
+    ``turn``; ``batch_begun_ms`` is when the last one had it, by the clock of this process.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class StreamQuery:
         self._between_batches = threading.Lock()
         self.processor = processor
         self.limit = limit
+        self.batch_begun_ms: int | None = None
         self._failed: Exception | None = None
         self._is_stopping = self._left_one_out = False
         self._query = start(limit, _held_weakly(self._process))
@@ -101,6 +102,7 @@ class StreamQuery:
             if self._is_stopping:
                 self._left_one_out = True
                 raise _Stopped
+            self.batch_begun_ms = time.time_ns() // 1_000_000
             last = self.processor.last
             if last is None or batch > last.proof.batch:
                 try:

@@ -39,6 +39,14 @@ def test_a_quiet_stream_without_lag_is_well() -> None:
     [
         ({"heartbeat_ms": NOW_MS - 30_000}, {"heartbeat_ms": NOW_MS - 30_001}),
         ({"lag": 1, "last_progress_ms": NOW_MS - 60_000}, {"lag": 1, "last_progress_ms": NOW_MS - 60_001}),
+        (
+            {"lag": 1, "last_progress_ms": NOW_MS - 90_000, "batch_begun_ms": NOW_MS - 60_000},
+            {"lag": 1, "last_progress_ms": NOW_MS - 90_000, "batch_begun_ms": NOW_MS - 60_001},
+        ),
+        (
+            {"lag": 1, "last_progress_ms": NOW_MS - 180_000, "trigger_interval_ms": 120_000},
+            {"lag": 1, "last_progress_ms": NOW_MS - 180_001, "trigger_interval_ms": 120_000},
+        ),
     ],
 )
 def test_a_driver_that_makes_no_progress_has_failed(at_the_limit: dict[str, int], beyond: dict[str, int]) -> None:

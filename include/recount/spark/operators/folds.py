@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, reduce
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -18,8 +18,7 @@ from recount.spark.operators.accumulator_lists import Values
 from recount.spark.operators.rows import ORDER, origin
 
 
-@dataclass(frozen=True)
-class FoldedSession:
+class FoldedSession(NamedTuple):
     """A session as it stood after some of its records, and what they were folded to."""
 
     start_ms: int
@@ -106,18 +105,17 @@ def folded_session(fold: Fold, values: Values, gap_ms: int) -> Any:
 
 
 def _grown(fold: Fold, sessions: Sequence[FoldedSession], one: Mapping[str, Any], gap_ms: int) -> list[FoldedSession]:
-    at_ms = one[TIMESTAMP]
-    joined = [known for known in sessions if known.start_ms - gap_ms <= at_ms <= known.end_ms + gap_ms]
+    start_ms = end_ms = at_ms = one[TIMESTAMP]
     accumulator = _initial(fold)
-    for known in joined:
-        accumulator = _merged(fold, accumulator, known.folded)
-    grown = FoldedSession(
-        min([at_ms, *(known.start_ms for known in joined)]),
-        max([at_ms, *(known.end_ms for known in joined)]),
-        _added(fold, accumulator, one[VALUE]),
-    )
-    apart = [known for known in sessions if known not in joined]
-    return sorted([*apart, grown], key=lambda known: (known.start_ms, known.end_ms))
+    apart = []
+    for known in sessions:
+        if known.start_ms - gap_ms <= at_ms <= known.end_ms + gap_ms:
+            accumulator = _merged(fold, accumulator, known.folded)
+            start_ms, end_ms = min(start_ms, known.start_ms), max(end_ms, known.end_ms)
+        else:
+            apart.append(known)
+    grown = FoldedSession(start_ms, end_ms, _added(fold, accumulator, one[VALUE]))
+    return sorted([*apart, grown], key=itemgetter(0, 1)) if apart else [grown]
 
 
 def _readable(order: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import polars as pl
@@ -18,7 +19,7 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
 from recount.spark.operators.panes import UNBOUNDED, Pane, pane_of
 from recount.spark.operators.placed import ByTime, Placed
-from recount.spark.operators.placing import NUMBER, PLACE, Placing, Step, to_placed
+from recount.spark.operators.placing import NUMBER, PLACE, PLACED, Placing, Step
 from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, rows_schema
 from recount.spark.operators.session_panes import SessionPane
 from recount.spark.operators.windowing import BOUNDS, LATEST, ledger
@@ -103,11 +104,9 @@ class KeptRecords:
 
     def _aggregated(self, members: Iterable[tuple[int, Sequence[int]]], records: pl.DataFrame) -> pl.DataFrame:
         """The accumulators of each step from the numbers of its members."""
-        schema = {_STEP: pl.Int64(), NUMBER: pl.List(pl.Int64())}
-        frames = [pl.DataFrame(some, schema, orient="row") for some in _in_parts(members)]
         return pl.concat(
-            self.accumulators.merged(listed.explode(NUMBER).join(records, on=NUMBER), [_STEP], **LATEST)
-            for listed in frames
+            self.accumulators.merged(_pairs(some).join(records, on=NUMBER), [_STEP], **LATEST)
+            for some in _in_parts(members)
         )
 
     def _frame(self, steps: Iterable[Step]) -> pl.DataFrame:
@@ -121,8 +120,8 @@ class KeptRecords:
 
     def _by_key(self, records: pl.DataFrame) -> dict[Any, list[Placed]]:
         found: dict[Any, list[Placed]] = {}
-        for key, *place in records.sort(NUMBER).select(self._key, *PLACE).iter_rows():
-            found.setdefault(key, []).append(to_placed(place))
+        for key, *place in records.sort(NUMBER).select(self._key, *PLACED).rows():
+            found.setdefault(key, []).append(Placed._make(place))
         return found
 
     def _place(self, rows: pl.DataFrame, output: Output, *, lists_members: bool) -> tuple[Placing, pl.DataFrame]:
@@ -138,9 +137,9 @@ class KeptRecords:
             lists_members=lists_members,
             uncounted={key: ByTime(late) for key, late in self._by_key(known.filter(~pl.col(COUNTED))).items()},
         )
-        places = arrived.select(self._key, IS_NULL, REPLACES.alias(_REPLACING), *PLACE)
-        for key, is_null, replaces, *place in places.iter_rows():
-            record = to_placed(place)
+        places = arrived.select(self._key, IS_NULL, REPLACES.alias(_REPLACING), *PLACED)
+        for key, is_null, replaces, *place in places.rows():
+            record = Placed._make(place)
             if replaces:
                 placing.replace(record)
             if replaces and is_null:
@@ -179,6 +178,13 @@ class KeptRecords:
 
 def _among(numbers: Iterable[int]) -> pl.Expr:
     return pl.col(NUMBER).is_in(sorted(numbers))
+
+
+def _pairs(members: Sequence[tuple[int, Sequence[int]]]) -> pl.DataFrame:
+    """A row for each step and member."""
+    steps = [step for step, numbers in members for _ in numbers]
+    flat = list(chain.from_iterable(numbers for _, numbers in members))
+    return pl.DataFrame({_STEP: steps, NUMBER: flat}, {_STEP: pl.Int64(), NUMBER: pl.Int64()})
 
 
 def _in_parts(members: Iterable[tuple[int, Sequence[int]]]) -> Iterator[list[tuple[int, Sequence[int]]]]:

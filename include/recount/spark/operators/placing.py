@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import polars as pl
 
 from recount.core.own_columns import REVISION
 from recount.core.windows import SlidingWindows, Windows
@@ -16,10 +18,20 @@ from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, TOPIC
 NUMBER = "number"
 """The column that numbers kept records as they arrive."""
 PLACE = (NUMBER, TOPIC, PARTITION, OFFSET, TIMESTAMP, STREAM_TIME, JUDGED, ORDER, REVISION)
+_IN_PARTITION = pl.col(OFFSET).is_not_null() & pl.col(STREAM_TIME).is_null()
+PLACED = (
+    pl.col(TIMESTAMP),
+    pl.col(ORDER),
+    pl.col(NUMBER),
+    pl.when(_IN_PARTITION).then(TOPIC).alias(TOPIC),
+    pl.when(_IN_PARTITION).then(PARTITION).alias(PARTITION),
+    pl.col(JUDGED),
+    pl.col(REVISION),
+)
+"""The fields of a ``Placed`` from the columns ``PLACE``."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """A window of a key that changed, with the numbers of its ``members``, or was withdrawn, without any.
 
     ``order`` is that of the row that caused it.
@@ -86,22 +98,8 @@ class Placing:
         if placement.late and placement.accepted:
             self.uncounted.setdefault(key, ByTime([])).add(record)
         for start_ms, end_ms in placement.changed if key in self.uncounted else ():
-            inside = self.uncounted[key].within(start_ms, end_ms)
+            inside = self.uncounted[key].between(start_ms, end_ms)
             self.counted |= {one.number for one in inside if not one.is_late(self.windows, end_ms)}
-
-
-def to_placed(row: Sequence[Any]) -> Placed:
-    """The values of the columns ``PLACE`` as panes see them."""
-    number, topic, partition, offset, timestamp_ms, stream_time_ms, judged_ms, order, revision = row
-    alone = offset is None or stream_time_ms is not None
-    return Placed(
-        timestamp_ms=timestamp_ms,
-        order=order,
-        number=number,
-        source=None if alone else (topic, partition),
-        judged_ms=judged_ms,
-        revision=revision,
-    )
 
 
 def _differing(before: Mapping[Window, Sequence[Placed]], after: Mapping[Window, Sequence[Placed]]) -> list[Window]:

@@ -23,29 +23,37 @@ class SlidingPane:
 
     def add(self, record: Placed) -> Placement:
         """The ledger names, of the windows missed, the record's own and those that its ``source`` had defined."""
-        at_ms, left = record.timestamp_ms, self._windows.left_of(record.timestamp_ms)
-        if record.is_late(self._windows, at_ms + self._windows.difference_ms):
+        windows, at_ms = self._windows, record.timestamp_ms
+        left = windows.left_of(at_ms)
+        if record.is_late(windows, at_ms + windows.difference_ms):
             return Placement(accepted=False, late=[left])
-        before = self._defined(self._near(at_ms), self._accepted)
+        near = self._near(at_ms)
+        existed = {left: False, **self._around(near, at_ms)}
+        late = {window for window in existed if record.is_late(windows, window[1])}
+        changed = [window for window in existed if window not in late]
+        if self._begins_after(near, at_ms):
+            changed.append(windows.right_of(at_ms))
+        changed.sort(key=lambda window: windows.leaving_order(at_ms, window, existed.get(window, False)))
         self._accepted.add(record)
-        known = self._defined(self._near(at_ms), self._accepted)
-        holding = {window for window in known | {left} if window[0] <= at_ms <= window[1]}
-        late = {window for window in holding if record.is_late(self._windows, window[1])}
-        changed = (holding & known - late) | (known - before)
-        leaving = sorted(changed, key=lambda window: self._windows.leaving_order(at_ms, window, window in before))
-        return Placement(changed=leaving, late=sorted(late & self._own(record)) if late else [])
+        if not late:
+            return Placement(changed=changed)
+        ours = self._around([one for one in near if record.source and one.source == record.source], at_ms)
+        return Placement(changed=changed, late=sorted(window for window in late if window == left or ours.get(window)))
 
     def members(self, window: Window) -> list[Placed]:
         """The records inside ``window`` that were on time for it; none where none defines it (any more)."""
         start_ms, end_ms = window
-        near = [one for one in self._accepted.between(start_ms - 1, end_ms) if not one.is_late(self._windows, end_ms)]
-        if not any(window in self._beside(one) for one in near):
-            return []
-        return [one for one in near if one.timestamp_ms >= start_ms]
+        inside = self._on_time(window, self._accepted.between(start_ms, end_ms))
+        ends_with_one = inside and (inside[-1].timestamp_ms == end_ms or start_ms == 0)
+        if ends_with_one or self._on_time(window, self._accepted.between(start_ms - 1, start_ms - 1)):
+            return inside
+        return []
 
     def contents(self) -> Mapping[Window, list[Placed]]:
         """Every window that is there."""
-        return {window: self.members(window) for window in self._defined(self._accepted.all, self._accepted)}
+        left, right = self._windows.left_of, self._windows.right_of
+        defined = {window(one.timestamp_ms) for one in self._accepted.all for window in (left, right)}
+        return {window: members for window in defined if (members := self.members(window))}
 
     def records(self) -> Sequence[Placed]:
         """All accepted records."""
@@ -56,22 +64,38 @@ class SlidingPane:
         reach_ms = self._windows.difference_ms + 1
         return self._accepted.between(timestamp_ms - reach_ms, timestamp_ms + reach_ms)
 
-    def _own(self, record: Placed) -> set[Window]:
-        """Its own window, and those that the records of its ``source`` define and are in."""
-        ours = [one for one in self._near(record.timestamp_ms) if record.source and one.source == record.source]
-        return self._defined(ours, ByTime(ours)) | {self._windows.left_of(record.timestamp_ms)}
+    def _around(self, near: Sequence[Placed], at_ms: int) -> dict[Window, bool]:
+        """The windows that records of ``near`` define and ``at_ms`` is in, and whether one of ``near`` is in them."""
+        windows, found = self._windows, dict[Window, bool]()
+        for place, one in enumerate(near):
+            start_ms, end_ms = left = windows.left_of(one.timestamp_ms)
+            if start_ms <= at_ms <= end_ms and not one.is_late(windows, end_ms):
+                found[left] = True
+            if one.timestamp_ms < at_ms:
+                right = windows.right_of(one.timestamp_ms)
+                if not found.get(right) and not one.is_late(windows, right[1]):
+                    found[right] = self._is_held(right, near, place + 1)
+        return found
 
-    def _defined(self, records: Iterable[Placed], among: ByTime) -> set[Window]:
-        """The windows that ``records`` define, and one of those ``among`` is in."""
-        defined = {
-            window for one in records for window in self._beside(one) if not one.is_late(self._windows, window[1])
-        }
-        return {window for window in defined if self._is_held(window, among)}
+    def _is_held(self, window: Window, near: Sequence[Placed], first: int) -> bool:
+        """Whether one of ``near``, from the ``first`` on, is in ``window`` and on time for it."""
+        start_ms, end_ms = window
+        for place in range(first, len(near)):
+            one = near[place]
+            if one.timestamp_ms > end_ms:
+                return False
+            if one.timestamp_ms >= start_ms and not one.is_late(self._windows, end_ms):
+                return True
+        return False
 
-    def _is_held(self, window: Window, records: ByTime) -> bool:
-        """Whether one of ``records`` is in ``window``, and on time for it."""
-        return any(not one.is_late(self._windows, window[1]) for one in records.within(*window))
+    def _begins_after(self, near: Sequence[Placed], at_ms: int) -> bool:
+        """Whether a record at ``at_ms`` brings the window into being that begins after it."""
+        window = start_ms, end_ms = self._windows.right_of(at_ms)
+        on_time = self._on_time(window, (one for one in near if one.timestamp_ms >= at_ms))
+        # one at the same time has defined it before, and so has one at its end
+        existed = any(one.timestamp_ms in (at_ms, end_ms) for one in on_time)
+        return not existed and any(one.timestamp_ms >= start_ms for one in on_time)
 
-    def _beside(self, record: Placed) -> tuple[Window, Window]:
-        """The windows that end with the record and begin after it."""
-        return self._windows.left_of(record.timestamp_ms), self._windows.right_of(record.timestamp_ms)
+    def _on_time(self, window: Window, records: Iterable[Placed]) -> list[Placed]:
+        """Those of ``records`` that were on time for ``window``."""
+        return [one for one in records if not one.is_late(self._windows, window[1])]
