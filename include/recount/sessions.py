@@ -10,8 +10,8 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from recount.cluster_admission import STANDALONE, require_admitted
-from recount.cluster_security import driver_settings
+from recount.cluster.masters import STANDALONE, require_admitted
+from recount.cluster.shared_secret import driver_settings
 from recount.core.settings import Settings
 from recount.jar_list import spark_jars
 

@@ -54,7 +54,7 @@ class Settings:
     ``kafka_security`` says where keys and passwords for Kafka are kept, see ``kafka.security_place``; it holds none.
     ``{role}`` in it stands for the role of the process.
     ``spark_security`` is the file by which drivers and a standalone Spark cluster know each other, see
-    ``cluster_security``; empty: the cluster takes everybody.
+    ``cluster.shared_secret``; empty: the cluster takes everybody.
     """
 
     profile: Profile

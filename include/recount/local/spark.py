@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-from recount.cluster_security import new_security
+from recount.cluster.shared_secret import new_security
 from recount.core.errors import Transient, require
 from recount.local import daemon
 from recount.local.daemon import Daemon

@@ -14,7 +14,7 @@ from pathlib import Path
 from recount.core.errors import Terminal
 from recount.secret_file import fault_of_mode
 
-VARIABLE = "RECOUNT_SPARK_SECURITY"
+SECURITY_VARIABLE = "RECOUNT_SPARK_SECURITY"
 SECRET = "spark.authenticate.secret"  # noqa: S105 - a name
 CLOSED = {
     "spark.authenticate": "true",
@@ -72,5 +72,5 @@ def _invalid(place: str, faults: list[str]) -> Terminal:
         f"invalid Spark security in {place}",
         given="; ".join(faults),
         expected="lines name=value of Spark, as the cluster's master and workers read them with --properties-file",
-        remedy=f"mend the file, or let {VARIABLE} name another one; docs/security.md says what is in it",
+        remedy=f"mend the file, or let {SECURITY_VARIABLE} name another one; docs/security.md says what is in it",
     )

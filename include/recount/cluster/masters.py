@@ -5,20 +5,22 @@ Spark takes a refusal for a master that is away: it tries for a minute, and then
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 
-from recount.cluster_security import VARIABLE
+from recount.cluster.shared_secret import SECURITY_VARIABLE
 from recount.core.errors import Terminal
 
 STANDALONE = "spark://"
 _AWAY = ("java.io.IOException", "java.util.concurrent.TimeoutException")
 """Nobody answers; Spark tries again."""
 _LOOPBACK = "127.0.0.1"
-_LONGEST = 300
+_KINDS = re.compile(r"^(?:[\w.$]+: )+")
+"""The names of Java's exceptions before what they say."""
 
 
 def require_admitted(gateway: Any, master: str) -> None:
@@ -48,12 +50,12 @@ def _ask(gateway: Any, rpc: Any, master: str) -> None:
         causes = list(_causes(error.java_exception))
         if any(is_instance_of(gateway, cause, kind) for cause in causes for kind in _AWAY):
             return
-        said = str(causes[-1].getMessage()).splitlines()[0][:_LONGEST]
+        said = _KINDS.sub("", str(causes[-1].toString()).partition("\n")[0])
         raise Terminal(
             "Spark's cluster does not let this driver in",
             given=f"{master}: {said}",
             expected="the secret of the cluster's master and workers, and their way of encryption",
-            remedy=f"let {VARIABLE} name the file with which they were started, or a copy of it",
+            remedy=f"let {SECURITY_VARIABLE} name the file with which they were started, or a copy of it",
         ) from None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recount import sessions
-from recount.cluster_security import CLOSED, SECRET, driver_settings, new_security
+from recount.cluster.shared_secret import CLOSED, SECRET, driver_settings, new_security
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
 from recount.local.home import Home
