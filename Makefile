@@ -166,10 +166,11 @@ browser:
 	    { timeout 120 apt-get update -qq >/dev/null 2>&1 && timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; }; }; } || \
 	echo "no chromium: tests/browser will fail; install it (Debian: apt-get install chromium)"
 
-lint: setup ## ruff, ruff format --check, mypy --strict
+lint: setup ## ruff, ruff format --check, mypy --strict, licences and known vulnerabilities of the packages
 	@ruff check .
 	@ruff format --check .
 	@mypy include
+	@python -m tests.packages
 
 format: setup ## let ruff rewrite the code in house style
 	@ruff check --fix .

@@ -55,6 +55,7 @@ def settings_of(arguments: Arguments) -> Settings:
         logs=f"{state}/logs",
         run=f"{state}/run",
         jars=arguments["jars"],
+        spark_security=arguments.get("spark-security", ""),
     )
 
 

@@ -93,6 +93,7 @@ class Deployment:
             "jars": self.project.spark_jars,
             "max-offsets": max_offsets,
             "log": self.log(stream),
+            "spark-security": self.spark.security if self.spark else "",
             **pairs,
         }
         command = [

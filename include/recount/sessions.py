@@ -10,6 +10,8 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from recount.cluster.masters import STANDALONE, require_admitted
+from recount.cluster.shared_secret import driver_settings
 from recount.core.settings import Settings
 from recount.jar_list import spark_jars
 
@@ -49,7 +51,8 @@ def session_configuration(jars: str) -> dict[str, str]:
 def spark_session(settings: Settings, app_name: str, *, java_options: str = "") -> SparkSession:
     """The session of a job; master and memory come from spark-submit, or are local[2] and 2 GiB without it.
 
-    What spark-submit was told of the settings that only make small tables fast goes before ours.
+    What spark-submit was told of the settings that only make small tables fast goes before ours. Raises ``Terminal``
+    where a standalone cluster does not let this driver in.
 
     ``java_options`` are for the JVM that is started here; one that spark-submit has started has its own.
     """
@@ -65,6 +68,8 @@ def spark_session(settings: Settings, app_name: str, *, java_options: str = "") 
         if options := settings.java_options(java_options):
             builder = builder.config("spark.driver.extraJavaOptions", options)
     tell_no_calls()
+    if submitted.get("spark.master", "").startswith(STANDALONE):
+        _enter(submitted["spark.master"], settings.spark_security)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     _tell_no_columns(session)
@@ -85,9 +90,20 @@ def tell_no_calls() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
-def _submitted() -> set[str]:
+def _submitted() -> dict[str, str]:
     """The settings that spark-submit gave to the driver's JVM; empty when Python itself starts the JVM."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return set()
+        return {}
     SparkContext._ensure_initialized()
-    return {key for key, _ in SparkConf().getAll()}
+    return dict(SparkConf().getAll())
+
+
+def _enter(master: str, security: str) -> None:
+    """Let the JVM know what its cluster knows drivers by, as spark-submit makes settings known: by its properties.
+
+    Settings of the session would be shown to whoever asks for them.
+    """
+    gateway: Any = SparkContext._gateway
+    for name, value in driver_settings(security).items():
+        gateway.jvm.java.lang.System.setProperty(name, value)
+    require_admitted(gateway, master)

@@ -106,6 +106,7 @@ class ChaosRun:
             reports=str(self.home.reports),
             logs=str(self.home.logs),
             run=str(self.home.run),
+            spark_security=self._spark.security,
         )
         self.connection = Connection.of(self._settings)
         self._begun_s = time.monotonic()

@@ -129,8 +129,8 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
     done("make", "down", folder=project.folder)
 
     copy(WHEEL, project.folder / "wheels")
-    requirements = project.folder / "requirements.txt"
-    requirements.write_text(requirements.read_text().replace("==0.0.1", "==0.1.0"))
+    for requirements in project.folder.glob("requirements*.txt"):
+        requirements.write_text(requirements.read_text().replace("==0.0.1", "==0.1.0"))
     done("make", "setup", folder=project.folder)
     assert done(project.command, "--version", folder=project.folder).split()[-1] == "0.1.0"
 

@@ -34,6 +34,7 @@ _ROOMS = {
     "local": "The embedded profile and the demo",
     "play": "Playing the shop",
     "sessions": "Spark",
+    "cluster": "Spark's cluster",
     "commands": "Describing a stream",
     "extras": "What is not installed",
     "shipped": "The files of the wheel",

@@ -34,7 +34,8 @@ def faults(compose: dict[str, Any]) -> list[str]:
     for name, service in services.items():
         found += [f"{name} depends on {other}" for other in service.get("depends_on", ()) if other not in services]
         mounts = (mount.split(":")[0] for mount in service.get("volumes", ()))
-        used = [one["source"] for one in service.get("configs", ())] + list(service.get("secrets", ()))
+        secrets = (one if isinstance(one, str) else one["source"] for one in service.get("secrets", ()))
+        used = [*(one["source"] for one in service.get("configs", ())), *secrets]
         found += [f"{name} uses {one}" for one in used if one not in compose["configs"] | compose["secrets"]]
         found += [f"{name} mounts {volume}" for volume in mounts if volume not in volumes]
         found += [f"{name} publishes {port}" for port in service.get("ports", ()) if not port.startswith("127.0.0.1:")]
@@ -82,8 +83,9 @@ def test_the_settings_of_a_service_are_complete(compose: dict[str, Any], service
     assert settings.profile == "production"
 
 
-def test_every_secret_it_asks_for_is_generated(project: Project) -> None:
+def test_every_secret_it_asks_for_is_generated(compose: dict[str, Any], project: Project) -> None:
     asked = set(WITHOUT_DEFAULT.findall((project.root / "docker-compose.yml").read_text()))
+    asked |= {secret["environment"] for secret in compose["secrets"].values()}
     script = project.root / "docker" / "new_secrets.py"
     printed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True).stdout
     assert {line.partition("=")[0] for line in printed.splitlines()} == asked
@@ -98,6 +100,22 @@ def test_users_of_airflow_have_roles_and_no_command_line_has_a_password(compose:
     assert "airflow users create" in script and "--password" not in script
     assert "AIRFLOW_ADMIN_PASSWORD" in services["migration"]["environment"]
     assert "AIRFLOW_ADMIN_PASSWORD" not in services["api-server"]["environment"]
+
+
+def test_spark_and_its_drivers_alone_have_the_secret_by_which_they_know_each_other(compose: dict[str, Any]) -> None:
+    services, place = compose["services"], "/run/secrets/spark-security"
+    having = {name: one["secrets"] for name, one in services.items() if "spark-security" in str(one.get("secrets"))}
+    assert having.keys() == {"spark-master", "spark-worker", "drivers"}
+    # the user of the image, who alone may read it
+    assert "useradd --uid 1000 " in (ROOT / "docker" / "Dockerfile").read_text()
+    for secrets in having.values():
+        assert secrets == [{"source": "spark-security", "uid": "1000", "gid": "1000", "mode": 0o400}]
+    for name in ("spark-master", "spark-worker"):
+        assert f" --properties-file {place} " in services[name]["command"]
+    assert Settings.from_environment(services["drivers"]["environment"]).spark_security == place
+    assert "SPARK_SECURITY" not in str([one.get("environment") for one in services.values()]).replace(
+        "RECOUNT_SPARK_SECURITY", ""
+    )
 
 
 def test_prometheus_scrapes_services_of_the_composition_at_their_ports(compose: dict[str, Any]) -> None:

@@ -11,7 +11,10 @@ import pytest
 
 from recount.local.project import Project
 
-FOUNDATION = {"core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"}
+FOUNDATION = {
+    *("core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"),
+    "secret_file",
+}
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
 ROOMS = {
@@ -23,10 +26,12 @@ ROOMS = {
     "extras": {"core"},
     "shipped": {"core"},
     "jar_list": {"core", "shipped"},
-    "sessions": {"core", "jar_list"},
+    "sessions": {"core", "jar_list", "cluster"},
+    "cluster": {"core", "secret_file"},
+    "secret_file": set(),
     "log_lines": {"core"},
     "printed_tables": set(),
-    "kafka": {"core", "printed_tables"},
+    "kafka": {"core", "printed_tables", "secret_file"},
     "proofs": {"core"},
     "released": {"core"},
     "process_identity": set(),
@@ -48,7 +53,7 @@ ROOMS = {
     "airflow": FOUNDATION | {"audit", "serve", "grace", "web", "process_identity", "declarations", "maintenance"},
     "lens": FOUNDATION | {"proofs"},
     "panels": FOUNDATION | {"spark", "audit", "grace", "lens"},
-    "local": FOUNDATION | {"audit", "process_identity"},
+    "local": FOUNDATION | {"audit", "process_identity", "cluster"},
     "play": FOUNDATION | {"audit", "serve", "grace", "local"},
     "topologies": {"core"},
     "dags": {"core", "airflow"},

@@ -53,6 +53,8 @@ class Settings:
     ``log_format`` is how processes write their logs: lines of text, or of JSON.
     ``kafka_security`` says where keys and passwords for Kafka are kept, see ``kafka.security_place``; it holds none.
     ``{role}`` in it stands for the role of the process.
+    ``spark_security`` is the file by which drivers and a standalone Spark cluster know each other, see
+    ``cluster.shared_secret``; empty: the cluster takes everybody.
     """
 
     profile: Profile
@@ -73,6 +75,7 @@ class Settings:
     log_format: LogFormat = "text"
     metrics: str = ""
     kafka_security: str = ""
+    spark_security: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:

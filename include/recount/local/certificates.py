@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from recount.kafka.secret_file import write_secret
+from recount.secret_file import write_secret
 from recount.local.ports import LOOPBACK
 
 _VALID = timedelta(days=3650)

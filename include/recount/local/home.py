@@ -56,6 +56,11 @@ class Home:
         return self.path / "spark"
 
     @property
+    def spark_security(self) -> Path:
+        """By what the Spark cluster and its drivers know each other; readable by the home's owner only."""
+        return self.path / "spark-security.properties"
+
+    @property
     def airflow(self) -> Path:
         return self.path / "airflow"
 

@@ -23,7 +23,13 @@ from recount.local.spark import EmbeddedSpark
 
 
 def embedded_settings(
-    home: Home, project: Project, bootstrap_servers: str, *, topologies: str | None = None, security: str = ""
+    home: Home,
+    project: Project,
+    bootstrap_servers: str,
+    *,
+    topologies: str | None = None,
+    security: str = "",
+    spark_security: str = "",
 ) -> Settings:
     """Settings that keep everything in ``home``; ``topologies`` None: those of the environment, else all there are."""
     return Settings(
@@ -42,6 +48,7 @@ def embedded_settings(
         keys=os.environ.get("RECOUNT_KEYS", str(home.keys)),
         audit_pool=AUDIT_POOL,
         kafka_security=security,
+        spark_security=spark_security,
     )
 
 
@@ -74,7 +81,12 @@ class Profile:
         self.kafka = EmbeddedKafka(home=home, project=project, brokers=brokers, secure=secure)
         self.spark = EmbeddedSpark(home=home) if spark == "cluster" else None
         self.settings = embedded_settings(
-            home, project, self.kafka.bootstrap_servers, topologies=topologies, security=self.kafka.security
+            home,
+            project,
+            self.kafka.bootstrap_servers,
+            topologies=topologies,
+            security=self.kafka.security,
+            spark_security=self.spark.security if self.spark else "",
         )
         self.airflow = (
             EmbeddedAirflow(home=home, project=project, environment=self.environment, spark_master=self.spark_master)

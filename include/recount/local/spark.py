@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pyspark
 
+from recount.cluster.shared_secret import new_security
 from recount.core.errors import Transient, require
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
 from recount.local.ports import LOOPBACK, free_ports
 from recount.local.started import Started
+from recount.secret_file import write_secret
 
 _START_LIMIT_S = 60.0
 
@@ -25,6 +27,7 @@ class EmbeddedSpark(Started):
 
     An application gets two cores, and the worker of the embedded profile offers more than a small machine has: three
     applications (two streams and an audit, say) run side by side, where the first would otherwise take all.
+    It takes drivers that have its secret, and no others; what it sends and spills is encrypted.
     A context manager: started on entry, stopped on exit.
     """
 
@@ -42,6 +45,11 @@ class EmbeddedSpark(Started):
         return f"spark://{LOOPBACK}:{self._port}"
 
     @property
+    def security(self) -> str:
+        """Where drivers find what the cluster knows them by, as RECOUNT_SPARK_SECURITY says it."""
+        return str(self._home.spark_security)
+
+    @property
     def url(self) -> str:
         """The master's page."""
         return f"http://{LOOPBACK}:{self._page_port}"
@@ -49,6 +57,8 @@ class EmbeddedSpark(Started):
     def start(self) -> None:
         """Start what does not run; returns when the master and every worker serve."""
         self._home.create()
+        if not self._home.spark_security.exists():
+            write_secret(self._home.spark_security, new_security())
         self._launch("spark-master", "Master", "--port", str(self._port), "--webui-port", str(self._page_port))
         self._wait("spark-master", self._port)
         for number, (port, page_port) in self._worker_ports.items():
@@ -78,6 +88,8 @@ class EmbeddedSpark(Started):
             f"org.apache.spark.deploy.{role.lower()}.{role}",
             "--host",
             LOOPBACK,
+            "--properties-file",
+            self._home.spark_security,
             *arguments,
         ]
         environment = {

@@ -22,7 +22,7 @@ from recount.kafka.admission import NotAdmitted, forget_admissions
 from recount.kafka.connection import Connection, NotAllowed
 from recount.kafka.lease import Lease
 from recount.kafka.offsets import committed_offsets, require_topics
-from recount.kafka.secret_file import write_secret
+from recount.secret_file import write_secret
 from recount.kafka.security import ClientCertificate, Security
 from recount.kafka.security_keys import PASSWORD
 from recount.kafka.security_place import keys_at, security_of

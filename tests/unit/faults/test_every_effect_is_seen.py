@@ -42,7 +42,7 @@ _ALLOWED = {
     ("play/play_command.py", "create_topics"): "by `recount play`, which a person repeats",
     ("audit/issuing.py", "open to write"): "a part of a file, which counts once it has replaced it; and a lock",
     ("audit/data_docs.py", "open to write"): "a lock",
-    ("kafka/secret_file.py", "open to write"): "a file that counts once it has replaced the one before",
+    ("secret_file.py", "open to write"): "a file that counts once it has replaced the one before",
     ("audit/signing.py", "open to write"): "by `recount keys`, once in an installation",
 }
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
-from recount.kafka.secret_file import write_secret
+from recount.secret_file import write_secret
 from recount.kafka.security import UNSECURED, HiddenValues
 from recount.kafka.security_keys import InvalidSecurity, security_from
 from recount.kafka.security_place import security_of

@@ -1,0 +1,1 @@
+"""A standalone Spark cluster as its drivers meet it."""
