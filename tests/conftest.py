@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import hypothesis
 import pytest
 
+from recount.garbage import look_seldom
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
@@ -22,6 +23,7 @@ from recount.local.order_flow import TOPOLOGIES
 from recount.local.profile import embedded_settings, end_profile
 from recount.local.project import Project
 
+look_seldom()
 # a busy machine, or a large process that collects its garbage, is no error
 hypothesis.settings.register_profile("recount", deadline=None)
 hypothesis.settings.load_profile("recount")

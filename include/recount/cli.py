@@ -13,6 +13,7 @@ import typer
 
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.extras import missing_extras_named
+from recount.garbage import look_seldom
 from recount.local.home import Home
 from recount.local.project import Project
 from recount.local.running import Running
@@ -88,6 +89,7 @@ def _attach(name: str, target: str, help_line: str) -> None:
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     )
     def run(context: typer.Context) -> None:
+        look_seldom()
         try:
             _join_project()
             with missing_extras_named():

@@ -20,6 +20,7 @@ from recount.core.registry import Declarations, declared
 from recount.core.settings import Settings
 from recount.core.topology import Topology
 from recount.extras import require_extra
+from recount.garbage import look_seldom
 from recount.log_lines import write_log
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ def explain(
 
 def audit_job() -> None:
     """The command line of spark_jobs/audit.py."""
+    look_seldom()
     typer.run(audit)
 
 

@@ -15,6 +15,7 @@ from recount.core.errors import Terminal
 from recount.core.metric_ports import metric_ports
 from recount.core.registry import Declarations, Stream, declared
 from recount.core.settings import Settings
+from recount.garbage import look_seldom
 from recount.kafka.connection import Connection
 from recount.log_lines import write_log
 from recount.sessions import spark_session
@@ -24,7 +25,6 @@ from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS
 from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.ending import stop_on_sigterm
-from recount.spark.garbage import look_seldom
 from recount.spark.group_host import GroupHost, HostOptions
 from recount.spark.runner import RunOptions, StreamRunner
 from recount.spark.work import Work
@@ -81,7 +81,6 @@ def stream(
     settings = Settings.from_environment(os.environ).acting_as("stream")
     write_log(settings.log_format, has_streams=group is not None)
     declarations = declared(settings.topologies)
-    look_seldom()
     interval_ms = declarations.group(group).trigger_interval_ms if group else 0
     most = declarations.group(group).max_offsets if group else RunOptions.max_offsets
     options = RunOptions(
@@ -158,6 +157,7 @@ def work_of(
 
 def stream_job() -> None:
     """The command line of spark_jobs/stream.py."""
+    look_seldom()
     app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     app.command()(stream)
     app()
