@@ -144,17 +144,14 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
     panes = AT + "sliding_panes.py"
     yield from bound(panes, "SlidingPane.add", "a record is late for all", "windows.difference_ms")
     held = "start_ms <= at_ms <= end_ms"
-    lower, upper = held.replace("start_ms <=", "start_ms <"), held.replace("<= end_ms", "< end_ms")
-    yield from other(panes, "SlidingPane._around", "who is in a window", held, lower, upper)
-    for code in ("one.timestamp_ms > end_ms", "one.timestamp_ms >= start_ms"):
-        yield from comparison(panes, "SlidingPane._is_held", "who is in a window", code)
-    yield from comparison(panes, "SlidingPane._around", "who defines a window", "one.timestamp_ms < at_ms")
-    for code in ("one.timestamp_ms >= at_ms", "one.timestamp_ms >= start_ms"):
-        yield from comparison(panes, "SlidingPane._begins_after", "who defines a window", code)
+    yield from other(panes, "SlidingPane._around", "who is in a window", held, held.replace("<=", "<", 1))
+    begins = "one.timestamp_ms >= start_ms"
+    for inside in ("SlidingPane._is_held", "SlidingPane._begins_after"):
+        yield from comparison(panes, inside, "who is beside a record", begins)
     defined = "inside[-1].timestamp_ms == end_ms or start_ms == 0"
     yield from other(panes, "SlidingPane.members", "who defines a window", defined, *defined.split(" or "))
-    beside = "start_ms - 1, start_ms - 1"
-    yield from other(panes, "SlidingPane.members", "who defines a window", beside, "start_ms, start_ms")
+    before = "start_ms - 1, start_ms - 1"
+    yield from other(panes, "SlidingPane.members", "who defines a window", before, "start_ms, start_ms")
     reach = "self._windows.difference_ms + 1"
     yield from other(panes, "SlidingPane._near", "who defines a window", reach, reach.replace("+", "-"))
     yield from other(

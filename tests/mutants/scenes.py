@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 from tests.mutants.scene import Scene
 from tests.mutants.scenes_of_histories import HISTORIES, of_history
-from tests.mutants.scenes_of_time import FLOWS, a_quiet_partition, event_times, records_in_order, scene_of_time
+from tests.mutants.scenes_of_time import (
+    FLOWS,
+    a_quiet_partition,
+    event_times,
+    records_in_order,
+    records_side_by_side,
+    scene_of_time,
+)
 from tests.mutants.scenes_of_values import (
     SUMS,
     a_full_sketch,
@@ -23,6 +30,7 @@ _OTHERS: dict[str, Callable[[], Scene]] = {
     "event times": event_times,
     "a quiet partition": lambda: a_quiet_partition("a quiet partition", "hopping"),
     "records in order": records_in_order,
+    "sliding, side by side": records_side_by_side,
     "a quiet partition of records in order": lambda: a_quiet_partition(
         "a quiet partition of records in order", "totals in order"
     ),

@@ -96,6 +96,7 @@ SCENES_OF: dict[str, tuple[str, ...]] = {
     "a window of what may be revised ends": ("windows below windows and records",),
     "the left window ends": ("sliding",),
     "who defines a window": ("sliding", "sliding, each update"),
+    "who is beside a record": ("sliding, side by side",),
     "tables need keys": ("tables joined",),
     "processors need keys": ("processor",),
     "lookups that drop need keys": ("lookups that drop",),

@@ -296,3 +296,14 @@ def records_in_order() -> Scene:
     )
     batches = tuple(tuple(_record("left", *one) for one in records) for records in steps)
     return Scene(name="records in order", topology=_topology(FLOWS["totals in order"]()), batches=batches)
+
+
+def records_side_by_side() -> Scene:
+    """Updates of sliding windows of 6 ms: two records of one time, one of the millisecond before, and one that is late.
+
+    The last one misses [101, 107], which begins after 100 and holds 101 alone.
+    """
+    late = ((100, "late"), (101, "late"), (112, "z"), (104, "late"))
+    moments = (*late, (120, "twice"), (117, "twice"), (117, "twice"), (126, "before"), (125, "before"))
+    batch = tuple(_record("left", *one, partition=0) for one in moments)
+    return Scene(name="sliding, side by side", topology=_topology(FLOWS["sliding, each update"]()), batches=(batch,))

@@ -78,6 +78,11 @@ def untried() -> Iterator[Untried]:
     yield _one(at + "kept_records.py", "_in_parts", "size >= _MEMBERS_AT_ONCE", "how much is aggregated at once")
     drawn = "which records are the last: tests/unit/spark/test_topologies_are_the_interpreter.py draws older ones"
     yield _one(at + "panes.py", "LastPane.add", "place >= len(self._records.all) - self._n", drawn)
+    itself = "a record at the end of a window defines it itself"
+    yield _one(at + "sliding_panes.py", "SlidingPane._is_held", "one.timestamp_ms > end_ms", itself)
+    again = "a window is told once more, with the same in it: of updates the audit judges the last"
+    yield _one(at + "sliding_panes.py", "SlidingPane._around", "one.timestamp_ms < at_ms", again)
+    yield _one(at + "sliding_panes.py", "SlidingPane._begins_after", "one.timestamp_ms >= at_ms", again)
     tie = "no two records have one number"
     yield _one(at + "placed.py", "ByTime.add", "bisect_right(self.all, record)", tie)
     held = "the moment of a record is in one session, and no other touches it"
