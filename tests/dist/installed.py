@@ -25,7 +25,9 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {**known, **settings, "PATH": os.pathsep.join(paths), **more}
 
 
-def run(*command: str | Path, folder: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str | Path, folder: Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(word) for word in command],
         cwd=folder,

@@ -98,8 +98,8 @@ class Installed:
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of the earlier release, under a lower version: it had the same until there are releases."""
     folder = tmp_path_factory.mktemp("earlier")
-    archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True).stdout
-    subprocess.run(["tar", "--extract"], cwd=folder, input=archive, check=True)
+    archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True).stdout  # noqa: S607
+    subprocess.run(["tar", "--extract"], cwd=folder, input=archive, check=True)  # noqa: S607
     settings = folder / "pyproject.toml"
     settings.write_text(settings.read_text().replace('version = "0.1.0"', 'version = "0.0.1"'))
     subprocess.run([sys.executable, "-m", "hatchling", "build", "--target", "wheel"], cwd=folder, check=True)

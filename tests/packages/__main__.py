@@ -1,4 +1,4 @@
-"""``python -m tests.packages``, a part of ``make lint``: licences and known vulnerabilities of the packages of main.lock."""
+"""``python -m tests.packages``, in ``make lint``: licences and known vulnerabilities of the packages of main.lock."""
 
 from __future__ import annotations
 

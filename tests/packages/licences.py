@@ -22,7 +22,7 @@ _IN_SPDX = {
     "Python Software Foundation License": "PSF-2.0",
     "The Unlicense (Unlicense)": "Unlicense",
 }
-"""Names of classifiers, and of the field that has no rule. ``BSD License`` is one of several, all of them permissive."""
+"""Names of classifiers, and of the field that has no rule. ``BSD License`` is one of several, all of them alike."""
 
 
 def licences(packages: list[str]) -> dict[str, str]:
@@ -33,9 +33,7 @@ def licences(packages: list[str]) -> dict[str, str]:
             told = metadata(name)
         except PackageNotFoundError:
             raise SystemExit(f"{name} of main.lock is not installed: make setup") from None
-        found[name] = licence_of(
-            told.get("License-Expression"), told.get_all("Classifier") or [], told.get("License")
-        )
+        found[name] = licence_of(told.get("License-Expression"), told.get_all("Classifier") or [], told.get("License"))
     return found
 
 

@@ -25,9 +25,7 @@ def asked(lock: Path) -> Report:
     command = [sys.executable, "-m", "pip_audit", "--requirement", str(lock), "--require-hashes", "--disable-pip"]
     options = ["--format", "json", "--progress-spinner", "off", "--timeout", "10"]
     try:
-        ended = subprocess.run(
-            [*command, *options], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
-        )
+        ended = subprocess.run([*command, *options], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         raise NotAsked(f"pip-audit took longer than {_TIMEOUT_S} s") from None
     return report_of(ended.stdout, ended.stderr)
@@ -50,7 +48,9 @@ def report_of(output: str, errors: str) -> Report:
 def vulnerability_faults(report: Report, listed: Mapping[str, str]) -> list[str]:
     """Vulnerabilities that are not listed, and those that are and concern no package any more."""
     found = {
-        (package["name"], package["version"], one["id"]): one for package in report["dependencies"] for one in package["vulns"]
+        (package["name"], package["version"], one["id"]): one
+        for package in report["dependencies"]
+        for one in package["vulns"]
     }
     known = {key: {one["id"], *one.get("aliases", ())} for key, one in found.items()}
     return [

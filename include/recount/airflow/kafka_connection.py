@@ -16,9 +16,9 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from recount.core.errors import Terminal
 from recount.core.settings import Role, Settings
-from recount.secret_file import write_secret
 from recount.kafka.security_keys import PASSWORD, USERNAME, InvalidSecurity, security_from
 from recount.kafka.security_place import AIRFLOW, VARIABLE, keys_at
+from recount.secret_file import write_secret
 
 
 def keys_of(connection: str) -> dict[str, str]:

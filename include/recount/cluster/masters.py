@@ -33,9 +33,7 @@ def require_admitted(gateway: Any, master: str) -> None:
     # what Scala fills in for arguments that are left out
     others = [getattr(manager, f"$lessinit$greater$default${number}")() for number in (2, 3)]
     settings = jvm.org.apache.spark.SparkConf()
-    rpc = jvm.org.apache.spark.rpc.RpcEnv.create(
-        "admission", _LOOPBACK, 0, settings, manager(settings, *others), True
-    )
+    rpc = jvm.org.apache.spark.rpc.RpcEnv.create("admission", _LOOPBACK, 0, settings, manager(settings, *others), True)
     try:
         for address in master.removeprefix(STANDALONE).split(","):
             _ask(gateway, rpc, f"{STANDALONE}{address}")

@@ -1,4 +1,4 @@
-"""By what a standalone Spark cluster and its drivers know each other: one file of Spark's settings that all of them read.
+"""By what a standalone Spark cluster and its drivers know each other: a file of Spark's settings that all of them read.
 
 Master and workers are started with it (``--properties-file``), drivers find it by ``RECOUNT_SPARK_SECURITY``; so no
 command line and no setting has the secret. A worker hands it to the executors that it starts, in the environment of
@@ -58,7 +58,10 @@ def driver_settings(place: str) -> dict[str, str]:
         if line and not line.startswith(("#", "!"))
     }
     found = {line[1]: line[2] for line in read.values() if line}
-    faults = [fault_of_mode(path), *(f"line {number} is no setting of Spark" for number, line in read.items() if not line)]
+    faults = [
+        fault_of_mode(path),
+        *(f"line {number} is no setting of Spark" for number, line in read.items() if not line),
+    ]
     # Spark would take them for escapes
     faults += [f"{name} has a backslash" for name, value in found.items() if "\\" in value]
     faults += [f"{SECRET} is missing"] if SECRET not in found else []

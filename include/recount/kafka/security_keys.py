@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from recount.core.errors import Terminal
 from recount.kafka.pem import client_certificate, faults_of_authorities
-from recount.secret_file import fault_of_mode
 from recount.kafka.security import ClientCertificate, Mechanism, OAuth, Protocol, Security
+from recount.secret_file import fault_of_mode
 
 PROTOCOL, MECHANISM = "security.protocol", "sasl.mechanism"
 USERNAME, PASSWORD = "sasl.username", "sasl.password"

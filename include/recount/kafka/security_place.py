@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from recount.core.errors import Terminal
-from recount.secret_file import fault_of_mode
 from recount.kafka.security import UNSECURED, Security
 from recount.kafka.security_keys import PROTOCOL, InvalidSecurity, security_from
+from recount.secret_file import fault_of_mode
 
 VARIABLE = "RECOUNT_KAFKA_SECURITY"
 AIRFLOW = "airflow:"

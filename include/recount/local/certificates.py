@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from recount.secret_file import write_secret
 from recount.local.ports import LOOPBACK
+from recount.secret_file import write_secret
 
 _VALID = timedelta(days=3650)
 _CLOCKS_APART = timedelta(minutes=5)

@@ -18,11 +18,11 @@ from confluent_kafka.admin import (
 from recount.core.errors import Transient
 from recount.core.settings import Role
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
-from recount.secret_file import write_secret
 from recount.kafka.security_keys import MECHANISM, PASSWORD, PROTOCOL, USERNAME
 from recount.kafka.security_place import keys_at, security_of
 from recount.local.certificates import CertificateAuthority
 from recount.local.ports import LOOPBACK, answers, free_ports
+from recount.secret_file import write_secret
 
 ROLES: tuple[Role, ...] = get_args(Role)
 _BROKER = "broker"

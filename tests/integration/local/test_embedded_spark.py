@@ -1,4 +1,4 @@
-"""The standalone cluster runs an application that has its secret, shows the secret to nobody, and leaves nothing behind."""
+"""The standalone cluster runs an application that has its secret, shows that to nobody, and leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ from recount.kafka.admission import NotAdmitted, forget_admissions
 from recount.kafka.connection import Connection, NotAllowed
 from recount.kafka.lease import Lease
 from recount.kafka.offsets import committed_offsets, require_topics
-from recount.secret_file import write_secret
 from recount.kafka.security import ClientCertificate, Security
 from recount.kafka.security_keys import PASSWORD
 from recount.kafka.security_place import keys_at, security_of
@@ -30,6 +29,7 @@ from recount.kafka.status import StreamStatus
 from recount.local.certificates import CertificateAuthority
 from recount.local.kafka import EmbeddedKafka
 from recount.local.listeners import ROLES, SecuredListeners
+from recount.secret_file import write_secret
 
 WRONG = "not-the-passw0rd"
 

@@ -17,11 +17,11 @@ from cryptography.hazmat.primitives.serialization import (
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
-from recount.secret_file import write_secret
 from recount.kafka.security import UNSECURED, HiddenValues
 from recount.kafka.security_keys import InvalidSecurity, security_from
 from recount.kafka.security_place import security_of
 from recount.local.certificates import CertificateAuthority
+from recount.secret_file import write_secret
 
 SECRET = 's3cr\\et "quoted" = ;\''  # noqa: S105 - of the test
 SCRAM = {

@@ -1,4 +1,4 @@
-"""The file by which a Spark cluster and its drivers know each other: made, read, and refused without showing a value."""
+"""The file by which a Spark cluster and its drivers know each other: made, read, refused without showing a value."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def test_without_a_file_nothing_is_set() -> None:
     assert driver_settings("") == {}
 
 
-@pytest.mark.parametrize("line", [f"{SECRET}={WORD}", f"{SECRET} = {WORD}", f"  {SECRET}   {WORD}  ", f"{SECRET}: {WORD}"])
+@pytest.mark.parametrize(
+    "line", [f"{SECRET}={WORD}", f"{SECRET} = {WORD}", f"  {SECRET}   {WORD}  ", f"{SECRET}: {WORD}"]
+)
 def test_lines_are_read_as_spark_reads_them(file: Path, line: str) -> None:
     write_secret(file, f"# of the cluster\n\n! another comment\n{line}\nspark.authenticate true\n")
     found = driver_settings(str(file))
