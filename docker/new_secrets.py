@@ -19,6 +19,7 @@ spark = {
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
     "spark.network.crypto.saslFallback": "false",
     "spark.io.encryption.enabled": "true",
+    "spark.master.rest.enabled": "false",
     "spark.authenticate.secret": secrets.token_urlsafe(32),
 }
 # one line: compose makes a line's end of each \n

@@ -21,6 +21,8 @@ _AWAY = ("java.io.IOException", "java.util.concurrent.TimeoutException")
 _LOOPBACK = "127.0.0.1"
 _KINDS = re.compile(r"^(?:[\w.$]+: )+")
 """The names of Java's exceptions before what they say."""
+_TELLS_IT_TOO = "org.apache.spark.network.client.TransportClientFactory"
+"""Logs a refusal as well, in a hundred lines."""
 
 
 def require_admitted(gateway: Any, master: str) -> None:
@@ -34,16 +36,22 @@ def require_admitted(gateway: Any, master: str) -> None:
     others = [getattr(manager, f"$lessinit$greater$default${number}")() for number in (2, 3)]
     settings = jvm.org.apache.spark.SparkConf()
     rpc = jvm.org.apache.spark.rpc.RpcEnv.create("admission", _LOOPBACK, 0, settings, manager(settings, *others), True)
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(_TELLS_IT_TOO, log4j.Level.OFF)
     try:
         for address in master.removeprefix(STANDALONE).split(","):
             _ask(gateway, rpc, f"{STANDALONE}{address}")
     finally:
         rpc.shutdown()
+        log4j.core.config.Configurator.setLevel(_TELLS_IT_TOO, log4j.Level.WARN)
 
 
 def _ask(gateway: Any, rpc: Any, master: str) -> None:
+    address = gateway.jvm.org.apache.spark.rpc.RpcAddress.fromSparkURL(master)
     try:
-        rpc.setupEndpointRef(gateway.jvm.org.apache.spark.rpc.RpcAddress.fromSparkURL(master), "Master")
+        # one who proves himself is refused here; one who does not, when he asks for something
+        rpc.createClient(address)
+        rpc.setupEndpointRef(address, "Master")
     except Py4JJavaError as error:
         causes = list(_causes(error.java_exception))
         if any(is_instance_of(gateway, cause, kind) for cause in causes for kind in _AWAY):

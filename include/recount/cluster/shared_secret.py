@@ -23,11 +23,12 @@ CLOSED = {
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
     "spark.network.crypto.saslFallback": "false",
     "spark.io.encryption.enabled": "true",
+    "spark.master.rest.enabled": "false",
 }
 """Settings of a cluster that takes nobody without its secret, and encrypts what it sends and what it spills.
 
 Spark's defaults are the older version of its protocol, a cipher that does not notice when what it carries is altered,
-and SASL for whoever does not speak the protocol.
+SASL for whoever does not speak the protocol, and a server of the master that takes everybody's applications over HTTP.
 """
 _WITHHELD = {"spark.executorEnv._SPARK_AUTH_SECRET": ""}
 """Python workers have the environment of their executor, and run the code of streams: theirs is without the secret."""

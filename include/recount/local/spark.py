@@ -97,6 +97,8 @@ class EmbeddedSpark(Started):
             "SPARK_HOME": str(spark_home),
             "SPARK_DAEMON_MEMORY": "384m",
             "SPARK_MASTER_OPTS": "-Dspark.deploy.defaultCores=2",
+            # its pages too
+            "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_LOCAL_DIRS": str(self._home.spark / "scratch"),
             "PYSPARK_PYTHON": sys.executable,
         }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import psutil
 import pytest
 
 from recount.cluster.shared_secret import SECRET, driver_settings, new_security
@@ -23,8 +24,10 @@ from recount.local.project import Project
 from recount.local.spark import EmbeddedSpark
 from recount.secret_file import write_secret
 
+pytestmark = pytest.mark.timeout(600)
+
 MARKER = "unencrypted-on-disk"
-ROWS = 400_000
+ROWS = 200_000
 # what an application sees of itself: its pages, all processes of the machine, and what it has spilled
 APPLICATION = """
 import json, os, sys
@@ -98,11 +101,14 @@ def submitted(
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
         "spark.shuffle.compress": "false",
+        # through a connection, also between executors of one machine
+        "spark.shuffle.readHostLocalDisk": "false",
     }
     settings = embedded_settings(home, project, f"{LOOPBACK}:1", topologies="topologies", spark_security=security)
     return subprocess.run(
         [
             *(Path(sys.executable).with_name("spark-submit"), "--master", spark.master, "--driver-memory", "512m"),
+            *("--jars", ",".join(str(jar) for jar in sorted(project.spark_jars.glob("*.jar")))),
             *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
             *(application, str(ROWS), MARKER),
         ],
@@ -111,13 +117,21 @@ def submitted(
             **settings.to_environment(),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": LOOPBACK,
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPILLED": str(home.spark / "scratch"),
         },
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=500,
         check=False,
     )
+
+
+def listening(home: Home) -> set[str]:
+    """The addresses at which processes of ``home`` listen."""
+    processes = [psutil.Process(one.pid) for one in daemon.recorded(home)]
+    connections = [one for process in processes for one in process.net_connections("tcp")]
+    return {one.laddr.ip.removeprefix("::ffff:") for one in connections if one.status == psutil.CONN_LISTEN}
 
 
 def texts_below(folder: Path) -> str:
@@ -155,6 +169,13 @@ def test_an_application_with_the_secret_runs_on_the_workers_and_shows_it_nowhere
     assert all("CoarseGrainedExecutorBackend" in words for words in having)
 
 
+def test_the_cluster_listens_on_the_loopback_address_and_takes_no_application_over_http(
+    spark: EmbeddedSpark, home: Home
+) -> None:
+    assert listening(home) == {LOOPBACK}
+    assert "Started REST server" not in texts_below(home.logs)
+
+
 @pytest.mark.parametrize("has_one", [False, True], ids=["none", "a wrong one"])
 def test_a_driver_without_the_secret_is_refused_at_once_with_one_error(
     spark: EmbeddedSpark, home: Home, project: Project, tmp_path: Path, has_one: bool
@@ -165,9 +186,11 @@ def test_a_driver_without_the_secret_is_refused_at_once_with_one_error(
     ended = submitted(spark, home, project, tmp_path, str(other) if has_one else "")
     assert time.monotonic() - began < 50  # Spark alone tries for a minute
     assert ended.returncode != 0
-    [line] = [line for line in ended.stderr.splitlines() if "does not let this driver in" in line]
+    # spark-submit writes what Python says into its own output
+    [line] = [line for line in (ended.stdout + ended.stderr).splitlines() if "does not let this driver in" in line]
     assert line.startswith("recount.core.errors.Terminal: ")
-    assert spark.master in line
+    assert f"{spark.master}: {'Authentication failed.' if has_one else 'Unknown challenge message.'}" in line
+    assert "Exception" not in ended.stderr
     assert "RECOUNT_SPARK_SECURITY" in line
     assert "unresponsive" not in ended.stderr
     for file in (other, Path(spark.security)):
