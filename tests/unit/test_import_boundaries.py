@@ -109,6 +109,7 @@ SHARED_WITH_THE_RECOMPUTE = {
     "recount.core.own_columns": {"IS_LATE", "IS_NULL", "ORIGIN", "RECORDS", "RESULT_TIME"},
     "recount.core.plain_values": {"PlainValue"},
     "recount.core.processing": {"Deduplicate", "InOrder", "Process"},
+    "recount.core.registry_errors": {"VARIABLE", "RegistryRefused", "RegistryUnreachable"},
     "recount.core.schema": {"FieldType", "RecordSchema"},
     "recount.core.stateless": {
         *("FlatMap", "Foreach", "Merge", "Peek", "Repartition", "Select", "Through"),
