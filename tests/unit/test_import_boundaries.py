@@ -13,7 +13,7 @@ from recount.local.project import Project
 
 FOUNDATION = {
     *("core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"),
-    "secret_file",
+    *("secret_file", "garbage"),
 }
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
@@ -29,6 +29,7 @@ ROOMS = {
     "sessions": {"core", "jar_list", "cluster"},
     "cluster": {"core", "secret_file"},
     "secret_file": set(),
+    "garbage": set(),
     "log_lines": {"core"},
     "printed_tables": set(),
     "kafka": {"core", "printed_tables", "secret_file"},
