@@ -110,6 +110,7 @@ def test_the_page_answers_before_there_are_topics(composition: Composition, api:
 def test_topics_are_created_with_three_replicas(composition: Composition, api: AirflowApi) -> None:
     told = composition.run("exec", "--no-TTY", "drivers", "recount", "topics", "--apply", "--of-others")
     assert "applied" in told
+    DagRuns(api).parsed("topics", 300)
     DagRuns(api).succeed("topics", 300)
     code = (
         "import json, os; from confluent_kafka.admin import AdminClient\n"

@@ -106,10 +106,10 @@ def test_spark_and_its_drivers_alone_have_the_secret_by_which_they_know_each_oth
     services, place = compose["services"], "/run/secrets/spark-security"
     having = {name: one["secrets"] for name, one in services.items() if "spark-security" in str(one.get("secrets"))}
     assert having.keys() == {"spark-master", "spark-worker", "drivers"}
-    # the user of the image, who alone may read it
-    assert "useradd --uid 1000 " in (ROOT / "docker" / "Dockerfile").read_text()
+    # of root and its group, to which their user belongs
     for secrets in having.values():
-        assert secrets == [{"source": "spark-security", "uid": "1000", "gid": "1000", "mode": 0o400}]
+        assert secrets == [{"source": "spark-security", "mode": 0o440}]
+    assert all(services[name]["group_add"] == ["0"] for name in having)
     for name in ("spark-master", "spark-worker"):
         assert f" --properties-file {place} " in services[name]["command"]
     assert Settings.from_environment(services["drivers"]["environment"]).spark_security == place
