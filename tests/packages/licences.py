@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, metadata
 
+from license_expression import ExpressionError, LicenseExpression, Licensing
 from tests.packages.allowed import FILE, Allowed
 
 NONE = "none that it tells"
+_SPDX = Licensing()
 _CLASSIFIER = "License :: "
 _LONGEST = 60
 """A longer text is a licence, and no name of one."""
@@ -66,31 +67,15 @@ def licence_faults(found: Mapping[str, str], allowed: Allowed) -> list[str]:
 
 def is_allowed(licence: str, allowed: frozenset[str]) -> bool:
     """Whether an expression of SPDX holds with the allowed licences. A text that is no such expression does not."""
-    words = re.findall(r"[()]|[^\s()]+", licence)
-    return _any_of(words, allowed) and not words
-
-
-def _any_of(words: list[str], allowed: frozenset[str]) -> bool:
-    holds = _all_of(words, allowed)
-    while words and words[0].upper() == "OR":
-        words.pop(0)
-        holds = _all_of(words, allowed) or holds
-    return holds
-
-
-def _all_of(words: list[str], allowed: frozenset[str]) -> bool:
-    holds = _one(words, allowed)
-    while words and words[0].upper() == "AND":
-        words.pop(0)
-        holds = _one(words, allowed) and holds
-    return holds
-
-
-def _one(words: list[str], allowed: frozenset[str]) -> bool:
-    if not words:
+    try:
+        return _holds(_SPDX.parse(licence), allowed)
+    except ExpressionError:
         return False
-    word = words.pop(0)
-    if word != "(":
-        return word in allowed
-    holds = _any_of(words, allowed)
-    return bool(words) and words.pop(0) == ")" and holds
+
+
+def _holds(expression: LicenseExpression | None, allowed: frozenset[str]) -> bool:
+    if isinstance(expression, _SPDX.OR):
+        return any(_holds(one, allowed) for one in expression.args)
+    if isinstance(expression, _SPDX.AND):
+        return all(_holds(one, allowed) for one in expression.args)
+    return str(expression) in allowed
