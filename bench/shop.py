@@ -20,6 +20,7 @@ from bench.shop_report import Event, reported
 from bench.shop_samples import ShopSample, ShopSampler
 from recount.airflow.drivers import DriverProcess, log_of, record_of
 from recount.airflow.streams import SMALL_JVM
+from recount.airflow.submission import OF_EVERY_DRIVER
 from recount.core.errors import Transient
 from recount.core.registry import Declarations, declared
 from recount.kafka.connection import Connection
@@ -75,7 +76,7 @@ class Shop:
         submit += ["--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=WARN"]
         submit += ["--jars", ",".join(str(jar) for jar in sorted(Path(settings.jars).glob("*.jar")))]
         job = [str(self.profile.project.spark_jobs / "stream.py"), "--group", group, "--on-order"]
-        environment = {**os.environ, **self.profile.environment, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**OF_EVERY_DRIVER, **os.environ, **self.profile.environment, "SPARK_LOCAL_IP": "127.0.0.1"}
         environment["PYSPARK_PYTHON"] = sys.executable
         record, log = record_of(settings.run, group), log_of(settings.logs, group)
         DriverProcess.launch([*submit, *job], environment, record=record, log=log)

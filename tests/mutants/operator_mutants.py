@@ -163,8 +163,6 @@ def _of_timers_and_panes() -> Iterator[Mutant]:
     yield from bound(
         AT + "panes.py", "TimePane.add", "a window of what may be revised ends", "start + self._windows.size_ms"
     )
-    late = "windows.closes_ms(end_ms) <= self.judged_ms"
-    yield from comparison(AT + "placed.py", "Placed.is_late", "a record is late for all", late)
     before = "bisect_left(self._times, start_ms"
     yield from other(AT + "placed.py", "ByTime.between", "who is in a window", before, before.replace("left", "right"))
     yield from other(AT + "placed.py", "ByTime.between", "who is in a window", "bisect_right(self", "bisect_left(self")

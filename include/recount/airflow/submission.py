@@ -21,10 +21,11 @@ from recount.jar_list import spark_jars
 DEFAULT_CONNECTION = "spark_default"
 DRIVER_MEMORY = "2g"
 """The heap of a driver's JVM where nobody has said another one."""
-_OF_EVERY_DRIVER = {
+OF_EVERY_DRIVER = {
     "COLUMNS": "160",  # the width of a table that a job prints into its log
     "MALLOC_ARENA_MAX": "2",  # a heap for each of its hundred threads keeps memory that none of them uses
 }
+"""Of its environment, unless Airflow's own says otherwise."""
 _QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
 _SUBMIT_AND_LEAVE = {
     "spark.yarn.submit.waitAppCompletion": "false",
@@ -66,7 +67,7 @@ class Submission:
         self._master, self.is_cluster = _place(connection)
         if self.is_cluster:
             require_mounted(settings)
-        self._environment = {**_OF_EVERY_DRIVER, **driver_environment(os.environ), **of_kafka}
+        self._environment = {**OF_EVERY_DRIVER, **driver_environment(os.environ), **of_kafka}
         if self._master.startswith("local"):
             self._environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 

@@ -15,8 +15,8 @@ LEAST_COUNT = 10
 class Health:
     """The limits of a stream's health; ages in milliseconds of a driver's life, shares between 0 and 1.
 
-    Beyond ``heartbeat_age_ms``, or ``progress_age_ms`` while there is lag, the driver makes no progress: it has failed,
-    and is relaunched. A stream with nothing to read makes none and is well.
+    Beyond ``heartbeat_age_ms``, or ``progress_age_ms`` and the trigger interval while there is lag, the driver makes no
+    progress: it has failed, and is relaunched. A stream with nothing to read makes none and is well.
 
     Beyond the others the stream is degraded, its driver goes on, and somebody is told. ``lag`` counts records,
     ``frontier_age_ms`` is in event time. ``dead_letters`` and ``late`` are the largest shares of a night's records, by

@@ -37,7 +37,7 @@ class Placed(NamedTuple):
 
     def is_late(self, windows: ClosingWindows, end_ms: int) -> bool:
         """Whether a window that ends at ``end_ms`` was closed when the record came."""
-        return self.judged_ms is not None and windows.closes_ms(end_ms) <= self.judged_ms
+        return self.judged_ms is not None and windows.is_closed(end_ms, self.judged_ms)
 
 
 @dataclass(kw_only=True)
