@@ -1,11 +1,13 @@
 """docker-compose.yml on a real daemon: booted, its services killed under load, backed up, removed and restored.
 
 ``make test-compose`` runs it, in this order. It wants a Docker daemon with Compose v2, and takes the machine's memory.
+Backup and restore are what docs/compose.md says, word for word.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -26,6 +28,8 @@ pytestmark = pytest.mark.timeout(3_600)
 STREAM = "product-revenue"
 SENDER = (Path(__file__).parent / "sender.py").read_text()
 AMOUNT = Decimal("1.50")
+PLACE = "/backups/monday"
+"""The folder of a backup in docs/compose.md."""
 KILLED = ("kafka-2", "spark-worker", "scheduler", "triggerer", "dag-processor", "api-server", "postgres", "drivers")
 """One after the other, each well again before the next."""
 
@@ -156,17 +160,25 @@ def test_nothing_is_lost_or_doubled_when_each_service_is_killed_under_load(
     DagRuns(api).succeed(f"audit__{STREAM}", 900, through="now")
 
 
+def runbook(project: Project, folder: Path) -> list[str]:
+    """The blocks of commands of docs/compose.md on backup and restore, with ``folder`` for the folder of the page."""
+    page = (project.root / "docs" / "compose.md").read_text()
+    [section] = re.findall(r"^## Backup and restore$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    assert all(PLACE in block for block in blocks)
+    return [block.replace(PLACE, str(folder)) for block in blocks]
+
+
 def test_a_backup_of_all_volumes_is_restored_into_an_empty_composition(
-    composition: Composition, sent: list[int], tmp_path: Path
+    composition: Composition, project: Project, sent: list[int], tmp_path: Path
 ) -> None:
-    composition.script("volumes.sh", "save", str(tmp_path))
+    backup, restore = runbook(project, tmp_path / "backup")
+    composition.typed(backup)
     with pytest.raises(AssertionError, match="holds a backup"):
-        composition.script("volumes.sh", "save", str(tmp_path))
+        composition.typed(backup)
     assert adds_up(composition, sent[0], 300)
     composition.run("down", "--volumes", "--timeout", "20")
-    composition.run("create", *composition.services)
-    composition.script("volumes.sh", "load", str(tmp_path))
-    composition.up()
+    composition.typed(restore)
     api = signed_in(composition)
     assert counted(composition) == AMOUNT * sent[0]
     send(composition, 1_000, 1_000)
