@@ -13,8 +13,9 @@ from recount.shipped import shipped
 
 _SUFFIX = ".j2"
 _PACKAGE = "package"
-_DOCKER = ("backup.sh", "health.py", "new_secrets.py", "prometheus.yml", "statsd_mapping.yml", "worker.sh")
-_COPIED = ("spark_jobs", *(f"docker/{name}" for name in _DOCKER))
+_COPIED = ("spark_jobs", "docker")
+_OWN = Path("docker/Dockerfile")
+"""That of Recount's own project; a new one's is made by a template."""
 _COMPOSITION = "docker-compose.yml"
 
 
@@ -29,10 +30,10 @@ def project_files(name: str, package: str) -> Iterator[tuple[Path, str]]:
         parts = [package if part == _PACKAGE else part for part in place.parts]
         yield Path(*parts), environment.get_template(template).render(known)
     for folder in _COPIED:
-        source = shipped(folder)
-        files = sorted(source.glob("*.py")) if source.is_dir() else [source]
-        for file in files:
-            yield (Path(folder) / file.name if source.is_dir() else Path(folder)), file.read_text("utf-8")
+        for file in sorted(one for one in shipped(folder).iterdir() if one.is_file()):
+            place = Path(folder) / file.name
+            if place != _OWN:
+                yield place, file.read_text("utf-8")
     yield Path(_COMPOSITION), composition(shipped(_COMPOSITION).read_text("utf-8"), name, package)
 
 

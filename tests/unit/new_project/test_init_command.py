@@ -40,6 +40,8 @@ def test_a_project_has_the_mandated_shape(made: Project) -> None:
     assert 'recount_dags(globals(), "my_project.topologies")' in (made.dags / "recount.py").read_text()
     jobs = {file.name for file in shipped("spark_jobs").glob("*.py")}
     assert {file.name for file in made.spark_jobs.iterdir()} == jobs
+    # with the scripts of its backup, too
+    assert {file.name for file in (made.root / "docker").iterdir()} == {one.name for one in shipped("docker").iterdir()}
 
 
 def test_no_word_of_a_template_is_left_open(made: Project) -> None:
@@ -61,8 +63,12 @@ def test_its_composition_is_whole_and_closed(made: Project) -> None:
     assert settings.topologies == "my_project.topologies"
     assert content["name"] == content["services"]["scheduler"]["image"] == "my-project"
     copied = (made.root / content["services"]["migration"]["build"]["dockerfile"]).read_text().splitlines()
-    own = [words[1] for line in copied if (words := line.split())[:1] == ["COPY"] and not words[1].startswith("--")]
+    own = [
+        place for line in copied if line.startswith("COPY ") and "--from" not in line for place in line.split()[1:-1]
+    ]
     assert own and all((made.root / place).exists() for place in own)
+    let_in = {line[1:] for line in (made.root / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert {place.split("/")[0] for place in own} == let_in
 
 
 def test_a_composition_that_is_not_known_is_refused() -> None:
