@@ -96,7 +96,7 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the earlier release, under a lower version, which no index has: it had today's until there are more."""
+    """The wheel of the earlier release, under a lower version than today's, which it had too; no index has it."""
     folder = tmp_path_factory.mktemp("earlier")
     archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True).stdout  # noqa: S607
     subprocess.run(["tar", "--extract"], cwd=folder, input=archive, check=True)  # noqa: S607
