@@ -39,12 +39,16 @@ Object = dict[str, Any]
 
 @dataclass
 class FakeKubernetes:
-    """Serves at ``url``; files of its pods go to ``folder``, processes have ``environment`` and what their pod says."""
+    """Serves at ``url``; files of its pods go to ``folder``, processes have ``environment`` and what their pod says.
+
+    While ``refusing`` is not 0 it is the answer to everything.
+    """
 
     folder: Path
     environment: Mapping[str, str]
     objects: dict[tuple[str, str, str], Object] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    refusing: int = 0
 
     def __post_init__(self) -> None:
         self._changed = threading.RLock()
@@ -93,6 +97,18 @@ class FakeKubernetes:
         with self._changed:
             return [one for (_, of, _), one in self.objects.items() if of == kind]
 
+    def has(self, pod: str, namespace: str, phase: str, **state: Any) -> None:
+        """Let there be a pod in ``phase`` that is no process; ``state`` is that of its container."""
+        key = (namespace, "pods", pod)
+        with self._changed:
+            self.objects[key] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod, "namespace": namespace}}
+            self._say(key, phase, "driver", state)
+
+    def loses(self, pod: str, namespace: str) -> None:
+        """Let a pod be gone."""
+        with self._changed:
+            self._delete((namespace, "pods", pod))
+
     def log(self, pod: str) -> str:
         """What its container has written."""
         return (self.folder / pod / "log").read_text(errors="replace")
@@ -116,6 +132,8 @@ class FakeKubernetes:
         address = urlsplit(asked.path)
         query = {name: values[0] for name, values in parse_qs(address.query).items()}
         self.asked.append(f"{asked.command} {asked.path}")
+        if self.refusing:
+            return _answer(asked, self.refusing, _status(self.refusing, "as told"))
         place = _PLACE.fullmatch(address.path)
         if place is None or place["kind"] not in _OF_KIND:
             return _answer(asked, 404, _status(404, f"no {address.path} here"))

@@ -49,14 +49,18 @@ class DriverPod:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is there and has not ended; raises ``Transient`` where Kubernetes does not say."""
+        """Whether it was there, and had not ended, some seconds ago; ``Transient`` where Kubernetes does not say."""
         if time.monotonic() - _ALIVE_AT_S.get(self.pod, float("-inf")) > _ASKED_EVERY_S:
-            found = self._read()
-            if found is None or found.status.phase in _OVER:
+            if self.has_ended():
                 _ALIVE_AT_S.pop(self.pod, None)
                 return False
             _ALIVE_AT_S[self.pod] = time.monotonic()
         return True
+
+    def has_ended(self) -> bool:
+        """Whether it has ended or is gone, as Kubernetes has it now; ``Transient`` where that does not say."""
+        found = self._read()
+        return found is None or found.status.phase in _OVER
 
     def end(self, patience_s: float = 10.0) -> None:
         """Delete the pod, which has ``patience_s`` to end by itself; one that is gone is left alone."""

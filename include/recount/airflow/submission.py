@@ -36,7 +36,7 @@ OF_EVERY_DRIVER = {
 _QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
 _SUBMIT_AND_LEAVE = {"spark.yarn.submit.waitAppCompletion": "false"}
 _LOOK_EVERY_S = 5.0
-_SILENCES = 12
+_SILENCES = 60
 """So often in a row Kubernetes may not answer while a job is waited for."""
 
 
@@ -95,7 +95,7 @@ class Submission:
         """
         return list(self._hook._build_spark_submit_command(self._application))
 
-    def run(self) -> str | None:
+    def run(self, look_every_s: float = _LOOK_EVERY_S) -> str | None:
         """Submit and wait for the end, the job's output in the task's log.
 
         Returns None, or, where it has failed, what the provider says of it: exit code and last lines. The output of a
@@ -105,7 +105,7 @@ class Submission:
             self._hook.submit(self._application, env=self._environment)
         except AirflowException as error:
             return str(error)
-        return self._wait_for(self._pod) if self._pod else None
+        return _failure_of(self._pod, look_every_s) if self._pod else None
 
     def launch(self, *, record: Path, log: Path) -> DriverProcess | DriverPod | None:
         """Submit and leave it running: a process of this machine, a pod, or None when it runs on another cluster."""
@@ -123,26 +123,6 @@ class Submission:
         self._hook.on_kill()
         if self._pod:
             self._pod.end()
-
-    def _wait_for(self, pod: DriverPod) -> str | None:
-        """Why the pod has failed; None, and it is taken away, where it has not."""
-        _LOG.info("the job is %s; its log: kubectl logs --follow --namespace %s %s", pod.name, pod.namespace, pod.pod)
-        silences = 0
-        while True:
-            try:
-                if not pod.is_alive:
-                    break
-                silences = 0
-            except Transient as error:
-                silences += 1
-                if silences == _SILENCES:
-                    raise
-                _LOG.warning("looking again: %s", error)
-            time.sleep(_LOOK_EVERY_S)
-        failure = pod.failure()
-        if failure is None:
-            pod.end()
-        return failure
 
     @cached_property
     def _hook(self) -> SparkSubmitHook:
@@ -168,6 +148,27 @@ class Submission:
             # spark-submit ends when the pod is made: how it goes on is asked of Kubernetes
             track_driver_via_k8s_api=self._pod is not None,
         )
+
+
+def _failure_of(pod: DriverPod, look_every_s: float) -> str | None:
+    """Wait for its end. Why the pod has failed; None, and it is taken away, where it has not."""
+    _LOG.info("the job is %s; its log: kubectl logs --follow --namespace %s %s", pod.name, pod.namespace, pod.pod)
+    silences = 0
+    while True:
+        try:
+            if pod.has_ended():
+                break
+            silences = 0
+        except Transient as error:
+            silences += 1
+            if silences == _SILENCES:
+                raise
+            _LOG.warning("looking again: %s", error)
+        time.sleep(look_every_s)
+    failure = pod.failure()
+    if failure is None:
+        pod.end()
+    return failure
 
 
 def driver_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,95 +1,80 @@
-"""A driver that is a pod is found by its record, asked for at the cluster's API, and ended there."""
+"""A driver that is a pod is launched, found by its record, asked for at the cluster's API, and ended there."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from tests.eventually import eventually
+from tests.fake_kubernetes import FakeKubernetes
 
 from recount.airflow.drivers import DriverProcess, find_driver, record_of
 from recount.airflow.pods import DriverPod
+from recount.airflow.submission import Submission
 from recount.core.errors import Terminal, Transient
+from recount.core.settings import Settings
 
 NAMESPACE = "streams"
+OFTEN_S = 0.1
+# makes the pod, as Spark does, and leaves it; its container runs the arguments of the job
+SPARK_SUBMIT = """#!{python}
+import json, sys
+from urllib.request import Request, urlopen
 
-
-@dataclass
-class Cluster:
-    """The API of a cluster that has these pods; ``status`` other than 200 is its answer to everything."""
-
-    pods: dict[str, dict[str, Any]] = field(default_factory=dict)
-    status: int = 200
-    asked: list[str] = field(default_factory=list)
-
-    def answer(self, method: str, path: str) -> tuple[int, dict[str, Any]]:
-        place, _, query = path.partition("?")
-        self.asked.append(f"{method} {place}")
-        *_, namespace, kind, name = place.split("/")
-        known = self.pods.get(name) if (namespace, kind) == (NAMESPACE, "pods") else None
-        if self.status != 200 or known is None:
-            return self.status if self.status != 200 else 404, {"kind": "Status", "status": "Failure"}
-        if method == "DELETE":
-            self.asked.append(query)
-            del self.pods[name]
-        return 200, {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": name}, "status": known}
+words = sys.argv[1:]
+said = dict(word.split("=", 1) for word in words if word.startswith("spark."))
+job = next(place for place, word in enumerate(words) if word.endswith("/job.py"))
+container = {{"name": "driver", "image": "recount", "args": words[job + 1:]}}
+pod = {{"metadata": {{"name": said["spark.kubernetes.driver.pod.name"]}}, "spec": {{"containers": [container]}}}}
+place = words[words.index("--master") + 1].removeprefix("k8s://")
+place += "/api/v1/namespaces/" + said["spark.kubernetes.namespace"] + "/pods"
+urlopen(Request(place, json.dumps(pod).encode(), method="POST"))
+"""
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cluster]:
-    """One that the provider's client finds by a kubeconfig."""
-    made = Cluster()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self._answer("GET")
-
-        def do_DELETE(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            self._answer("DELETE")
-
-        def _answer(self, method: str) -> None:
-            status, content = made.answer(method, self.path)
-            body = json.dumps(content).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    place = {"server": f"http://127.0.0.1:{server.server_port}"}
-    config = {
-        "clusters": [{"name": "here", "cluster": place}],
-        "users": [{"name": "airflow", "user": {}}],
-        "contexts": [{"name": "here", "context": {"cluster": "here", "user": "airflow"}}],
-        "current-context": "here",
-    }
-    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
-    monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
-    yield made
-    server.shutdown()
-    server.server_close()
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[FakeKubernetes]:
+    """One that the provider's client finds by a kubeconfig, and Submission by a connection."""
+    for folder in ("kubernetes", "programs"):
+        (tmp_path / folder).mkdir()
+    with FakeKubernetes(folder=tmp_path / "kubernetes", environment=dict(os.environ)) as made:
+        (tmp_path / "kubeconfig").write_text(made.kubeconfig)
+        (tmp_path / "programs" / "spark-submit").write_text(SPARK_SUBMIT.format(python=sys.executable))
+        (tmp_path / "programs" / "spark-submit").chmod(0o755)
+        extra = {"deploy-mode": "cluster", "namespace": NAMESPACE}
+        connection = {"conn_type": "spark", "host": f"k8s://{made.url}", "extra": extra}
+        monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
+        yield made
 
 
 @pytest.fixture
-def pod(cluster: Cluster, tmp_path: Path) -> DriverPod:
+def pod(cluster: FakeKubernetes, tmp_path: Path) -> DriverPod:
     """One that runs, with its record."""
     made = DriverPod.named("recount stream orders", NAMESPACE)
-    cluster.pods[made.pod] = {"phase": "Running"}
+    cluster.has(made.pod, NAMESPACE, "Running")
     made.write(record_of(str(tmp_path), "orders"))
     return made
+
+
+@pytest.fixture
+def submitted(cluster: FakeKubernetes, tmp_path: Path) -> Callable[..., Submission]:
+    """A job whose container runs the given words."""
+    (tmp_path / "delta.jar").touch()
+    folders = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run", "jars"), str(tmp_path))
+    settings = Settings(profile="embedded", bootstrap_servers="127.0.0.1:1", **folders)
+    return lambda *words: Submission(application=Path("job.py"), arguments=words, name="orders", settings=settings)
+
+
+def phases(cluster: FakeKubernetes) -> list[str]:
+    return [one["status"]["phase"] for one in cluster.of("pods")]
 
 
 @pytest.mark.parametrize("name", ["recount stream orders", "recount group " + 9 * "a-long-name-", "recount stream 7"])
@@ -108,48 +93,48 @@ def test_it_is_found_by_its_record_as_a_process_is_by_its_own(pod: DriverPod, tm
 
 
 @pytest.mark.parametrize(
-    ("phase", "is_alive"), [("Pending", True), ("Unknown", True), ("Failed", False), (None, False)]
+    ("phase", "is_alive"), [("Pending", True), ("Unknown", True), ("Failed", False), ("Succeeded", False), ("", False)]
 )
 def test_it_is_alive_until_it_has_ended_or_is_gone(
-    cluster: Cluster, pod: DriverPod, phase: str | None, is_alive: bool
+    cluster: FakeKubernetes, pod: DriverPod, phase: str, is_alive: bool
 ) -> None:
-    if phase is None:
-        del cluster.pods[pod.pod]
+    if phase:
+        cluster.has(pod.pod, NAMESPACE, phase)
     else:
-        cluster.pods[pod.pod] = {"phase": phase}
+        cluster.loses(pod.pod, NAMESPACE)
     assert pod.is_alive is is_alive
 
 
-def test_that_it_is_alive_is_not_asked_all_the_time(cluster: Cluster, pod: DriverPod) -> None:
+def test_that_it_is_alive_is_not_asked_all_the_time(cluster: FakeKubernetes, pod: DriverPod) -> None:
     assert [pod.is_alive for _ in range(50)] == 50 * [True]
     assert len(cluster.asked) == 1
 
 
-def test_it_is_ended_with_patience_and_one_that_is_gone_is_left_alone(cluster: Cluster, pod: DriverPod) -> None:
+def test_it_is_ended_with_patience_and_one_that_is_gone_is_left_alone(cluster: FakeKubernetes, pod: DriverPod) -> None:
     assert pod.is_alive
     pod.end(patience_s=7)
-    assert "gracePeriodSeconds=7" in cluster.asked[-1]
+    assert cluster.asked[-1].startswith("DELETE ") and "gracePeriodSeconds=7" in cluster.asked[-1]
     assert not pod.is_alive
     pod.end()
 
 
-def test_why_it_has_failed_is_told_with_its_exit_code_and_where_its_log_is(cluster: Cluster, pod: DriverPod) -> None:
-    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
-    container = {"name": "driver", "image": "recount", "imageID": "", "ready": False, "restartCount": 0, "state": ended}
-    cluster.pods[pod.pod] = {"phase": "Failed", "containerStatuses": [container]}
+def test_why_it_has_failed_is_told_with_its_exit_code_and_where_its_log_is(
+    cluster: FakeKubernetes, pod: DriverPod
+) -> None:
+    cluster.has(pod.pod, NAMESPACE, "Failed", terminated={"exitCode": 137, "reason": "OOMKilled"})
     told = pod.failure() or ""
     assert "exit code 137, OOMKilled" in told and f"kubectl logs --namespace {NAMESPACE} {pod.pod}" in told
-    cluster.pods[pod.pod] = {"phase": "Succeeded"}
+    cluster.has(pod.pod, NAMESPACE, "Succeeded")
     assert pod.failure() is None
-    del cluster.pods[pod.pod]
+    cluster.loses(pod.pod, NAMESPACE)
     assert "gone" in (pod.failure() or "")
 
 
 @pytest.mark.parametrize(("status", "error"), [(500, Transient), (429, Transient), (403, Terminal), (401, Terminal)])
 def test_a_cluster_that_does_not_answer_is_asked_again_and_one_that_refuses_is_not(
-    cluster: Cluster, pod: DriverPod, status: int, error: type[Exception]
+    cluster: FakeKubernetes, pod: DriverPod, status: int, error: type[Exception]
 ) -> None:
-    cluster.status = status
+    cluster.refusing = status
     with pytest.raises(error):
         _ = pod.is_alive
 
@@ -159,3 +144,56 @@ def test_a_cluster_that_airflow_does_not_know_is_told(pod: DriverPod, monkeypatc
     with pytest.raises(Terminal) as refused:
         _ = pod.is_alive
     assert "IN_CLUSTER" in refused.value.remedy
+
+
+def test_a_driver_is_launched_and_left_and_others_find_and_end_it(
+    cluster: FakeKubernetes, submitted: Callable[..., Submission], tmp_path: Path
+) -> None:
+    record = record_of(str(tmp_path), "orders")
+    launched = submitted("sleep", "60").launch(record=record, log=tmp_path / "log")
+    found = find_driver(record)
+    assert found is not None and found == launched and found.is_alive
+    assert eventually(lambda: phases(cluster), ["Running"], limit_s=20) == ["Running"]
+    found.end()
+    assert cluster.of("pods") == [] and not found.is_alive
+
+
+def test_a_job_is_waited_for_and_its_pod_is_taken_away(
+    cluster: FakeKubernetes, submitted: Callable[..., Submission]
+) -> None:
+    assert submitted("sh", "-c", "sleep 0.5").run(OFTEN_S) is None
+    assert cluster.of("pods") == []
+
+
+def test_a_job_that_has_failed_is_told_and_its_pod_stays_for_its_log(
+    cluster: FakeKubernetes, submitted: Callable[..., Submission]
+) -> None:
+    assert "exit code 3" in (submitted("sh", "-c", "exit 3").run(OFTEN_S) or "")
+    assert phases(cluster) == ["Failed"]
+
+
+def test_a_job_that_is_killed_takes_its_pod_along(
+    cluster: FakeKubernetes, submitted: Callable[..., Submission]
+) -> None:
+    job, told = submitted("sleep", "60"), []
+    waiting = threading.Thread(target=lambda: told.append(job.run(OFTEN_S)))
+    waiting.start()
+    assert eventually(lambda: phases(cluster), ["Running"], limit_s=20) == ["Running"]
+    job.kill()
+    waiting.join(20)
+    assert cluster.of("pods") == [] and "gone" in (told[0] or "")
+
+
+def test_a_cluster_that_is_silent_for_a_while_is_waited_for(
+    cluster: FakeKubernetes, submitted: Callable[..., Submission]
+) -> None:
+    job, told = submitted("sh", "-c", "sleep 2"), []
+    waiting = threading.Thread(target=lambda: told.append(job.run(OFTEN_S)))
+    waiting.start()
+    assert eventually(lambda: phases(cluster), ["Running"], limit_s=20) == ["Running"]
+    cluster.refusing = 503
+    asked = len(cluster.asked)
+    assert eventually(lambda: len(cluster.asked) > asked + 2, True)
+    cluster.refusing = 0
+    waiting.join(30)
+    assert told == [None]
