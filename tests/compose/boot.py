@@ -30,7 +30,13 @@ SENDER = (Path(__file__).parent / "sender.py").read_text()
 AMOUNT = Decimal("1.50")
 PLACE = "/backups/monday"
 """The folder of a backup in docs/compose.md."""
-KILLED = ("kafka-2", "spark-worker", "scheduler", "triggerer", "dag-processor", "api-server", "postgres", "drivers")
+RATE = 100
+KILLED = (
+    *("kafka-1", "kafka-2", "kafka-3"),
+    *("spark-worker", "spark-master"),
+    *("scheduler", "triggerer", "dag-processor", "api-server", "postgres"),
+    *("drivers", "serve"),
+)
 """One after the other, each well again before the next."""
 
 
@@ -135,6 +141,23 @@ def test_a_stream_runs_and_its_audit_is_green(composition: Composition, api: Air
     DagRuns(api).succeed(f"audit__{STREAM}", 900, through="now")
 
 
+def test_the_dump_of_airflow_s_database_can_be_read_back(composition: Composition) -> None:
+    def newest() -> str:
+        return composition.run(
+            "exec", "--no-TTY", "backup", "sh", "-c", "ls /backups/*.dump 2>/dev/null | tail -n 1"
+        ).strip()
+
+    assert eventually(lambda: bool(newest()), expected=True, limit_s=120)
+    script = """
+        createdb --template template0 again
+        pg_restore --no-owner --dbname again "$1"
+        psql --dbname again --tuples-only --no-align --command 'SELECT username FROM ab_user'
+        dropdb again
+    """
+    told = composition.run("exec", "--no-TTY", "backup", "sh", "-ec", script, "sh", newest())
+    assert told.split() == ["admin"]
+
+
 @pytest.mark.parametrize("service", ["scheduler", "triggerer", "api-server"])
 def test_a_restart_of_airflow_leaves_the_drivers_alone(composition: Composition, service: str) -> None:
     drivers = ("exec", "--no-TTY", "drivers", "pgrep", "--full", "stream.py --group")
@@ -147,13 +170,14 @@ def test_a_restart_of_airflow_leaves_the_drivers_alone(composition: Composition,
 def test_nothing_is_lost_or_doubled_when_each_service_is_killed_under_load(
     composition: Composition, api: AirflowApi, sent: list[int]
 ) -> None:
-    count = 60_000
-    sender = composition.start("python", "-c", SENDER, str(count), "100", uuid4().hex[:8])
+    count = 1_200 * RATE
     well = composition.states()
+    sender = composition.start("python", "-c", SENDER, str(count), str(RATE), uuid4().hex[:8])
     for service in KILLED:
+        assert sender.poll() is None, f"{service} was to be killed while records arrive"
         composition.kill(service)
         assert recovers(composition, well), service
-    told, _ = sender.communicate(timeout=1_200)
+    told, _ = sender.communicate(timeout=1_800)
     assert sender.returncode == 0, told
     sent[0] += count
     assert adds_up(composition, sent[0], 900)

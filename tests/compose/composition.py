@@ -20,6 +20,8 @@ from recount.local.ports import LOOPBACK, free_ports
 _INSIDE = {"api-server": 8080, "serve": 8321}
 """Services whose published port is another one here, with their port inside the container."""
 
+_ONE_OFF = "com.docker.compose.oneoff=True"
+
 
 @dataclass
 class Composition:
@@ -74,9 +76,9 @@ class Composition:
         self.run("up", "--build", "--detach", "--wait", "--wait-timeout", "600", timeout_s=1_800)
 
     def states(self) -> dict[str, str]:
-        """``running healthy`` and the like, by service."""
+        """``running healthy`` and the like, by service; containers of ``start`` are none."""
         lines = self.run("ps", "--all", "--format", "json").splitlines()
-        found = [json.loads(line) for line in lines]
+        found = [one for line in lines if _ONE_OFF not in (one := json.loads(line))["Labels"]]
         return {one["Service"]: f"{one['State']} {one['Health']}".strip() for one in found}
 
     def kill(self, service: str) -> None:
