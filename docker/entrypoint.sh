@@ -10,12 +10,15 @@ spark_home() {
 case ${1-} in
 driver)
     shift
+    # Spark copies jars to where it is
+    cd "$(mktemp -d)"
     exec spark-submit --deploy-mode client \
         --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" \
         --conf "spark.executorEnv.SPARK_DRIVER_POD_IP=$SPARK_DRIVER_BIND_ADDRESS" \
         "$@"
     ;;
 executor)
+    cd "$(mktemp -d)"
     # options of the JVM are in SPARK_JAVA_OPT_0, SPARK_JAVA_OPT_1, …: one argument each
     set --
     number=0

@@ -13,6 +13,7 @@ import re
 import signal
 import subprocess
 import threading
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,12 +28,15 @@ import yaml
 from recount.local.ports import LOOPBACK
 
 ENTRYPOINT = Path(__file__).parents[1] / "docker" / "entrypoint.sh"
-_PLACE = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/(?P<kind>[a-z]+)(?:/(?P<name>[^/]+))?")
+_PLACE = re.compile(
+    r"/(?:api/v1|apis/networking\.k8s\.io/v1)/namespaces/(?P<namespace>[^/]+)/(?P<kind>[a-z]+)(?:/(?P<name>[^/]+))?"
+)
 _OF_KIND = {
     "pods": "Pod",
     "services": "Service",
     "configmaps": "ConfigMap",
     "persistentvolumeclaims": "PersistentVolumeClaim",
+    "networkpolicies": "NetworkPolicy",
 }
 Object = dict[str, Any]
 
@@ -137,6 +141,9 @@ class FakeKubernetes:
         place = _PLACE.fullmatch(address.path)
         if place is None or place["kind"] not in _OF_KIND:
             return _answer(asked, 404, _status(404, f"no {address.path} here"))
+        if asked.headers.get("Upgrade"):
+            # a client that would rather watch by a web socket takes what follows then
+            return _answer(asked, 503, _status(503, "no web sockets here"))
         key = (place["namespace"], place["kind"], place["name"] or "")
         if asked.command == "GET" and query.get("watch") in ("true", "1"):
             return self._watch(asked, key, query)
@@ -244,12 +251,21 @@ class FakeKubernetes:
     # ---- its pods
 
     def _start(self, key: tuple[str, str, str], pod: Object) -> None:
-        threading.Thread(target=self._run, args=(key, pod), daemon=True).start()
+        threading.Thread(target=self._try, args=(key, pod), daemon=True).start()
+
+    def _try(self, key: tuple[str, str, str], pod: Object) -> None:
+        """A pod that cannot be run has failed, and its log says why."""
+        (self.folder / key[2]).mkdir()
+        try:
+            self._run(key, pod)
+        except Exception:
+            (self.folder / key[2] / "log").write_text(traceback.format_exc())
+            with self._changed:
+                self._say(key, "Failed", "none", {"terminated": {"exitCode": 1, "reason": "CannotRun"}})
 
     def _run(self, key: tuple[str, str, str], pod: Object) -> None:
         namespace, _, name = key
         folder = self.folder / name
-        folder.mkdir()
         [container] = pod["spec"]["containers"]
         files = self._mounted(namespace, pod, container, folder)
         said = {one["name"]: _value(one, pod) for one in container.get("env", ())}
@@ -308,6 +324,7 @@ class FakeKubernetes:
         pod["status"] = {
             "phase": phase,
             "podIP": LOOPBACK,
+            "conditions": [{"type": "Ready", "status": str(phase == "Running")}],
             "containerStatuses": [
                 {
                     "name": container,
@@ -346,8 +363,8 @@ def _is_selected(one: Object, query: Mapping[str, str]) -> bool:
     fields = {"metadata.name": one["metadata"]["name"]}
     for known, selector in ((labels, query.get("labelSelector", "")), (fields, query.get("fieldSelector", ""))):
         for part in filter(None, selector.split(",")):
-            name, wanted = re.split(r"==?", part, maxsplit=1)
-            if known.get(name) != wanted:
+            name, sign, wanted = re.split(r"(!=|==?)", part, maxsplit=1)
+            if (known.get(name) == wanted) is (sign == "!="):
                 return False
     return True
 

@@ -34,8 +34,8 @@ def project_files(name: str, package: str) -> Iterator[tuple[Path, str]]:
             place = Path(folder) / file.name
             if place != _OWN:
                 yield place, adapted(file.read_text("utf-8"), changes.pop(str(place), ()))
-    [(place, words)] = changes.items()
-    yield Path(place), adapted(shipped(place).read_text("utf-8"), words)
+    for name_of_file, words in changes.items():
+        yield Path(name_of_file), adapted(shipped(name_of_file).read_text("utf-8"), words)
 
 
 Words = Sequence[tuple[str, str]]
