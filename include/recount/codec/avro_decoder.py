@@ -1,4 +1,4 @@
-"""Avro values of a schema registry to Arrow columns: a zero byte, the id of the writer's schema, the binary encoding."""
+"""Avro values of a schema registry to Arrow columns: a zero byte, the id of the schema, the binary encoding."""
 
 from __future__ import annotations
 
