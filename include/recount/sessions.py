@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from recount.cluster.masters import STANDALONE, require_admitted
 from recount.cluster.shared_secret import driver_settings
+from recount.core.registry_errors import VARIABLE
 from recount.core.settings import Settings
 from recount.jar_list import spark_jars
 from recount.jvm_classes import keep_classes
@@ -49,6 +50,11 @@ def session_configuration(jars: str) -> dict[str, str]:
     return {**_ALWAYS, **_UNLESS_SUBMITTED, _JARS[kind]: found}
 
 
+def task_environment(settings: Settings) -> dict[str, str]:
+    """Spark's settings by which tasks have in their environment what they need of ``settings``."""
+    return {f"spark.executorEnv.{VARIABLE}": settings.schema_registry} if settings.schema_registry else {}
+
+
 def spark_session(settings: Settings, app_name: str, *, java_options: str = "") -> SparkSession:
     """The session of a job; master and memory come from spark-submit, or are local[2] and 2 GiB without it.
 
@@ -63,6 +69,8 @@ def spark_session(settings: Settings, app_name: str, *, java_options: str = "") 
     for key, value in session_configuration(settings.jars).items():
         if key not in _UNLESS_SUBMITTED or key not in submitted:
             builder = builder.config(key, value)
+    for key, value in task_environment(settings).items():
+        builder = builder.config(key, value)
     if "spark.master" not in submitted:
         builder = builder.master("local[2]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
         builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)

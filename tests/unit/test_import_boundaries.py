@@ -19,7 +19,7 @@ FOUNDATION = {
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
 ROOMS = {
     "core": set(),
-    "codec": {"core"},
+    "codec": {"core", "extras"},
     "commands": {"core", "spark"},
     "new_project": {"core", "shipped"},
     "testing": {"core"},
@@ -111,6 +111,7 @@ SHARED_WITH_THE_RECOMPUTE = {
     "recount.core.own_columns": {"IS_LATE", "IS_NULL", "ORIGIN", "RECORDS", "RESULT_TIME"},
     "recount.core.plain_values": {"PlainValue"},
     "recount.core.processing": {"Deduplicate", "InOrder", "Process"},
+    "recount.core.registry_errors": {"VARIABLE", "RegistryRefused", "RegistryUnreachable"},
     "recount.core.schema": {"FieldType", "RecordSchema"},
     "recount.core.stateless": {
         *("FlatMap", "Foreach", "Merge", "Peek", "Repartition", "Select", "Through"),

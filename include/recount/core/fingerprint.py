@@ -143,6 +143,8 @@ def _read(topic: Topic) -> dict[str, Any]:
 
 def _encoding(topic: Topic) -> dict[str, Any]:
     """Nothing for JSON, as it was before there were plain values."""
+    if topic.is_avro:
+        return {"encoding": "avro"}
     return {} if topic.plain_field is None else {"encoding": "plain"}
 
 

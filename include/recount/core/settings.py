@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal, cast, get_args
+from urllib.parse import urlsplit
 
 from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.kept_files import Keeping
@@ -55,6 +56,7 @@ class Settings:
     ``{role}`` in it stands for the role of the process.
     ``spark_security`` is the file by which drivers and a standalone Spark cluster know each other, see
     ``cluster.shared_secret``; empty: the cluster takes everybody.
+    ``schema_registry`` is the address below which the schemas of Avro values lie; it holds no secret, for it is shown.
     """
 
     profile: Profile
@@ -76,6 +78,7 @@ class Settings:
     metrics: str = ""
     kafka_security: str = ""
     spark_security: str = ""
+    schema_registry: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Settings:
@@ -101,6 +104,8 @@ class Settings:
                 read(given.get(key, ""))
             except InvalidDeclaration as fault:
                 faults.append(f"{key}: {fault}")
+        if not _is_address(given.get("RECOUNT_SCHEMA_REGISTRY", "")):
+            faults.append("RECOUNT_SCHEMA_REGISTRY is no http:// or https:// address without a name and a password")
         if faults:
             raise InvalidSettings(faults)
         values = {field.name: given[key] for key, field in known.items() if given.get(key)}
@@ -121,3 +126,13 @@ class Settings:
     def to_environment(self) -> dict[str, str]:
         """The environment from which ``from_environment`` reads this object back."""
         return {PREFIX + field.name.upper(): str(getattr(self, field.name)) for field in fields(self)}
+
+
+def _is_address(text: str) -> bool:
+    """Whether ``text`` is empty or an address that can be shown."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    is_plain = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+    return not text or (is_plain and "@" not in parts.netloc)

@@ -13,6 +13,7 @@ from recount.core.plain_values import PlainValue
 from recount.core.schema import FieldType, RecordSchema
 
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
+Encoding = Literal["json", "avro"]
 
 UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS = -1, 7 * 86_400_000
 FARTHEST_AHEAD = "message.timestamp.after.max.ms"
@@ -29,7 +30,8 @@ class Topic:
     ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
     with milliseconds since the epoch; None takes the record's own timestamp. ``value`` says what a record holds: a JSON
     object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by us. A sink writes JSON
-    unless its topic has a plain value.
+    unless its topic has a plain value. ``encoding="avro"``: the values of a source are records of Avro, each with the
+    id of its writer's schema in a schema registry, and are read as the fields of the ``RecordSchema``.
     ``retention_ms`` -1 keeps records for ever; a topic that is only compacted does so too. ``configs`` holds any
     further topic setting, by Kafka's own names.
 
@@ -41,6 +43,7 @@ class Topic:
     key: str
     value: RecordSchema | PlainValue | None = None
     event_time: str | None = None
+    encoding: Encoding = "json"
     partitions: int = 4
     replication_factor: int = 3
     min_insync_replicas: int = 2
@@ -108,6 +111,20 @@ class Topic:
             remedy="RecordSchema.of(amount=decimal(15, 2)), PlainValue.of(text=STRING), or leave it out of a sink",
         )
         require(
+            self.encoding in get_args(Encoding),
+            f"topic {self.name} encoding",
+            given=self.encoding,
+            expected=f"one of {', '.join(get_args(Encoding))}",
+            remedy="leave it out for 'json'",
+        )
+        require(
+            not self.is_avro or isinstance(self.value, RecordSchema),
+            f"topic {self.name} encoding",
+            given="avro, with a plain value" if self.value else "avro, without value=",
+            expected="the fields that are read: value=RecordSchema.of(...)",
+            remedy="declare the fields that you need; further ones of the writers are ignored",
+        )
+        require(
             self.cleanup_policy in get_args(CleanupPolicy),
             f"topic {self.name} cleanup_policy",
             given=self.cleanup_policy,
@@ -152,6 +169,11 @@ class Topic:
         )
 
     @property
+    def is_avro(self) -> bool:
+        """Whether the values are Avro of a schema registry."""
+        return self.encoding == "avro"
+
+    @property
     def plain_field(self) -> str | None:
         """The field that is the whole value; None where the value is JSON or not decoded."""
         return self.value.name if isinstance(self.value, PlainValue) else None
@@ -162,6 +184,13 @@ class Topic:
         A plain value is exactly the one field. Of a schema each field that the rows have must be of a type that reads
         what is written, and no required field may be missing; further fields are ignored by readers.
         """
+        require(
+            not self.is_avro,
+            f"sink {self.name}",
+            given="encoding='avro'",
+            expected="JSON or a plain value: Avro is read only",
+            remedy="declare the topic of the sink without encoding=",
+        )
         if isinstance(self.value, RecordSchema):
             self._require_readable(self.value, fields)
         if not isinstance(self.value, PlainValue):

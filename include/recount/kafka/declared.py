@@ -42,6 +42,7 @@ def dead_letter_topic(source: Topic) -> Topic:
         source,
         name=source.dead_letter_name,
         value=None,
+        encoding="json",
         event_time=None,
         cleanup_policy="delete",
         retention_ms=30 * 86_400_000,

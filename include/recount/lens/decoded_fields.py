@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recount.codec.decoder import ValueDecoder
-from recount.codec.plain_decoder import PlainDecoder
+from recount.codec.value_decoders import decoder_of
 from recount.core.fields_read import columns_read
 from recount.core.interpreter.clock import Clock
 from recount.core.interpreter.journal import Journal
 from recount.core.interpreter.record import Entry, Record
 from recount.core.interpreter.stateless import StatelessOperator
-from recount.core.plain_values import PlainValue
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.stateless import Repartition
 from recount.lens.modelled import Modelled
@@ -40,11 +38,7 @@ class DecodedFields:
         self._is_key_needed = self._topic.name in topics_needing_a_key(modelled.topology)
         self._parts: dict[int, list[_Part]] = {}
         self._journal = Journal()
-        declared, columns = self._topic.value, columns_read(modelled.topology, self._topic)
-        assert declared is not None, "checked by Source"
-        self._decoder = (
-            PlainDecoder(declared, columns) if isinstance(declared, PlainValue) else ValueDecoder(declared, columns)
-        )
+        self._decoder = decoder_of(self._topic, columns_read(modelled.topology, self._topic))
         clock = Clock([self._topic.name])
         self._steps = [
             StatelessOperator(node=step, clock=clock, journal=self._journal)

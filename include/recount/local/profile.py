@@ -49,6 +49,7 @@ def embedded_settings(
         audit_pool=AUDIT_POOL,
         kafka_security=security,
         spark_security=spark_security,
+        schema_registry=os.environ.get("RECOUNT_SCHEMA_REGISTRY", ""),
     )
 
 

@@ -16,12 +16,14 @@ from pyspark.sql.pandas.types import to_arrow_type
 from recount.core.nodes import KEY, Source
 from recount.core.plain_values import PlainValue
 from recount.core.schema import RecordSchema
+from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.columns import spark_type
 from recount.recompute.log import runs
 from recount.recompute.parsing import Parser
 from recount.recompute.plain_parsing import PlainParser
 
 NO_LIMIT_MS = 2**63 - 1
+_Parser = Parser | PlainParser | AvroParser
 IS_NULL = "__is_null"
 """The column that says whether a record's value is null, a tombstone."""
 
@@ -90,7 +92,7 @@ class DecodePass:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow batches of whole partitions in offset order, in and out."""
         last: dict[int, int] = {}
-        parsers: dict[frozenset[str], Parser | PlainParser] = {}
+        parsers: dict[frozenset[str], _Parser] = {}
         for batch in batches:
             for partition, records in runs(batch, last):
                 for unread, stretch in self._stretches(partition, records):
@@ -106,19 +108,20 @@ class DecodePass:
             unread = frozenset(name for name, first in firsts.items() if offsets[start] < first)
             yield unread, records.slice(start, end - start)
 
-    def _parser(self, unread: frozenset[str]) -> Parser | PlainParser:
+    def _parser(self, unread: frozenset[str]) -> _Parser:
         if isinstance(self._value, PlainValue):
             return PlainParser(self._value)
         fields = {name: kind for name, kind in self._value.fields.items() if name not in unread}
         wanted = [name for name in self.flow.columns_read if name not in unread]
-        return Parser(replace(self._value, fields=fields), wanted)
+        kind = AvroParser if self.flow.source.topic.encoding == "avro" else Parser
+        return kind(replace(self._value, fields=fields), wanted)
 
     @property
     def _value(self) -> RecordSchema | PlainValue:
         assert self.flow.source.topic.value is not None
         return self.flow.source.topic.value
 
-    def _decoded(self, parser: Parser | PlainParser, limits: Limits | None, records: pa.RecordBatch) -> pa.RecordBatch:
+    def _decoded(self, parser: _Parser, limits: Limits | None, records: pa.RecordBatch) -> pa.RecordBatch:
         parsed = parser.parsed(records.column("value").to_pylist())
         event_time = self.flow.source.topic.event_time
         times = parsed.columns[event_time] if event_time else records.column("timestamp_ms")

@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from recount.codec.decoder import ValueDecoder
-from recount.codec.plain_decoder import PlainDecoder
+from recount.codec.value_decoders import decoder_of
 from recount.core.nodes import Source
-from recount.core.plain_values import PlainValue
-from recount.core.schema import RecordSchema
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
 
@@ -38,11 +35,10 @@ class Intake:
     """
 
     def __init__(self, source: Source, columns: Sequence[str], *, needs_key: bool, latest_ms: int) -> None:
-        assert source.topic.value is not None, "checked by Source"
         self._source = source
         self._needs_key = needs_key
         self._latest_ms = latest_ms
-        self._decoder = _decoder(source.topic.value, columns)
+        self._decoder = decoder_of(source.topic, columns)
 
     def take(self, batch: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good records in order (place, event time, raw key and value, fields), and the rejected ones."""
@@ -89,10 +85,6 @@ class Intake:
             "future-timestamp",
             pl.format(f"event time {{}} ms is after {self._latest_ms} ms", time),
         )
-
-
-def _decoder(declared: RecordSchema | PlainValue, columns: Sequence[str]) -> ValueDecoder | PlainDecoder:
-    return PlainDecoder(declared, columns) if isinstance(declared, PlainValue) else ValueDecoder(declared, columns)
 
 
 def _text(keys: pa.Array) -> pa.Array:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from recount.core.errors import InvalidDeclaration
+from recount.core.plain_values import PlainValue
 from recount.core.registry import declared
+from recount.core.schema import LONG, RecordSchema
 from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topology import Topology, stream
+from recount.testing import TopologyDriver
 
 
 def test_a_compacted_topic_keeps_the_last_record_of_each_key_for_ever() -> None:
@@ -21,3 +27,32 @@ def test_a_retention_beside_compaction_alone_is_refused() -> None:
 
 def test_a_topic_that_is_written_on_the_way_is_declared_too() -> None:
     assert "visits" in declared("topologies.clicks").topics
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"encoding": "avro"}, "encoding"),
+        ({"encoding": "avro", "value": PlainValue.of(n=LONG)}, "encoding"),
+        ({"encoding": "xml", "value": RecordSchema.of(n=LONG)}, "encoding"),
+    ],
+)
+def test_an_encoding_that_is_none_or_has_no_fields_is_refused(more: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidDeclaration) as raised:
+        Topic(name="payments", key="id", **more)
+    assert raised.value.field.endswith(field)
+
+
+def test_avro_is_for_sources_only() -> None:
+    payments = Topic(name="payments", key="id", value=RecordSchema.of(n=LONG), encoding="avro")
+    with pytest.raises(InvalidDeclaration, match="Avro is read only"):
+        stream(payments).to(Topic(name="copies", key="id", value=RecordSchema.of(n=LONG), encoding="avro"))
+
+
+def test_a_driver_without_a_registry_takes_fields_of_avro_and_no_bytes() -> None:
+    payments = Topic(name="payments", key="id", value=RecordSchema.of(n=LONG), encoding="avro")
+    driver = TopologyDriver(Topology(name="copy", sinks=[stream(payments).to(Topic(name="copies", key="id"))]))
+    assert driver.pipe("payments", key="p1", value={"n": 1}, timestamp_ms=0) == "counted"
+    assert driver.pipe("payments", key="p1", value=None, timestamp_ms=0) == "counted"
+    with pytest.raises(InvalidDeclaration, match="as a mapping"):
+        driver.pipe("payments", key="p1", value=b"\0", timestamp_ms=0)

@@ -86,7 +86,7 @@ class TopologyDriver:
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
         raw_key = key if isinstance(key, bytes) else encode_key(key)
-        raw_value = self._encoded(topic, value) if isinstance(value, Mapping) else value
+        raw_value = self._encoded(topic, value) if isinstance(value, Mapping) else self._as_given(topic, value)
         taken = self._intake.take(
             topic=topic,
             partition=partition,
@@ -198,6 +198,16 @@ class TopologyDriver:
             remedy="give that field, or the bytes",
         )
         return encode_plain(value[plain])
+
+    def _as_given(self, topic: str, value: bytes | None) -> bytes | None:
+        require(
+            value is None or not self._sources(topic)[0].topic.is_avro,
+            "value",
+            given="bytes",
+            expected=f"the fields of {topic} as a mapping: without a registry nobody can read Avro",
+            remedy='write value={"amount": 5}',
+        )
+        return value
 
     def _set_aside(self, letter: DeadLetter) -> None:
         if self.topology.on_bad_record == "fail":

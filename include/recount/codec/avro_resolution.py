@@ -1,0 +1,109 @@
+"""How the fields of a writer's schema become the declared ones, decided once for a schema.
+
+A declared field takes what loses nothing: STRING a string or an enum; LONG an int, a long, and a timestamp in
+milliseconds; DOUBLE these numbers, float and double; decimal an int, a long, and a decimal with no more digits before
+and behind the point; a list an array of what its element takes. Each may be a union of that and null. A field that the
+writer has not is null, unless it is required.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Context, Decimal
+from typing import Any
+
+from recount.codec.avro_schemas import AvroType
+from recount.core.schema import BadRecord, FieldType, RecordSchema
+
+Convert = Callable[[Any], Any]
+"""Makes the declared value of a written one, which is not null; None where it cannot be."""
+_MILLISECONDS = frozenset({"", "timestamp-millis", "local-timestamp-millis"})
+_WHOLE = ("int", "long")
+_WIDE = Context(prec=400)
+
+
+class Unresolvable(Exception):
+    """A writer's schema that cannot be read as what is declared."""
+
+
+class Resolution:
+    """Makes declared fields of records of one writer's schema; raises ``Unresolvable``."""
+
+    def __init__(self, writer: AvroType, declared: RecordSchema) -> None:
+        if writer.kind != "record":
+            raise Unresolvable(f"it is no record but {writer}")
+        self._declared = declared
+        self._made = {
+            name: (kind, _conversion(name, writer.fields[name], kind))
+            for name, kind in declared.fields.items()
+            if name in writer.fields
+        }
+        missing = sorted(declared.required - self._made.keys())
+        if missing:
+            raise Unresolvable(f"it has no {', '.join(missing)}, which is declared as required")
+
+    def fields_of(self, record: dict[str, Any]) -> dict[str, Any]:
+        """The declared fields of a ``record``; raises ``BadRecord``."""
+        found = dict.fromkeys(self._declared.fields)
+        for name, (kind, convert) in self._made.items():
+            given = record[name]
+            if given is None:
+                if name in self._declared.required:
+                    raise BadRecord("schema", f"required field {name} is null")
+                continue
+            found[name] = convert(given)
+            if found[name] is None:
+                raise BadRecord("schema", f"field {name}: expected {kind}, got {str(given)[:80]}")
+        return found
+
+
+def _conversion(name: str, writer: AvroType, declared: FieldType) -> Convert:
+    if writer.kind == "union":
+        branches = [one for one in writer.of if one.kind != "null"]
+        if len(branches) == 1:
+            return _conversion(name, branches[0], declared)
+    if declared.element is not None and writer.kind == "array":
+        return _of_items(_conversion(name, writer.of[0], declared.element))
+    is_whole = writer.kind in _WHOLE and writer.logical in _MILLISECONDS
+    match declared.kind:
+        case "string" if writer.kind in ("string", "enum"):
+            return _itself
+        case "boolean" if writer.kind == "boolean":
+            return _itself
+        case "long" if is_whole:
+            return _itself
+        case "double" if (writer.kind in _WHOLE and not writer.logical) or writer.kind in ("float", "double"):
+            return _finite
+        case "decimal" if writer.kind in _WHOLE and not writer.logical:
+            return lambda given: _decimal(given, 0, declared)
+        case "decimal" if writer.logical == "decimal" and _fits(writer, declared):
+            return lambda given: _decimal(int.from_bytes(given, "big", signed=True), writer.scale, declared)
+    raise Unresolvable(f"field {name} is {writer}, declared as {declared}")
+
+
+def _fits(writer: AvroType, declared: FieldType) -> bool:
+    before = declared.precision - declared.scale
+    return writer.scale <= declared.scale and writer.precision - writer.scale <= before
+
+
+def _itself(given: Any) -> Any:
+    return given
+
+
+def _finite(given: float) -> float | None:
+    return float(given) if math.isfinite(given) else None
+
+
+def _decimal(unscaled: int, scale: int, declared: FieldType) -> Decimal | None:
+    if abs(unscaled) >= 10 ** (declared.precision - declared.scale + scale):
+        return None
+    return Decimal(unscaled).scaleb(-scale, _WIDE)
+
+
+def _of_items(convert: Convert) -> Convert:
+    def converted(given: list[Any]) -> list[Any] | None:
+        items = [None if item is None else convert(item) for item in given]
+        return None if any(item is None for item in items) else items
+
+    return converted

@@ -1,0 +1,68 @@
+"""The schemas by which records were written, by their ids in the schema registry; kept while the process lives."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from recount.core.registry_errors import VARIABLE, RegistryRefused, RegistryUnreachable
+from recount.extras import require_extra
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+_TIMEOUT_S = 10
+_TRIES = 3
+
+
+class UnknownSchema(Exception):
+    """The registry has no schema of this id, or one that is of no use; the text says which."""
+
+
+def writer_schema(schema_id: int) -> str:
+    """The Avro schema with the id, as JSON.
+
+    Raises ``UnknownSchema``, ``RegistryUnreachable`` or ``RegistryRefused``. What the registry has never changes; that
+    it has no such id may, so this is asked again.
+    """
+    return _fetched(os.environ.get(VARIABLE, ""), schema_id)
+
+
+@lru_cache(maxsize=4096)
+def _fetched(address: str, schema_id: int) -> str:
+    client = _client(address, os.getpid())
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    try:
+        found = client.get_schema(schema_id)
+    except SchemaRegistryError as error:
+        raise _failure(error, schema_id) from error
+    except Exception as error:  # the transport has errors of its own, none of which says anything about the record
+        raise RegistryUnreachable(f"{type(error).__name__} when asked for schema {schema_id}") from error
+    if found.schema_type != "AVRO":
+        raise UnknownSchema(f"schema {schema_id} is no Avro but {found.schema_type}")
+    if found.references:
+        raise UnknownSchema(f"schema {schema_id} refers to other subjects")
+    return str(found.schema_str)
+
+
+def _failure(error: Any, schema_id: int) -> Exception:
+    status, code = error.http_status_code, error.error_code
+    if status == 404 and isinstance(code, int) and 40400 <= code < 40500:
+        return UnknownSchema(f"the registry has no schema {schema_id}")
+    said = f"status {status}, code {code} when asked for schema {schema_id}"
+    if status in (408, 429) or status >= 500:
+        return RegistryUnreachable(said)
+    return RegistryRefused(said)
+
+
+@lru_cache(maxsize=4)
+def _client(address: str, _process: int) -> SchemaRegistryClient:
+    """Not shared with the process that has forked this one."""
+    if not address:
+        raise RegistryRefused(f"no {VARIABLE}")
+    require_extra("registry")
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    return SchemaRegistryClient({"url": address, "timeout": _TIMEOUT_S, "max.retries": _TRIES})

@@ -1,0 +1,150 @@
+"""A stream of Avro values by a real schema registry, and its audit: green, and red once an output row is altered."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from tests.formats.apicurio import Registry, java, running
+from tests.formats.avro_payments import COMPATIBLE, FIRST, INCOMPATIBLE, paid, payments
+from tests.integration.spark.drivers import committed, delta_rows
+from tests.local_spark import TINY, local_session
+
+from recount.audit.nightly import audited
+from recount.core.registry import declared
+from recount.core.registry_errors import RegistryUnreachable
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.kafka.connection import Connection
+from recount.kafka.declared import all_topics
+from recount.kafka.topics import apply, plan
+from recount.local.kafka import EmbeddedKafka
+from recount.local.ports import free_ports
+from recount.local.project import Project
+from recount.sessions import task_environment
+from recount.spark.batch import TopologyWork
+from recount.spark.runner import RunOptions, StreamRunner
+
+MODULE = "tests.formats.avro_payments"
+MINUTE_MS = 60_000
+JAVA = java()
+
+pytestmark = [
+    pytest.mark.skipif(JAVA is None, reason="Apicurio Registry needs a JDK 21 or later beside the one in use"),
+    pytest.mark.timeout(600),  # with the archive of the registry to be fetched
+]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory, kafka: EmbeddedKafka, project: Project) -> Settings:
+    folder = tmp_path_factory.mktemp("avro")
+    return Settings(
+        profile="embedded",
+        bootstrap_servers=kafka.bootstrap_servers,
+        jars=str(project.spark_jars),
+        topologies=MODULE,
+        schema_registry=f"http://127.0.0.1:{free_ports(1)[0]}/apis/ccompat/v7",
+        **{name: str(folder / name) for name in ("data", "checkpoints", "reports", "logs", "run")},
+    )
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, project: Project, settings: Settings) -> Iterator[SparkSession]:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    folder = tmp_path_factory.mktemp("spark")
+    session = local_session(str(project.spark_jars), folder, **TINY, **task_environment(settings))
+    yield session
+    session.stop()
+
+
+def _value(schema_id: int, schema: Any, **row: Any) -> bytes:
+    written = BytesIO()
+    fastavro.schemaless_writer(written, fastavro.parse_schema(schema), row)
+    return b"\0" + schema_id.to_bytes(4, "big") + written.getvalue()
+
+
+def _send(settings: Settings, values: list[bytes]) -> None:
+    producer = Connection.of(settings).producer()
+    for number, value in enumerate(values):
+        producer.produce(payments.name, key=f"p{number}".encode(), value=value)
+    assert producer.flush(60) == 0
+
+
+def _run(spark: SparkSession, settings: Settings) -> None:
+    StreamRunner(spark, settings, TopologyWork(paid, settings.data), RunOptions(available_now=True)).run()
+
+
+def _outcome(spark: SparkSession, settings: Settings) -> str:
+    return str(json.loads(audited(spark, settings, paid).certificate.read_text())["outcome"])
+
+
+def _letters(settings: Settings) -> list[str]:
+    found = committed(Connection.of(settings), payments.dead_letter_name)
+    return [str(message.headers()) for message in found]
+
+
+def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
+    tmp_path: Path, spark: SparkSession, settings: Settings, project: Project
+) -> None:
+    assert JAVA is not None
+    connection = Connection.of(settings)
+    apply(connection.admin(), plan(connection.admin(), all_topics(declared(MODULE), connection.own), "embedded"))
+    port = int(settings.schema_registry.split(":")[2].partition("/")[0])
+
+    with running(project, tmp_path / "registry.log", JAVA, port) as registry:
+        _send(settings, _payments(registry))
+
+    # nobody answers: nothing is dead-lettered, the batch is tried again
+    with pytest.raises(RegistryUnreachable):
+        _run(spark, settings)
+    assert _letters(settings) == []
+    assert _rows(settings) == []
+
+    with running(project, tmp_path / "registry.log", JAVA, port) as registry:
+        _payments(registry)
+        _run(spark, settings)
+        assert _rows(settings) == [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
+        letters = _letters(settings)
+        assert len(letters) == 4
+        [unlike] = [letter for letter in letters if "declared as decimal(20, 2)" in letter]
+        assert "schema 3" in unlike
+        assert sum("the registry has no schema 4711" in letter for letter in letters) == 1
+        assert _outcome(spark, settings) == "match"
+
+        table = DeltaTable.forPath(spark, Tables(settings.data).output("avro_paid"))
+        table.update(F.col("customer") == "ann", {"amount": F.lit(Decimal("30.76"))})
+        assert _outcome(spark, settings) == "violation"
+
+
+def _payments(registry: Registry) -> list[bytes]:
+    """Three good ones, four bad ones, one that ends the minute; the schemas have the same ids in each new registry."""
+    first, second, third = (
+        registry.register(f"{number}-value", schema) for number, schema in enumerate((FIRST, COMPATIBLE, INCOMPATIBLE))
+    )
+    assert (first, second, third) == (1, 2, 3)
+    ann = _value(first, FIRST, customer="ann", amount=Decimal("10.50"), at_ms=1_000)
+    return [
+        ann,
+        _value(second, COMPATIBLE, note="x", customer="ann", amount=Decimal("20.25"), at_ms=2_000, lines={"a": 1}),
+        _value(first, FIRST, customer="bob", amount=Decimal("12345678901234.56"), at_ms=3_000),
+        _value(third, INCOMPATIBLE, customer="ann", amount=5.0, at_ms=4_000),
+        b"\0" + (4711).to_bytes(4, "big") + ann[5:],
+        ann[:-1],
+        b'{"customer": "ann"}',
+        _value(first, FIRST, customer="eve", amount=Decimal("1.00"), at_ms=2 * MINUTE_MS),
+    ]
+
+
+def _rows(settings: Settings) -> list[tuple[str, int, Decimal]]:
+    rows = delta_rows(Tables(settings.data).output("avro_paid"))
+    return sorted((row["customer"], row["payments"], row["amount"]) for row in rows)

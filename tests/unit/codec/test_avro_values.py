@@ -1,0 +1,214 @@
+"""Stream and recompute read Avro by code of their own: the same values, the same bad ones, and what fastavro reads."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.unit.codec.avro_writers import DECLARED, PARSED, WRITER, for_recompute, for_stream, rows, wire
+
+from recount.codec.avro_decoder import AvroDecoder
+from recount.core.registry_errors import RegistryUnreachable
+from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
+from recount.recompute.avro_parsing import AvroParser
+
+Told = tuple[list[dict[str, Any]], dict[int, str]]
+GOOD = {
+    "before": None,
+    "id": "o1",
+    "count": 5,
+    "ratio": 0.5,
+    "amount": Decimal("12345678901234567890123456789012.3456"),
+    "vip": True,
+    "state": "PAID",
+    "tags": ["a", "b"],
+    "prices": [Decimal("-1.25")],
+    "last": {"at": 3},
+}
+
+
+def by_stream(values: list[bytes | None], declared: RecordSchema = DECLARED, schema_of: Any = for_stream) -> Told:
+    decoded = AvroDecoder(declared, None, schema_of).decode(values)
+    return _told(decoded.columns, len(values)), {fault.index: fault.reason for fault in decoded.faults}
+
+
+def by_recompute(values: list[bytes | None], declared: RecordSchema = DECLARED, schema_of: Any = for_recompute) -> Told:
+    parsed = AvroParser(declared, list(declared.fields), schema_of).parsed(values)
+    return _told(parsed.columns, len(values)), {index: reason for index, (reason, _) in parsed.bad.items()}
+
+
+def _told(columns: Any, length: int) -> list[dict[str, Any]]:
+    cells = {name: column.to_pylist() for name, column in columns.items()}
+    return [{name: cells[name][index] for name in cells} for index in range(length)]
+
+
+def by_fastavro(value: bytes) -> dict[str, Any] | None:
+    """The declared fields; None where one of them cannot be held."""
+    found: Any = fastavro.schemaless_reader(BytesIO(value[5:]), PARSED)
+    if found["id"] is None or not math.isfinite(found["ratio"]):
+        return None
+    moment = found["count"]
+    count = moment if moment is None or type(moment) is int else round(moment.timestamp() * 1000)
+    return {name: count if name == "count" else found[name] for name in DECLARED.fields}
+
+
+@settings(max_examples=300)
+@given(st.lists(rows.map(lambda row: {**row, "count": row["count"] and row["count"] % 10**12}), max_size=5))
+def test_what_a_producer_wrote_is_read_by_both_as_fastavro_reads_it(written: list[dict[str, Any]]) -> None:
+    values = [wire(7, row) for row in written]
+    found, bad = by_stream(values)
+    assert (found, bad) == by_recompute(values)
+    for index, value in enumerate(values):
+        expected = by_fastavro(value)
+        assert (index in bad) is (expected is None)
+        assert expected is None or found[index] == expected
+
+
+@settings(max_examples=500)
+@given(rows, st.data())
+@example(GOOD, None)
+def test_bytes_that_were_damaged_are_good_to_both_or_to_neither(row: dict[str, Any], data: Any) -> None:
+    value = bytearray(wire(7, row))
+    if data is not None:
+        for _ in range(data.draw(st.integers(1, 3))):
+            value[data.draw(st.integers(5, len(value) - 1))] = data.draw(
+                st.sampled_from([0, 1, 2, 3, 0x7F, 0x80, 0xFF])
+            )
+        value = value[: data.draw(st.integers(5, len(value)))]
+    values: list[bytes | None] = [bytes(value)]
+    ((found,), bad), ((other,), also_bad) = by_stream(values), by_recompute(values)
+    assert (repr(found), bad) == (repr(other), also_bad)
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_good_to_both_or_to_neither(rest: bytes) -> None:
+    values: list[bytes | None] = [rest, b"\0\0\0\0\7" + rest]
+    assert repr(by_stream(values)) == repr(by_recompute(values))
+
+
+def test_what_is_bad_of_a_value_says_which_schema_and_what_is_declared() -> None:
+    good = wire(7, GOOD)
+    values = [good, None, b'{"id":"o1"}', b"", b"\0\0\0", good[:-1], good + b"\0", b"\0\0\0\0\x09" + good[5:]]
+    found, bad = by_stream(values)
+    assert (found, bad) == by_recompute(values)
+    assert bad == {
+        2: "undecodable",
+        3: "undecodable",
+        4: "undecodable",
+        5: "undecodable",
+        6: "undecodable",
+        7: "schema",
+    }
+    assert found[0]["amount"] == GOOD["amount"]
+    assert set(found[1].values()) == {None}
+    details = [fault.detail for fault in AvroDecoder(DECLARED, None, for_stream).decode(values).faults]
+    assert "schema 7" in details[3]
+    assert "schema 9" in details[5]
+    assert "amount: decimal(38, 4)" in details[5]
+    said = AvroParser(DECLARED, ["id"], for_recompute).parsed(values).bad
+    assert "9" in said[7][1]
+
+
+def _of(avro: Any) -> Any:
+    writer = {"type": "record", "name": "One", "fields": [{"name": "it", "type": avro}]}
+    return lambda _: json.dumps(writer)
+
+
+_DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("avro", "declared", "is_readable"),
+    [
+        ("string", STRING, True),
+        ({"type": "string", "logicalType": "uuid"}, STRING, True),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, STRING, True),
+        ("bytes", STRING, False),
+        ("int", LONG, True),
+        ("long", LONG, True),
+        ({"type": "long", "logicalType": "timestamp-millis"}, LONG, True),
+        ({"type": "long", "logicalType": "timestamp-micros"}, LONG, False),
+        ({"type": "int", "logicalType": "date"}, LONG, False),
+        ("double", LONG, False),
+        ("int", DOUBLE, True),
+        ("float", DOUBLE, True),
+        ({"type": "long", "logicalType": "timestamp-millis"}, DOUBLE, False),
+        (_DECIMAL, DOUBLE, False),
+        ("boolean", BOOLEAN, True),
+        ("int", BOOLEAN, False),
+        (_DECIMAL, decimal(9, 2), True),
+        (_DECIMAL, decimal(10, 3), True),
+        (_DECIMAL, decimal(9, 3), False),
+        (_DECIMAL, decimal(9, 1), False),
+        ({**_DECIMAL, "precision": 1}, decimal(9, 2), False),
+        ("long", decimal(9, 2), True),
+        ("double", decimal(9, 2), False),
+        (["null", "long"], LONG, True),
+        (["null"], LONG, False),
+        (["int", "string"], LONG, False),
+        ({"type": "array", "items": ["null", "string"]}, list_of(STRING), True),
+        ({"type": "array", "items": "int"}, list_of(STRING), False),
+        ({"type": "map", "values": "string"}, list_of(STRING), False),
+        ("nothing", STRING, False),
+    ],
+)
+def test_a_field_is_read_as_what_is_declared_where_nothing_is_lost(
+    avro: Any, declared: FieldType, is_readable: bool
+) -> None:
+    values: list[bytes | None] = [b"\0\0\0\0\x2a"]  # too short for any value
+    asked = RecordSchema.of(it=declared)
+    expected = {0: "undecodable" if is_readable else "schema"}
+    assert by_stream(values, asked, _of(avro))[1] == expected
+    assert by_recompute(values, asked, _of(avro))[1] == expected
+    if not is_readable:
+        [fault] = AvroDecoder(asked, None, _of(avro)).decode(values).faults
+        _, said = AvroParser(asked, ["it"], _of(avro)).parsed(values).bad[0]
+        assert "42" in fault.detail and str(declared) in fault.detail
+        assert "42" in said and str(declared) in said
+
+
+def test_a_field_that_the_writer_has_not_is_null_unless_it_is_required() -> None:
+    older = {**WRITER, "fields": [one for one in WRITER["fields"] if one["name"] not in ("tags", "id")]}
+    row = {name: cell for name, cell in GOOD.items() if name not in ("tags", "id")}
+    values: list[bytes | None] = [wire(7, row, fastavro.parse_schema(older))]
+    optional = RecordSchema(fields=DECLARED.fields)
+    for read in (by_stream, by_recompute):
+        [found], bad = read(values, optional, lambda _: json.dumps(older))
+        assert (found["tags"], found["id"], found["vip"], bad) == (None, None, True, {})
+        assert read(values, DECLARED, lambda _: json.dumps(older))[1] == {0: "schema"}
+
+
+def test_a_registry_that_does_not_answer_makes_no_record_bad() -> None:
+    def unreachable(_: int) -> str:
+        raise RegistryUnreachable("a test")
+
+    for read in (by_stream, by_recompute):
+        with pytest.raises(RegistryUnreachable):
+            read([wire(7, GOOD)], DECLARED, unreachable)
+
+
+def test_an_array_of_nothing_ends_though_it_claims_billions() -> None:
+    avro = {"type": "array", "items": "null"}
+    writer = {"type": "record", "name": "R", "fields": [{"name": "a", "type": avro}, {"name": "it", "type": "long"}]}
+    values: list[bytes | None] = [b"\0\0\0\0\7" + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + b"\0\0"]
+    for read in (by_stream, by_recompute):
+        assert read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(writer))[1] == {0: "undecodable"}
+
+
+def test_a_schema_that_lies_in_itself_is_read() -> None:
+    writer = {
+        "type": "record",
+        "name": "Node",
+        "fields": [{"name": "it", "type": "long"}, {"name": "next", "type": ["null", "Node"]}],
+    }
+    row = {"it": 1, "next": {"it": 2, "next": None}}
+    values: list[bytes | None] = [wire(7, row, fastavro.parse_schema(writer))]
+    for read in (by_stream, by_recompute):
+        assert read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(writer)) == ([{"it": 1}], {})

@@ -1,0 +1,22 @@
+"""What tasks say of the schema registry reaches the driver as an error of ours, though Spark tells it as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from recount.core.registry_errors import RegistryRefused, RegistryUnreachable
+from recount.kafka.told_by_spark import refusals_told
+
+
+@pytest.mark.parametrize("raised", [RegistryUnreachable("ConnectError for schema 3"), RegistryRefused("no address")])
+def test_a_registry_that_keeps_tasks_from_schemas_is_told_as_what_it_is(raised: Exception) -> None:
+    name = f"recount.core.registry_errors.{type(raised).__name__}"
+    said = f"Job aborted: PythonException: Traceback (most recent call last):\n  File a\n{name}: {raised}\n"
+    with pytest.raises(type(raised)) as told, refusals_told():
+        raise RuntimeError(said)
+    assert str(told.value) == str(raised)
+
+
+def test_what_spark_says_of_anything_else_stays_as_it_is() -> None:
+    with pytest.raises(RuntimeError, match="no memory"), refusals_told():
+        raise RuntimeError("no memory")
