@@ -113,7 +113,7 @@ $(RUNS:%=run-%): run-%:
 test-unit: setup ## tests without a JVM, in seconds
 test-spark: setup ## tests on a local Spark
 test-integration: setup ## tests on a real broker
-test-airflow: setup ## tests in a real Airflow
+test-airflow: setup browser ## tests in a real Airflow
 test-chaos: setup ## tests that kill
 test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
