@@ -15,6 +15,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from recount.airflow.failures import airflow_failures
+from recount.airflow.kafka_connection import with_security
 from recount.airflow.links import CertificateLink, DataDocsLink
 from recount.airflow.naming import grace_misses
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
@@ -113,9 +114,12 @@ class ProcessOperator(BaseOperator):
             self._process.terminate()
 
     def run_module(self, module: str, *arguments: str) -> int:
-        """Run it to its end, with its lines in the task's log; returns its exit code."""
+        """Run it to its end in the role of an audit, with its lines in the task's log; returns its exit code."""
         command = [sys.executable, "-m", module, *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        _, of_kafka = with_security(Settings.from_environment(os.environ), "audit")
+        with subprocess.Popen(
+            command, env={**os.environ, **of_kafka}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
             self._process = process
             for line in process.stdout or ():
                 self.log.info(line.rstrip())

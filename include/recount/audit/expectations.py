@@ -150,7 +150,7 @@ def main(
             expected="one --audit for each --stream, in the same order",
             remedy="repeat both: --stream A --audit X --stream B --audit Y",
         )
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("audit")
     topologies = declared(settings.topologies)
     # while the JVM starts
     Thread(target=great_expectations).start()

@@ -21,7 +21,7 @@ def panels(
     """
     from recount.panels.panel_files import write_panels
 
-    settings = Settings.from_environment(os.environ)
+    settings = Settings.from_environment(os.environ).acting_as("audit")
     declarations = declared(settings.topologies)
     for topology in [declarations.topology(name) for name in streams or declarations.topologies]:
         for kind, panel in write_panels(settings, topology).items():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from recount.airflow.audits import ProcessOperator
 from recount.airflow.submission import Submission
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
@@ -107,3 +108,17 @@ def test_a_connection_that_is_not_there_or_says_no_texts_is_told(
     connect(monkeypatch, "stream", **{"sasl.password": 5})
     with pytest.raises(InvalidSecurity, match="not a JSON object of texts"):
         submission(settings, "stream.py")
+
+
+def test_a_module_that_a_task_runs_has_the_connection_of_an_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    code = "from os import environ; from recount.core.settings import Settings; from recount.kafka.connection import *"
+    (tmp_path / "who.py").write_text(f"{code}\nprint(Connection.of(Settings.from_environment(environ)).security)\n")
+    connect(monkeypatch, "audit")
+    for name, value in {**settings.to_environment(), "PYTHONPATH": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    operator, lines = ProcessOperator(task_id="panels"), list[str]()
+    monkeypatch.setattr(operator.log, "info", lines.append)
+    assert operator.run_module("who") == 0, lines
+    assert lines == ["SASL_SSL SCRAM-SHA-512 as user of-audit"]
