@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from recount.core.schema import DOUBLE_DIGITS, BadRecord, FieldType, RecordSchema
+from recount.core.readings import Form, of_text
+from recount.core.schema import DOUBLE_DIGITS, STRING, BadRecord, FieldType, RecordSchema
 
 _SCALARS: dict[str, Any] = {"string": str, "long": int, "double": float, "decimal": float | str, "boolean": bool}
 _ARROW_TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
@@ -65,7 +66,10 @@ class ValueDecoder:
         kinds = [kind.element or kind for kind in schema.fields.values()]
         # one of more than 15 digits does not survive as a double: then decimals stay as they are written
         written = any(kind.kind == "decimal" and kind.precision > DOUBLE_DIGITS for kind in kinds)
-        struct = _struct(tuple(schema.fields.items()), schema.required, written=written)
+        # a timestamp is a text in JSON; what lies within other values only the reference finds
+        fields = tuple((name, STRING if name in schema.readings else kind) for name, kind in schema.fields.items())
+        self._is_nested = any(reading.path for reading in schema.readings.values())
+        struct = _struct(fields, schema.required, written=written)
         self._decode = msgspec.json.Decoder(struct).decode
         self._member = {name: f"f{index}" for index, name in enumerate(schema.fields)}
         self._row = _plain_row(len(schema.fields))
@@ -73,13 +77,7 @@ class ValueDecoder:
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """All ``values`` as columns. A null value is a tombstone: nulls and no fault."""
         faults: dict[int, Fault] = {}
-        try:
-            # msgspec passes over what is not declared without looking at its text; a newline ends no character
-            b"\n".join(values).decode()  # type: ignore[arg-type]  # a None raises
-            decode = self._decode
-            rows = [decode(value) for value in values]  # type: ignore[arg-type]
-        except (*_REFUSED, TypeError):
-            rows = [self._careful(index, value, faults) for index, value in enumerate(values)]
+        rows = self._rows(values, faults)
         columns = {name: self._column(name, rows, values, faults) for name in self._schema.fields}
         if faults:
             blank = pa.array([index in faults for index in range(len(rows))])
@@ -89,9 +87,22 @@ class ValueDecoder:
             faults=sorted(faults.values(), key=lambda fault: fault.index),
         )
 
+    def _rows(self, values: Sequence[bytes | None], faults: dict[int, Fault]) -> list[Any]:
+        if self._is_nested:
+            return [self._careful(index, value, faults) for index, value in enumerate(values)]
+        try:
+            # msgspec passes over what is not declared without looking at its text; a newline ends no character
+            b"\n".join(values).decode()  # type: ignore[arg-type]  # a None raises
+            decode = self._decode
+            return [decode(value) for value in values]  # type: ignore[arg-type]
+        except (*_REFUSED, TypeError):
+            return [self._careful(index, value, faults) for index, value in enumerate(values)]
+
     def _careful(self, index: int, value: bytes | None, faults: dict[int, Fault]) -> Any:
         if value is None:
             return self._row()
+        if self._is_nested:
+            return self._row(*self._by_reference(index, value, faults).values())
         try:
             value.decode()
             return self._decode(value)
@@ -108,6 +119,9 @@ class ValueDecoder:
     def _column(self, name: str, rows: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]) -> pa.Array:
         field_type = self._schema.fields[name]
         element = field_type.element or field_type
+        form = None if name not in self._schema.readings else self._schema.readings[name].form
+        if form:
+            return self._formed(name, form, rows, values, faults)
         if name not in self._columns and element.kind not in ("decimal", "long"):
             return pa.nulls(len(rows), arrow_type(field_type))  # msgspec has checked all that there is to check
         cells = list(map(attrgetter(self._member[name]), rows))
@@ -124,6 +138,18 @@ class ValueDecoder:
             return pa.array(cells, arrow_type(field_type))
         except (OverflowError, pa.ArrowInvalid):
             return self._refuse(cells, field_type, values, faults)
+
+    def _formed(
+        self, name: str, form: Form, rows: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]
+    ) -> pa.Array:
+        """From texts, or what the reference made of them."""
+        made: list[Any] = []
+        for index, given in enumerate(map(attrgetter(self._member[name]), rows)):
+            found = of_text(form, given) if type(given) is str else given
+            if given is not None and found is None:
+                self._by_reference(index, values[index] or b"", faults)
+            made.append(found)
+        return pa.array(made, arrow_type(self._schema.fields[name]))
 
     def _decimals(
         self, field_type: FieldType, cells: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]
