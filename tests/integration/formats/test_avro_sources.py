@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.integration.formats.payments import COMPATIBLE, FIRST, INCOMPATIBLE, paid, payments
 from tests.integration.formats.registry import Registry, java, running
+from tests.integration.spark.drivers import committed, delta_rows
 from tests.local_spark import TINY, local_session
 
 from recount.audit.nightly import audited
@@ -88,10 +89,7 @@ def _outcome(spark: SparkSession, settings: Settings) -> str:
 
 
 def _letters(settings: Settings) -> list[str]:
-    consumer = Connection.of(settings).consumer("letters", {"auto.offset.reset": "earliest"})
-    consumer.subscribe([payments.dead_letter_name])
-    found = [message for message in consumer.consume(10, 20) if not message.error()]
-    consumer.close()
+    found = committed(Connection.of(settings), payments.dead_letter_name)
     return [str(message.headers()) for message in found]
 
 
@@ -109,11 +107,13 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
     # nobody answers: nothing is dead-lettered, the batch is tried again
     with pytest.raises(RegistryUnreachable):
         _run(spark, settings)
+    assert _letters(settings) == []
+    assert _rows(settings) == []
 
     with running(project, tmp_path / "registry.log", JAVA, port) as registry:
         _payments(registry)
         _run(spark, settings)
-        assert _rows(spark, settings) == [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
+        assert _rows(settings) == [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
         letters = _letters(settings)
         assert len(letters) == 4
         [unlike] = [letter for letter in letters if "declared as decimal(20, 2)" in letter]
@@ -145,6 +145,6 @@ def _payments(registry: Registry) -> list[bytes]:
     ]
 
 
-def _rows(spark: SparkSession, settings: Settings) -> list[tuple[str, int, Decimal]]:
-    rows = spark.read.format("delta").load(Tables(settings.data).output("avro_paid")).collect()
-    return sorted((row.customer, row.payments, row.amount) for row in rows)
+def _rows(settings: Settings) -> list[tuple[str, int, Decimal]]:
+    rows = delta_rows(Tables(settings.data).output("avro_paid"))
+    return sorted((row["customer"], row["payments"], row["amount"]) for row in rows)
