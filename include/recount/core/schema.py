@@ -87,7 +87,7 @@ def list_of(element: FieldType) -> FieldType:
 def nested(*path: str, kind: FieldType | Reading) -> Reading:
     """The value at ``path``, of records or maps within the value: ``nested("address", "city", kind=STRING)``."""
     require(
-        len(path) > 0 and all(isinstance(name, str) for name in path),
+        bool(path) and all(isinstance(name, str) for name in path),
         "nested",
         given=path,
         expected="names, from the outermost record to the value",

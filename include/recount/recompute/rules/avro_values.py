@@ -14,7 +14,7 @@ from io import BytesIO
 from typing import Any
 
 from recount.core.schema import FieldType, RecordSchema
-from recount.recompute.rules.json_values import Bad, path_of
+from recount.recompute.rules.json_values import Bad, path_of, said_of
 from recount.recompute.rules.readings import base64_of, day_text, found_at, told_as
 
 _EXACT = Context(prec=1000)
@@ -40,7 +40,7 @@ class WriterSchema:
         self._types = {name: self._lying_at(name, path) for name, path in self._paths.items()}
         for name, written in self._types.items():
             if written is not None and not self._is_read(written, name):
-                raise self._unreadable(f"{name} is {_told(written)}, declared {declared.told(name)}")
+                raise self._unreadable(f"{name} is {_told(written)}, declared {said_of(name, declared)}")
             if written is None and name in declared.required:
                 raise self._unreadable(f"no {name}, which is required")
 
@@ -63,13 +63,13 @@ class WriterSchema:
                 form = self._form_of(name)
                 made = _formed(given, written, form) if form else _typed(given, written, kind)
             if made is None and given is not None:
-                raise Bad("schema", f"field {name} is no {self._declared.told(name)}: {str(given)[:80]}")
+                raise Bad("schema", f"field {name} is no {said_of(name, self._declared)}: {str(given)[:80]}")
             if made is None and name in self._declared.required:
                 raise Bad("schema", f"no {name}")
             yield name, made
 
     def _unreadable(self, why: str) -> Bad:
-        fields = "; ".join(f"{name} {self._declared.told(name)}" for name in self._declared.fields)
+        fields = "; ".join(f"{name} {said_of(name, self._declared)}" for name in self._declared.fields)
         return Bad("schema", f"schema {self._number} cannot be read as declared ({fields}): {why}")
 
     def _with_names(self, found: Any, space: str) -> Any:

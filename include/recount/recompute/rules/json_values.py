@@ -61,7 +61,7 @@ def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tu
             raise Bad("schema", f"field {name}: {fault}") from fault
         made = None if given is None else _as_declared(given, name, schema)
         if made is None and (given is not None or name in schema.required):
-            told = schema.told(name)
+            told = said_of(name, schema)
             raise Bad(
                 "schema", f"field {name} is no {told}: {_printable(given)}" if given is not None else f"no {name}"
             )
@@ -71,6 +71,11 @@ def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tu
 def path_of(name: str, schema: RecordSchema) -> tuple[str, ...]:
     """Where the field ``name`` lies in a value."""
     return (name,) if name not in schema.readings else schema.readings[name].path or (name,)
+
+
+def said_of(name: str, schema: RecordSchema) -> str:
+    """As what the field ``name`` is declared."""
+    return str(schema.readings.get(name, schema.fields[name]))
 
 
 def _as_declared(given: Any, name: str, schema: RecordSchema) -> Any:
