@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from recount.jvm_classes import keep_classes
 from recount.sessions import session_configuration
 
 TINY = {
@@ -36,4 +37,5 @@ def local_session(jars: str, scratch: Path, **settings: str) -> SparkSession:
     }
     session = SparkSession.builder.config(map=configuration | settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    keep_classes(session._jvm)
     return session

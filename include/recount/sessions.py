@@ -15,6 +15,7 @@ from recount.cluster.shared_secret import driver_settings
 from recount.core.registry_errors import VARIABLE
 from recount.core.settings import Settings
 from recount.jar_list import spark_jars
+from recount.jvm_classes import keep_classes
 
 _LOOPBACK = "127.0.0.1"
 _JARS = {"jars": "spark.jars", "packages": "spark.jars.packages"}
@@ -80,6 +81,7 @@ def spark_session(settings: Settings, app_name: str, *, java_options: str = "") 
         _enter(submitted["spark.master"], settings.spark_security)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
+    keep_classes(session._jvm)
     _tell_no_columns(session)
     return session
 

@@ -13,7 +13,7 @@ from recount.local.project import Project
 
 FOUNDATION = {
     *("core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"),
-    *("secret_file", "garbage"),
+    *("secret_file", "garbage", "jvm_classes"),
 }
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
@@ -26,10 +26,11 @@ ROOMS = {
     "extras": {"core"},
     "shipped": {"core"},
     "jar_list": {"core", "shipped"},
-    "sessions": {"core", "jar_list", "cluster"},
+    "sessions": {"core", "jar_list", "jvm_classes", "cluster"},
     "cluster": {"core", "secret_file"},
     "secret_file": set(),
     "garbage": set(),
+    "jvm_classes": set(),
     "log_lines": {"core"},
     "printed_tables": set(),
     "kafka": {"core", "printed_tables", "secret_file"},

@@ -32,6 +32,7 @@ from recount.local.ports import LOOPBACK, free_ports
 from recount.local.project import Project
 from recount.local.started import Started
 
+_API_SERVER = "airflow-api-server"
 _COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 # The components that write heartbeats; the api-server shows them, and so reports itself.
 _REPORTING = ("scheduler", "dag_processor", "triggerer")
@@ -157,8 +158,13 @@ class EmbeddedAirflow(Started):
         self._make_pool()
 
     def stop(self) -> None:
-        """Stop all components and running tasks. Stream drivers go on: they are not Airflow's."""
-        daemon.stop(self._home, self._daemons, patience_s=20)
+        """Stop all components and running tasks. Stream drivers go on: they are not Airflow's.
+
+        The api-server stops last: a task that is told to end reports its state to it, and would try for half a minute.
+        """
+        answering = [one for one in self._daemons if one.name == _API_SERVER]
+        daemon.stop(self._home, [one for one in self._daemons if one not in answering], patience_s=20)
+        daemon.stop(self._home, answering, patience_s=20)
         self._daemons.clear()
 
     def restart(self) -> None:
