@@ -11,7 +11,10 @@ from tests.mutants.mutant import Site
 
 RULE_MODULES = (
     *(f"core/{name}.py" for name in ("windows", "joins", "processing", "changelogs", "event_time", "record_keys")),
-    *(f"core/{name}.py" for name in ("reading", "histories", "flow", "topology", "schema", "plain_values", "sums")),
+    *(
+        f"core/{name}.py"
+        for name in ("reading", "readings", "histories", "flow", "topology", "schema", "plain_values", "sums")
+    ),
     *("codec/decoder.py", "codec/plain_decoder.py"),
     *(
         f"spark/{name}.py"

@@ -128,9 +128,10 @@ class RecordSchema:
         )
         object.__setattr__(self, "required", frozenset(self.required))
         require(bool(self.fields), "fields", given=self.fields, expected="at least one field", remedy="declare one")
-        readings = {**self.readings, **{name: kind for name, kind in self.fields.items() if isinstance(kind, Reading)}}
-        object.__setattr__(self, "readings", {name: one for name, one in readings.items() if name in self.fields})
-        made = {name: kind.kind if isinstance(kind, Reading) else kind for name, kind in self.fields.items()}
+        declared: Mapping[str, FieldType | Reading] = self.fields
+        readings = {**self.readings, **{name: kind for name, kind in declared.items() if isinstance(kind, Reading)}}
+        object.__setattr__(self, "readings", {name: one for name, one in readings.items() if name in declared})
+        made = {name: kind.kind if isinstance(kind, Reading) else kind for name, kind in declared.items()}
         object.__setattr__(self, "fields", made)
         require_types("fields", self.fields)
         require_free("a topic's fields", self.fields)
@@ -219,7 +220,7 @@ def _at(name: str, document: Any, path: tuple[str, ...]) -> Any:
         if document is None:
             return None
         if not isinstance(document, dict):
-            raise BadRecord("schema", f"field {name}: expected an object, got {json.dumps(document)[:80]}")
+            raise BadRecord("schema", f"field {name}: expected an object, got {_shown(document)}")
         document = document.get(step)
     return document
 
@@ -227,7 +228,7 @@ def _at(name: str, document: Any, path: tuple[str, ...]) -> Any:
 def _formed(name: str, form: Form, given: Any) -> Any:
     made = of_text(form, given) if isinstance(given, str) else None
     if made is None:
-        raise BadRecord("schema", f"field {name}: expected a {form}, got {json.dumps(given)[:80]}")
+        raise BadRecord("schema", f"field {name}: expected a {form}, got {_shown(given)}")
     return made
 
 
@@ -249,7 +250,15 @@ def _typed(name: str, field_type: FieldType, given: Any) -> Any:
                 return exact
         case "list", list() if field_type.element is not None:
             return [_typed(f"{name}[{i}]", field_type.element, item) for i, item in enumerate(given)]
-    raise BadRecord("schema", f"field {name}: expected {field_type}, got {json.dumps(given)[:80]}")
+    raise BadRecord("schema", f"field {name}: expected {field_type}, got {_shown(given)}")
+
+
+def _shown(given: Any) -> str:
+    """The beginning of ``given`` in JSON; values can be nested so deep that they are read, but not written."""
+    try:
+        return json.dumps(given)[:80]
+    except RecursionError:
+        return f"a {type(given).__name__} that is nested too deep"
 
 
 def is_unicode(text: str) -> bool:

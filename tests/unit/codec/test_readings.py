@@ -23,6 +23,7 @@ from recount.core.readings import milliseconds
 from recount.core.schema import (
     BYTES,
     DATE,
+    DOUBLE,
     LONG,
     STRING,
     TIMESTAMP,
@@ -45,6 +46,9 @@ PATHS = RecordSchema.of(
     city=nested("address", "city", kind=STRING),
     amount=nested("paid", "in", "eur", kind=decimal(20, 2)),
     tags=nested("meta", "tags", kind=list_of(STRING)),
+    price=nested("paid", "price", kind=decimal(9, 2)),
+    prices=nested("paid", "prices", kind=list_of(decimal(9, 2))),
+    rate=nested("paid", "rate", kind=DOUBLE),
     n=LONG,
 )
 MOMENTS = [
@@ -138,17 +142,21 @@ def test_any_bytes_are_text_in_base64(raw: bytes) -> None:
     assert isinstance(row, dict) and row["raw"] == text
 
 
-def test_nested_values_of_json_are_null_where_the_way_ends_and_bad_where_it_is_barred() -> None:
+def test_a_path_in_json_is_null_where_it_ends_and_bad_where_it_leads_into_no_object() -> None:
     documents: list[dict[str, Any]] = [
         {
             "meta": {"at": "1970-01-01T00:00:01Z", "tags": ["a"]},
             "address": {"city": "Bonn"},
-            "paid": {"in": {"eur": "1.5"}},
+            "paid": {"in": {"eur": "1.5"}, "price": 1.1, "prices": [1, "2.20"], "rate": 2},
         },
         {"meta": None, "address": {"city": None}, "n": 7},
         {},
         {"paid": {"in": {}}},
-        {"paid": {"in": 5}},
+        {"paid": {"in": 5.5}},
+        {"paid": {"price": 1.234}},
+        {"paid": {"prices": [1.234]}},
+        {"paid": {"rate": "2"}},
+        {"n": 2**63},
         {"paid": {"in": []}},
         {"address": "Bonn"},
         {"address": {"city": 5}},
@@ -158,9 +166,27 @@ def test_nested_values_of_json_are_null_where_the_way_ends_and_bad_where_it_is_b
     ]
     told = by_all([json.dumps(one).encode() for one in documents], PATHS)
     nothing = dict.fromkeys(PATHS.fields)
-    assert told[0] == {"at": 1_000, "city": "Bonn", "amount": Decimal("1.50"), "tags": ["a"], "n": None}
+    first = {"at": 1_000, "city": "Bonn", "amount": Decimal("1.50"), "tags": ["a"], "n": None}
+    assert told[0] == {
+        **first,
+        "price": Decimal("1.10"),
+        "prices": [Decimal("1.00"), Decimal("2.20")],
+        "rate": 2.0,
+    }
     assert told[1:4] == [{**nothing, "n": 7}, nothing, nothing]
-    assert told[4:] == ["schema"] * 7
+    assert told[4:] == ["schema"] * 11
+    assert [by_all([json.dumps(one).encode()], PATHS)[0] for one in documents] == told
+
+
+@pytest.mark.parametrize("kind", [STRING, DATE, nested("x", kind=LONG)])
+def test_a_value_of_any_depth_is_bad_and_no_error(kind: Any) -> None:
+    schema = RecordSchema.of(x=kind)
+    values = [b'{"x":' + b"[" * depth + b"]" * depth + b"}" for depth in range(700, 1100)]
+    for value in values:
+        with pytest.raises(BadRecord):
+            schema.decode(value)
+    assert len(ValueDecoder(schema).decode(values).faults) == len(values)
+    assert len(Parser(schema, ["x"]).parsed(values).bad) == len(values)
 
 
 WRITER = {
@@ -211,7 +237,7 @@ def by_both(values: list[bytes | None], declared: RecordSchema, writer: Any) -> 
     return told[0]
 
 
-def test_avro_has_the_forms_as_logical_types_and_the_ways_through_records_and_maps() -> None:
+def test_avro_has_the_forms_as_logical_types_and_paths_through_records_and_maps() -> None:
     row = {
         "meta": {"at": -1, "tags": ["a"]},
         "address": {"city": "Bonn", "zip": "53111"},
@@ -271,7 +297,7 @@ def test_a_stream_takes_its_time_from_a_text() -> None:
     assert copy.value is not None and copy.value["at"] == 1_500
 
 
-def test_what_is_read_otherwise_is_another_declaration() -> None:
+def test_each_reading_of_a_field_has_a_fingerprint_of_its_own() -> None:
     def of(kind: Any) -> str:
         source = Topic(name="events", key="id", value=RecordSchema.of(at=kind))
         topology = Topology(name="copy", sinks=[stream(source).to(Topic(name="copies", key="id"))])
@@ -281,7 +307,7 @@ def test_what_is_read_otherwise_is_another_declaration() -> None:
     assert len({of(kind) for kind in kinds}) == len(kinds)
 
 
-def test_forms_and_ways_are_for_records_that_are_read() -> None:
+def test_forms_and_paths_are_for_records_that_are_read() -> None:
     source = Topic(name="events", key="id", value=RecordSchema.of(at=TIMESTAMP))
     with pytest.raises(InvalidDeclaration):
         stream(source).to(Topic(name="copies", key="id", value=RecordSchema.of(at=TIMESTAMP)))
@@ -291,5 +317,5 @@ def test_forms_and_ways_are_for_records_that_are_read() -> None:
         nested(kind=LONG)
 
 
-def test_a_way_goes_on_where_another_one_ends() -> None:
+def test_a_path_goes_on_where_another_one_ends() -> None:
     assert nested("a", kind=nested("b", kind=TIMESTAMP)) == nested("a", "b", kind=TIMESTAMP)
