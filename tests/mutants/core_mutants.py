@@ -137,7 +137,7 @@ def _of_readings() -> Iterator[Mutant]:
     yield from other(readings, "_is_date", "a day of the calendar", invalid, invalid.replace("False", "True"))
     yield from other(readings, "_is_base64", "base64 as it is written", " == text.encode()", " != b''")
     yield from other(schema, "_at", "a path to a value", "in path", "in path[-1:]")
-    yield from other(schema, "_at", "a path to a value", "isinstance(document, dict)", "hasattr(document, 'get')")
+    yield from other(schema, "_at", "a path to a value", "document is None", "not isinstance(document, dict)")
 
 
 def _of_defaults() -> Iterator[Mutant]:
