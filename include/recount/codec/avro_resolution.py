@@ -43,7 +43,7 @@ class Resolution:
         self._made: dict[str, tuple[tuple[str, ...], Convert]] = {}
         for name, kind in declared.fields.items():
             reading = declared.readings.get(name, Reading(kind=kind))
-            path = reading.path or (name,)
+            path = declared.path_of(name)
             found = _found(name, writer, path)
             if found is not None:
                 self._made[name] = path, _conversion(name, found, reading)

@@ -149,6 +149,14 @@ class RecordSchema:
         """A schema written as keywords: ``RecordSchema.of(order_id=STRING, amount=decimal(15, 2))``."""
         return cls(fields=dict(fields), required=required)  # type: ignore[arg-type] # any names will do
 
+    def path_of(self, name: str) -> tuple[str, ...]:
+        """Where in a value the field ``name`` lies."""
+        return (name,) if name not in self.readings else self.readings[name].path or (name,)
+
+    def form_of(self, name: str) -> Form | None:
+        """The form of the field ``name``, where rows have it in another."""
+        return self.readings[name].form if name in self.readings else None
+
     def told(self, name: str) -> str:
         """How the field ``name`` is read, for people and fingerprints."""
         return str(self.readings.get(name, self.fields[name]))
@@ -167,14 +175,14 @@ class RecordSchema:
 
     def _fields_of(self, document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, field_type in self.fields.items():
-            reading = self.readings.get(name)
-            given = _at(name, document, reading.path or (name,)) if reading else document.get(name)
+            given = _at(name, document, self.path_of(name)) if name in self.readings else document.get(name)
+            form = self.form_of(name)
             if given is None:
                 if name in self.required:
                     raise BadRecord("schema", f"required field {name} is missing or null")
                 yield name, None
-            elif reading and reading.form:
-                yield name, _formed(name, reading.form, given)
+            elif form:
+                yield name, _formed(name, form, given)
             else:
                 yield name, _typed(name, field_type, given)
 

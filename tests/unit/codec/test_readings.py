@@ -178,6 +178,39 @@ def test_a_path_in_json_is_null_where_it_ends_and_bad_where_it_leads_into_no_obj
     assert [by_all([json.dumps(one).encode()], PATHS)[0] for one in documents] == told
 
 
+OVERLAPPING = [
+    RecordSchema.of(x=nested("a", kind=LONG), y=nested("a", kind=LONG)),
+    RecordSchema.of(a=STRING, x=nested("a", "b", kind=LONG)),
+    RecordSchema.of(x=nested("a", "b", kind=LONG), a=STRING),
+    RecordSchema.of(x=nested("a", "b", "c", kind=LONG), y=nested("a", "b", kind=LONG)),
+    RecordSchema.of(x=nested("a", 'b"', kind=LONG), y=nested("", "b", kind=LONG)),
+    RecordSchema.of(x=nested("a", "b", kind=LONG), y=nested("a", "c", kind=decimal(20, 2)), required=("y",)),
+    RecordSchema.of(x=nested("a", "b", kind=LONG), b=nested("", "b", kind=DATE), required=("b",)),
+]
+VALUES = [1, "2024-02-29", None, 2**63, "1.5", [], {}]
+
+
+@given(
+    st.sampled_from(OVERLAPPING),
+    st.lists(
+        st.recursive(
+            st.sampled_from(VALUES),
+            lambda inner: st.dictionaries(st.sampled_from(["a", "b", "c", "x", 'b"', ""]), inner),
+            max_leaves=6,
+        ),
+        max_size=4,
+    ),
+)
+def test_paths_that_meet_are_read_by_all_alike(declared: RecordSchema, documents: list[Any]) -> None:
+    by_all([json.dumps(one).encode() for one in documents], declared)
+
+
+def test_of_a_name_that_is_written_twice_the_last_one_counts() -> None:
+    schema = RecordSchema.of(x=nested("a", "b", kind=LONG), y=nested("a", "c", kind=LONG))
+    [row, other] = by_all([b'{"a":{"b":1},"a":{"c":2}}', b'{"a":{"b":1},"a":null}'], schema)
+    assert (row, other) == ({"x": None, "y": 2}, {"x": None, "y": None})
+
+
 @pytest.mark.parametrize("kind", [STRING, DATE, nested("x", kind=LONG)])
 def test_a_value_of_any_depth_is_bad_and_no_error(kind: Any) -> None:
     schema = RecordSchema.of(x=kind)
