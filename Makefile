@@ -35,7 +35,7 @@ RUN_third := tests/spark/recompute tests/spark/engine tests/spark/local tests/sp
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -113,7 +113,7 @@ $(RUNS:%=run-%): run-%:
 test-unit: setup ## tests without a JVM, in seconds
 test-spark: setup ## tests on a local Spark
 test-integration: setup ## tests on a real broker
-test-airflow: setup ## tests in a real Airflow
+test-airflow: setup browser ## tests in a real Airflow
 test-chaos: setup ## tests that kill
 test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
@@ -122,6 +122,9 @@ test-dist: dist ## the wheel in an empty folder, in fresh environments, end to e
 
 test-upgrade: dist ## a project of an earlier release goes on with today's wheel; slow (UPGRADE_FROM=COMMIT)
 	@UPGRADE_FROM="$(UPGRADE_FROM)" pytest tests/dist/upgrade.py $(ARGS)
+
+test-registry: setup ## a stream of Avro values and its audit, by a schema registry that runs; needs a JDK 21 or later beside the other
+	@pytest tests/formats/avro_sources.py $(ARGS)
 
 test-compose: setup ## docker-compose.yml on a Docker daemon: booted, killed under load, backed up and restored; slow
 	@pytest tests/compose/boot.py $(ARGS)

@@ -1,9 +1,10 @@
-"""Fixtures the parts of the tests share: one real broker for the whole run, a real Airflow, names that never meet."""
+"""Fixtures the parts of the tests share: one real broker for the run, Airflow, a browser, names that never meet."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import sys
 import uuid
@@ -11,9 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+from tests.lean_spark import make_lean_spark
 
 from recount.garbage import look_seldom
 from recount.local.airflow import EmbeddedAirflow
@@ -23,6 +26,9 @@ from recount.local.order_flow import TOPOLOGIES
 from recount.local.profile import embedded_settings, end_profile
 from recount.local.project import Project
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 look_seldom()
 # a busy machine, or a large process that collects its garbage, is no error
 hypothesis.settings.register_profile("recount", deadline=None)
@@ -31,6 +37,8 @@ PROJECT = Project.containing(Path(__file__).parent)
 # Airflow reads it at its first import, and would otherwise write into the home of whoever runs the tests.
 _AIRFLOW_HOME = TemporaryDirectory(prefix="recount-airflow-")
 os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME.name
+_SPARK_HOME = TemporaryDirectory(prefix="recount-spark-")
+os.environ["SPARK_HOME"] = str(make_lean_spark(Path(_SPARK_HOME.name)))
 _STATUS = pytest.StashKey[int]()
 
 
@@ -47,6 +55,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """
     if _STATUS in config.stash:
         _AIRFLOW_HOME.cleanup()
+        _SPARK_HOME.cleanup()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(config.stash[_STATUS])
@@ -87,6 +96,21 @@ def airflow(
             yield started
     finally:
         end_profile(home)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A Chromium for one test module: while it runs, its event loop is in the way of others."""
+    from playwright.sync_api import sync_playwright  # takes its time, and few tests have a browser
+
+    chromium = shutil.which("chromium")
+    assert chromium, "no chromium on this machine: install it (Debian: apt-get install chromium)"
+    # Chromium's sandbox does not start for root, who runs the tests in a container.
+    sandbox = os.geteuid() != 0
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, chromium_sandbox=sandbox)
+        yield started
+        started.close()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ LIBRARIES = MappingProxyType(
     {
         "airflow": ("airflow", "asgiref", "grandalf", "itsdangerous", "pygal", "sqlalchemy"),
         "fab": ("flask_appbuilder",),
+        "kubernetes": ("kubernetes",),
         "audit": ("great_expectations",),
         "serve": ("fastapi", "limits", "starlette", "uvicorn"),
         "registry": ("fastavro", "authlib"),

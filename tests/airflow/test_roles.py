@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, expect
 from tests.airflow.conftest import STREAM, Deployment, eventually
 
 from recount.airflow.naming import CONTROL, PAGES, audit_dag, backfill_dag, findings_dag, stream_dag
@@ -50,6 +51,7 @@ class Users:
     def __init__(self, airflow: EmbeddedAirflow) -> None:
         self.deployment = Deployment(airflow)
         self.applied = self.apply_roles()
+        self.passwords: dict[str, str] = {}
         self.clients = {name: self._client(name, role) for name, role in {**_SAME, "stranger": "Public"}.items()}
 
     def apply_roles(self) -> dict[str, str]:
@@ -64,7 +66,8 @@ class Users:
         return dict(line.split(": ", 1) for line in ended.stdout.splitlines() if line.startswith("recount-"))
 
     def _client(self, name: str, role: str) -> httpx.Client:
-        airflow, password = self.deployment.airflow, secrets.token_urlsafe(12)
+        airflow = self.deployment.airflow
+        password = self.passwords[name] = secrets.token_urlsafe(12)
         body = {"username": name, "password": password, "email": f"{name}@localhost", "roles": [{"name": role}]}
         airflow.request("POST", "/auth/fab/v1/users", {**body, "first_name": name, "last_name": name})
         login = {"username": name, "password": password}
@@ -127,14 +130,40 @@ def views(plugins: dict[str, Any]) -> list[dict[str, Any]]:
     return [view for plugin in plugins["plugins"] for view in plugin["external_views"]]
 
 
-@pytest.mark.parametrize(
-    ("name", "usable"),
-    [(VIEWER, set()), (OPERATOR, {"Start", "Stop", "Audit"}), (AUDITOR, {"Audit", "Backfill"})],
-)
+OF_ROLES = [(VIEWER, set()), (OPERATOR, {"Start", "Stop", "Audit"}), (AUDITOR, {"Audit", "Backfill"})]
+
+
+@pytest.mark.parametrize(("name", "usable"), OF_ROLES)
 def test_a_page_has_the_buttons_of_its_reader(users: Users, name: str, usable: set[str]) -> None:
     found = re.findall(r'<button type="submit" (disabled)?[^>]*>(\w+)</button>', users.clients[name].get(PAGE).text)
     assert {label for _, label in found} == {"Start", "Stop", "Audit", "Backfill"}
     assert {label for disabled, label in found if not disabled} == usable
+
+
+@pytest.mark.parametrize(("name", "usable"), OF_ROLES)
+def test_in_a_browser_a_user_logs_in_and_presses_what_the_role_may(
+    users: Users, browser: Browser, name: str, usable: set[str]
+) -> None:
+    """Each presses the last button of the page that is theirs: an operator the audit, an auditor the backfill."""
+    context = browser.new_context()
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page.goto(users.deployment.airflow.url)
+    page.get_by_label("Username").fill(name)
+    page.get_by_label("Password").fill(users.passwords[name])
+    page.get_by_role("button", name="Sign In").click()
+    page.get_by_role("link", name="Dags").first.wait_for()
+    page.goto(f"{users.deployment.airflow.url}{PAGE}")
+    buttons = page.locator(".buttons button")
+    assert {button.inner_text() for button in buttons.all() if button.is_enabled()} == usable
+    if usable:
+        last = {OPERATOR: "Audit", AUDITOR: "Backfill"}[name]
+        page.get_by_role("button", name=last, exact=True).click()
+        expect(page.get_by_role("status")).to_contain_text("was started", timeout=60_000)
+        started = page.get_by_role("status").inner_text().split()[0]
+        runs = users.deployment.airflow.request("GET", f"/api/v2/dags/{started}/dagRuns?order_by=-run_after")
+        assert runs["dag_runs"][0]["triggering_user_name"] == name
+    context.close()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from recount.airflow.naming import audit_dag, backfill_dag, stream_dag
 from recount.core.errors import Transient
@@ -38,32 +36,18 @@ class Shop:
     backfill: str
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """One Chromium for the whole run."""
-    chromium = shutil.which("chromium")
-    assert chromium, "no chromium on this machine: install it (Debian: apt-get install chromium)"
-    # Chromium's sandbox does not start for root, who runs the tests in a container.
-    sandbox = os.geteuid() != 0
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, chromium_sandbox=sandbox)
-        yield started
-        started.close()
-
-
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterator[Shop]:
-    """20,000 orders, some of them too late or bad, streamed and audited by the DAGs."""
+    """20,000 orders, some of them too late or bad, streamed and audited by the DAGs, on a secured broker."""
     flow = OrderFlow(end_ms=time.time_ns() // 1_000_000, records=20_000, bad_every=997)
     home = Home(path=tmp_path_factory.mktemp("browser"))
-    with Profile(home=home, project=project, topologies=TOPOLOGIES) as profile:
+    with Profile(home=home, project=project, topologies=TOPOLOGIES, secure=True) as profile:
         assert profile.airflow is not None
         runs = DagRuns(profile.airflow.api)
         runs.succeed("topics", _PATIENCE_S)
         runs.unpause(stream_dag(STREAM))
-        connection = Connection(bootstrap_servers=profile.settings.bootstrap_servers)
-        flow.produce(connection, declared(TOPOLOGIES).topics["orders"])
-        _wait_until_read(connection)
+        flow.produce(profile.kafka.listeners.keeper(), declared(TOPOLOGIES).topics["orders"])
+        _wait_until_read(Connection.of(profile.settings))
         runs.unpause(backfill_dag(STREAM))
         runs.succeed(audit_dag(STREAM), _PATIENCE_S, through="now")
         backfill = runs.wait_for_next(backfill_dag(STREAM), set(), _PATIENCE_S)

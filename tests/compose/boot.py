@@ -1,11 +1,13 @@
 """docker-compose.yml on a real daemon: booted, its services killed under load, backed up, removed and restored.
 
 ``make test-compose`` runs it, in this order. It wants a Docker daemon with Compose v2, and takes the machine's memory.
+Backup and restore are what docs/compose.md says, word for word.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +28,15 @@ pytestmark = pytest.mark.timeout(3_600)
 STREAM = "product-revenue"
 SENDER = (Path(__file__).parent / "sender.py").read_text()
 AMOUNT = Decimal("1.50")
-KILLED = ("kafka-2", "spark-worker", "scheduler", "triggerer", "dag-processor", "api-server", "postgres", "drivers")
+PLACE = "/backups/monday"
+"""The folder of a backup in docs/compose.md."""
+RATE = 100
+KILLED = (
+    *("kafka-1", "kafka-2", "kafka-3"),
+    *("spark-worker", "spark-master"),
+    *("scheduler", "triggerer", "dag-processor", "api-server", "postgres"),
+    *("drivers", "serve"),
+)
 """One after the other, each well again before the next."""
 
 
@@ -131,6 +141,23 @@ def test_a_stream_runs_and_its_audit_is_green(composition: Composition, api: Air
     DagRuns(api).succeed(f"audit__{STREAM}", 900, through="now")
 
 
+def test_the_dump_of_airflow_s_database_can_be_read_back(composition: Composition) -> None:
+    def newest() -> str:
+        return composition.run(
+            "exec", "--no-TTY", "backup", "sh", "-c", "ls /backups/*.dump 2>/dev/null | tail -n 1"
+        ).strip()
+
+    assert eventually(lambda: bool(newest()), expected=True, limit_s=120)
+    script = """
+        createdb --template template0 again
+        pg_restore --no-owner --dbname again "$1"
+        psql --dbname again --tuples-only --no-align --command 'SELECT username FROM ab_user'
+        dropdb again
+    """
+    told = composition.run("exec", "--no-TTY", "backup", "sh", "-ec", script, "sh", newest())
+    assert told.split() == ["admin"]
+
+
 @pytest.mark.parametrize("service", ["scheduler", "triggerer", "api-server"])
 def test_a_restart_of_airflow_leaves_the_drivers_alone(composition: Composition, service: str) -> None:
     drivers = ("exec", "--no-TTY", "drivers", "pgrep", "--full", "stream.py --group")
@@ -143,30 +170,39 @@ def test_a_restart_of_airflow_leaves_the_drivers_alone(composition: Composition,
 def test_nothing_is_lost_or_doubled_when_each_service_is_killed_under_load(
     composition: Composition, api: AirflowApi, sent: list[int]
 ) -> None:
-    count = 60_000
-    sender = composition.start("python", "-c", SENDER, str(count), "100", uuid4().hex[:8])
+    count = 1_200 * RATE
     well = composition.states()
+    sender = composition.start("python", "-c", SENDER, str(count), str(RATE), uuid4().hex[:8])
     for service in KILLED:
+        assert sender.poll() is None, f"{service} was to be killed while records arrive"
         composition.kill(service)
         assert recovers(composition, well), service
-    told, _ = sender.communicate(timeout=1_200)
+    told, _ = sender.communicate(timeout=1_800)
     assert sender.returncode == 0, told
     sent[0] += count
     assert adds_up(composition, sent[0], 900)
     DagRuns(api).succeed(f"audit__{STREAM}", 900, through="now")
 
 
+def runbook(project: Project, folder: Path) -> list[str]:
+    """The blocks of commands of docs/compose.md on backup and restore, with ``folder`` for the folder of the page."""
+    page = (project.root / "docs" / "compose.md").read_text()
+    [section] = re.findall(r"^## Backup and restore$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
+    assert all(PLACE in block for block in blocks)
+    return [block.replace(PLACE, str(folder)) for block in blocks]
+
+
 def test_a_backup_of_all_volumes_is_restored_into_an_empty_composition(
-    composition: Composition, sent: list[int], tmp_path: Path
+    composition: Composition, project: Project, sent: list[int], tmp_path: Path
 ) -> None:
-    composition.script("volumes.sh", "save", str(tmp_path))
+    backup, restore = runbook(project, tmp_path / "backup")
+    composition.typed(backup)
     with pytest.raises(AssertionError, match="holds a backup"):
-        composition.script("volumes.sh", "save", str(tmp_path))
+        composition.typed(backup)
     assert adds_up(composition, sent[0], 300)
     composition.run("down", "--volumes", "--timeout", "20")
-    composition.run("create", *composition.services)
-    composition.script("volumes.sh", "load", str(tmp_path))
-    composition.up()
+    composition.typed(restore)
     api = signed_in(composition)
     assert counted(composition) == AMOUNT * sent[0]
     send(composition, 1_000, 1_000)

@@ -20,12 +20,15 @@ from recount.local.ports import LOOPBACK, free_ports
 _INSIDE = {"api-server": 8080, "serve": 8321}
 """Services whose published port is another one here, with their port inside the container."""
 
+_ONE_OFF = "com.docker.compose.oneoff=True"
+
 
 @dataclass
 class Composition:
     """The composition of the project in ``root``; files of its own go to ``folder``.
 
-    Services whose image can neither be found nor pulled are left out, and are ``missing``.
+    Services whose image can neither be found nor pulled are no part of it, and are ``missing``. Whatever is typed with
+    ``environment`` in the project's root is about this composition.
     """
 
     root: Path
@@ -33,7 +36,6 @@ class Composition:
     name: str
     ports: dict[str, int] = field(init=False)
     secrets: dict[str, str] = field(init=False)
-    services: list[str] = field(init=False)
     missing: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,21 +45,20 @@ class Composition:
         ).stdout
         (self.folder / "env").write_text(secrets)
         self.secrets = dict(line.split("=", 1) for line in secrets.splitlines())
-        published = "\n".join(
-            f'  {name}:\n    ports: !override ["{LOOPBACK}:{port}:{_INSIDE[name]}"]'
-            for name, port in self.ports.items()
-        )
-        network = "  migration:\n    build:\n      network: host\n"
-        (self.folder / "override.yml").write_text(f"services:\n{network}{published}\n")
         services: dict[str, Any] = yaml.safe_load((self.root / "docker-compose.yml").read_text())["services"]
         built = services["migration"]["image"]
         images = {name: service["image"] for name, service in services.items()}
         self.missing = [name for name, image in images.items() if image != built and not self._has(image)]
-        self.services = [name for name in services if name not in self.missing]
+        changed = ["services:", "  migration:", "    build:", "      network: host"]
+        for name, port in self.ports.items():
+            changed += [f"  {name}:", f'    ports: !override ["{LOOPBACK}:{port}:{_INSIDE[name]}"]']
+        for name in self.missing:
+            changed += [f"  {name}:", "    profiles: [absent]"]
+        (self.folder / "override.yml").write_text("\n".join([*changed, ""]))
 
     @property
     def environment(self) -> dict[str, str]:
-        """By which a script of the project means this composition."""
+        """By which ``docker compose``, and a script of the project, means this composition."""
         files = os.pathsep.join([str(self.root / "docker-compose.yml"), str(self.folder / "override.yml")])
         names = {"COMPOSE_PROJECT_NAME": self.name, "COMPOSE_ENV_FILES": str(self.folder / "env")}
         return {**os.environ, "COMPOSE_FILE": files, **names}
@@ -66,18 +67,18 @@ class Composition:
         """What ``docker compose`` prints; its errors are errors."""
         return self._ran(["docker", "compose", *words], timeout_s)
 
-    def script(self, name: str, *words: str) -> str:
-        """What a script of docker/ prints."""
-        return self._ran(["sh", str(self.root / "docker" / name), *words], 1_200)
+    def typed(self, commands: str) -> str:
+        """What lines of a shell print, typed in the project's root; the first that fails ends them."""
+        return self._ran(["sh", "-ec", commands], 2_400)
 
     def up(self) -> None:
         """Build, start, and wait until every service says that it is well."""
-        self.run("up", "--build", "--detach", "--wait", "--wait-timeout", "600", *self.services, timeout_s=1_800)
+        self.run("up", "--build", "--detach", "--wait", "--wait-timeout", "600", timeout_s=1_800)
 
     def states(self) -> dict[str, str]:
-        """``running healthy`` and the like, by service."""
+        """``running healthy`` and the like, by service; containers of ``start`` are none."""
         lines = self.run("ps", "--all", "--format", "json").splitlines()
-        found = [json.loads(line) for line in lines]
+        found = [one for line in lines if _ONE_OFF not in (one := json.loads(line))["Labels"]]
         return {one["Service"]: f"{one['State']} {one['Health']}".strip() for one in found}
 
     def kill(self, service: str) -> None:

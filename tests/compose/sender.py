@@ -6,6 +6,7 @@ It runs in the image, which has none of the tests: the standard library and conf
 import json
 import os
 import sys
+import time
 
 from confluent_kafka import Producer
 
@@ -18,7 +19,10 @@ producer = Producer(
     }
 )
 refused: list[str] = []
+began = time.monotonic()
 for number in range(count):
+    while (left_s := began + number / rate - time.monotonic()) > 0:
+        producer.poll(left_s)
     order = {"order_id": f"{name}-{number}", "product": "tea", "region": "north", "amount": "1.50"}
     producer.produce(
         "orders",
@@ -26,7 +30,7 @@ for number in range(count):
         key=order["order_id"],
         on_delivery=lambda error, _: refused.append(str(error)) if error else None,
     )
-    producer.poll(1 / rate)
+    producer.poll(0)
 left = producer.flush(600)
 print(f"sent {count - left - len(refused)} of {count}: {refused[:3]}")
 sys.exit(bool(left or refused))

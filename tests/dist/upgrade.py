@@ -96,14 +96,14 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the earlier release, under a lower version: it had the same until there are releases."""
+    """The wheel of the earlier release, under a lower version than today's, which it had too; no index has it."""
     folder = tmp_path_factory.mktemp("earlier")
     archive = subprocess.run(["git", "archive", COMMIT], cwd=ROOT, capture_output=True, check=True).stdout  # noqa: S607
     subprocess.run(["tar", "--extract"], cwd=folder, input=archive, check=True)  # noqa: S607
     settings = folder / "pyproject.toml"
-    settings.write_text(settings.read_text().replace('version = "0.1.0"', 'version = "0.0.1"'))
+    settings.write_text(settings.read_text().replace('version = "0.1.0"', 'version = "0.1.0.dev1"'))
     subprocess.run([sys.executable, "-m", "hatchling", "build", "--target", "wheel"], cwd=folder, check=True)
-    [wheel] = (folder / "dist").glob("recount-0.0.1-*.whl")
+    [wheel] = (folder / "dist").glob("recount-0.1.0.dev1-*.whl")
     return wheel
 
 
@@ -130,7 +130,7 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
 
     copy(WHEEL, project.folder / "wheels")
     for requirements in project.folder.glob("requirements*.txt"):
-        requirements.write_text(requirements.read_text().replace("==0.0.1", "==0.1.0"))
+        requirements.write_text(requirements.read_text().replace("0.1.0.dev1", "0.1.0"))
     done("make", "setup", folder=project.folder)
     assert done(project.command, "--version", folder=project.folder).split()[-1] == "0.1.0"
 

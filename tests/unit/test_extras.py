@@ -113,11 +113,12 @@ def test_no_part_needs_the_libraries_of_the_extra_of_another(distributions: dict
 
 
 def test_the_libraries_of_an_extra_come_with_it(distributions: dict[str, str]) -> None:
-    for extra in ("airflow", "fab", "audit", "serve", "local"):
+    for extra in ("airflow", "fab", "kubernetes", "audit", "serve", "local"):
         declared = {one.name for one in requirements(extra)}
         indirectly = {
             "airflow": {"asgiref", "sqlalchemy"},
             "fab": {"flask-appbuilder"},
+            "kubernetes": {"kubernetes"},
             "serve": {"starlette"},
         }.get(extra, set())
         assert {distributions[one] for one in LIBRARIES[extra]} - indirectly <= declared
@@ -146,7 +147,7 @@ def test_a_library_of_no_extra_is_told_as_it_is() -> None:
 
 
 def test_an_extra_that_is_installed_is_not_missing() -> None:
-    for extra in ("airflow", "fab", "audit", "serve", "local"):
+    for extra in ("airflow", "fab", "kubernetes", "audit", "serve", "local"):
         require_extra(extra)
 
 

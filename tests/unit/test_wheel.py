@@ -41,7 +41,15 @@ def test_the_wheel_is_typed_and_has_jobs_suites_jars_and_templates(project: Proj
 def test_the_wheel_says_what_it_needs_and_which_extras_there_are(wheel: ZipFile) -> None:
     [file] = [name for name in wheel.namelist() if name.endswith("METADATA")]
     told = message_from_bytes(wheel.read(file))
-    assert set(told.get_all("Provides-Extra", [])) == {"airflow", "fab", "audit", "serve", "registry", "local"}
+    assert set(told.get_all("Provides-Extra", [])) == {
+        "airflow",
+        "fab",
+        "kubernetes",
+        "audit",
+        "serve",
+        "registry",
+        "local",
+    }
     needed = " ".join(told.get_all("Requires-Dist", []))
     assert "pyspark<4.3,>=4.2.0" in needed
     for tool in ("pytest", "hypothesis", "ruff", "mypy", "hatchling"):

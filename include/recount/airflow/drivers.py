@@ -1,4 +1,4 @@
-"""The driver process of a stream on this machine, and the file by which everybody finds it again."""
+"""The driver of a stream, a process of this machine or a pod, and the file by which everybody finds it again."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Self
 
 import psutil
 
+from recount.airflow.pods import DriverPod
 from recount.process_identity import identity_of
 
 
@@ -59,6 +60,8 @@ class DriverProcess:
             content = json.loads(record.read_text())
         except (FileNotFoundError, ValueError):
             return None
+        if "pid" not in content:
+            return None
         driver = cls(
             pid=content["pid"],
             started=content["started"],
@@ -66,6 +69,11 @@ class DriverProcess:
             identity=content.get("identity"),
         )
         return driver if driver.host == socket.gethostname() else None
+
+    @property
+    def name(self) -> str:
+        """For a log."""
+        return f"pid {self.pid}"
 
     @property
     def is_alive(self) -> bool:
@@ -85,6 +93,11 @@ class DriverProcess:
             deadline = time.monotonic() + patience_s
             while self.is_alive and time.monotonic() < deadline:
                 time.sleep(0.1)
+
+
+def find_driver(record: Path) -> DriverProcess | DriverPod | None:
+    """The driver that ``record`` names, running or not; None where it names none that can be asked from here."""
+    return DriverPod.find(record) or DriverProcess.find(record)
 
 
 def record_of(run: str, stream: str) -> Path:

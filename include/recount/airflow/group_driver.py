@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from recount.airflow.drivers import DriverProcess, log_of, record_of
+from recount.airflow.drivers import DriverProcess, find_driver, log_of, record_of
+from recount.airflow.pods import DriverPod
 from recount.airflow.submission import Submission
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
@@ -61,7 +62,7 @@ class GroupDriver:
         self._end()
         log = log_of(self.settings.logs, self.group)
         driver = submission.launch(record=record_of(self.settings.run, self.group), log=log)
-        place = f"pid {driver.pid}" if driver else "on the cluster"
+        place = driver.name if driver else "on the cluster"
         _LOG.info("launched the driver of group %s, %s, log %s", self.group, place, log)
         return True
 
@@ -99,11 +100,11 @@ class GroupDriver:
     def _end(self) -> None:
         driver = self._process()
         if driver is not None and driver.is_alive:
-            _LOG.info("ending the driver of group %s with pid %d", self.group, driver.pid)
+            _LOG.info("ending the driver of group %s, %s", self.group, driver.name)
             driver.end(patience_s=self.stop_timeout_s)
 
-    def _process(self) -> DriverProcess | None:
-        return DriverProcess.find(record_of(self.settings.run, self.group))
+    def _process(self) -> DriverProcess | DriverPod | None:
+        return find_driver(record_of(self.settings.run, self.group))
 
     def _status(self) -> StreamStatus | None:
         """Read uncommitted: somebody's open transaction on the topic must not make a driver look silent."""

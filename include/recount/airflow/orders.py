@@ -6,7 +6,7 @@ import os
 import time
 from typing import Self
 
-from recount.airflow.drivers import DriverProcess, record_of
+from recount.airflow.drivers import find_driver, record_of
 from recount.core.settings import Settings
 from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
@@ -94,7 +94,7 @@ def wait_for_end(stream: str, patience_s: float, group: str | None = None) -> bo
     try:
         while time.monotonic() < deadline:
             status = board.of(stream)
-            driver = DriverProcess.find(record_of(settings.run, group or stream))
+            driver = find_driver(record_of(settings.run, group or stream))
             said_so = status is None or status.is_over
             is_gone = driver is not None and not driver.is_alive
             if is_gone or (said_so and (driver is None or group is not None)):

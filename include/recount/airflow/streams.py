@@ -12,7 +12,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from recount.airflow.deployed import require_admitted
-from recount.airflow.drivers import DriverProcess, log_of, record_of
+from recount.airflow.drivers import find_driver, log_of, record_of
 from recount.airflow.failures import airflow_failures
 from recount.airflow.group_driver import GroupDriver
 from recount.airflow.health import standstill
@@ -227,7 +227,7 @@ class StreamOperator(BaseOperator):
     def _adopted(self) -> tuple[int, int] | None:
         """What to watch when a driver is at work or just starting; None when one has to be launched."""
         settings = Settings.from_environment(os.environ)
-        driver = DriverProcess.find(record_of(settings.run, self.group or self.stream))
+        driver = find_driver(record_of(settings.run, self.group or self.stream))
         is_dead = driver is not None and not driver.is_alive
         hidden = hidden_status(Connection.of(settings), self.stream)  # before the status: see StatusBoard.hidden
         # many streams publish at once, and hide each other's statuses for moments; not to adopt one would run it anew
@@ -253,7 +253,7 @@ class StreamOperator(BaseOperator):
             and not is_dead
             and (status is None or status.heartbeat_ms < started_ms)
         ):
-            self.log.info("adopting the driver with pid %d, which is starting", driver.pid)
+            self.log.info("adopting the driver, %s, which is starting", driver.name)
             return status.lease_epoch if status else 0, started_ms
         return None
 
@@ -282,7 +282,7 @@ class StreamOperator(BaseOperator):
             return after_epoch, launched_at_ms
         log = log_of(settings.logs, self.stream)
         driver = submission.launch(record=record_of(settings.run, self.stream), log=log)
-        self.log.info("launched %s, log %s", f"pid {driver.pid}" if driver else "on the cluster", log)
+        self.log.info("launched %s, log %s", driver.name if driver else "on the cluster", log)
         return after_epoch, launched_at_ms
 
     def _submission(self, settings: Settings) -> Submission:
@@ -309,9 +309,9 @@ class StreamOperator(BaseOperator):
     def _end_driver(self) -> None:
         """End the driver that the stream has for itself, or had before it came into a group."""
         settings = Settings.from_environment(os.environ)
-        driver = DriverProcess.find(record_of(settings.run, self.stream))
+        driver = find_driver(record_of(settings.run, self.stream))
         if driver is not None and driver.is_alive:
-            self.log.info("ending the driver with pid %d", driver.pid)
+            self.log.info("ending the driver, %s", driver.name)
             driver.end()
 
     def _wait(self, after_epoch: int, launched_at_ms: int, relaunched: int, *, degraded: bool = False) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
@@ -13,11 +17,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from recount.airflow.drivers import DriverProcess
 from recount.airflow.kafka_connection import require_mounted, with_security
-from recount.core.errors import Terminal
+from recount.airflow.pods import DriverPod
+from recount.core.errors import Terminal, Transient
 from recount.core.resources import Resources
 from recount.core.settings import Role, Settings
+from recount.extras import require_extra
 from recount.jar_list import spark_jars
 
+_LOG = logging.getLogger(__name__)
 DEFAULT_CONNECTION = "spark_default"
 DRIVER_MEMORY = "2g"
 """The heap of a driver's JVM where nobody has said another one."""
@@ -27,10 +34,10 @@ OF_EVERY_DRIVER = {
 }
 """Of its environment, unless Airflow's own says otherwise."""
 _QUIET = {"spark.log.level": "WARN", "spark.ui.showConsoleProgress": "false"}
-_SUBMIT_AND_LEAVE = {
-    "spark.yarn.submit.waitAppCompletion": "false",
-    "spark.kubernetes.submission.waitAppCompletion": "false",
-}
+_SUBMIT_AND_LEAVE = {"spark.yarn.submit.waitAppCompletion": "false"}
+_LOOK_EVERY_S = 5.0
+_SILENCES = 60
+"""So often in a row Kubernetes may not answer while a job is waited for."""
 
 
 _ROLES: dict[str, Role] = {"audit.py": "audit"}
@@ -38,7 +45,10 @@ _ROLES: dict[str, Role] = {"audit.py": "audit"}
 
 
 class Submission:
-    """One job of a project, or of those that come with Recount, ready to be submitted.
+    """One job of a project, or of those that come with Recount, ready to be submitted, once.
+
+    Where the master is Kubernetes and drivers run there, the driver is a pod; its image has the job and the jars at the
+    places that they have here.
 
     The jars of ``settings`` are on the driver's and the executors' class path, and the job finds the settings in its
     environment. Raises ``Terminal`` where there are no jars, no such connection, or Spark has not what it asks for.
@@ -56,19 +66,25 @@ class Submission:
         java_options: str = "",
     ) -> None:
         settings, of_kafka = with_security(settings, _ROLES.get(application.name, "stream"))
-        self._application = str(application)
         self._arguments = list(arguments)
         self._name = name
         self._settings = settings
         self._connection = connection
         self._resources = resources or Resources()
         self._java_options = settings.java_options(java_options)
-        self._jars = spark_jars(settings.jars)
-        self._master, self.is_cluster = _place(connection)
+        self._place = _Place.of(connection, self._resources)
+        self.is_cluster = self._place.is_cluster
+        self._pod: DriverPod | None = None
+        self._application, self._jars = str(application), spark_jars(settings.jars)
         if self.is_cluster:
             require_mounted(settings)
+        if self._place.namespace is not None:
+            require_extra("kubernetes")
+            self._pod = DriverPod.named(name, self._place.namespace)
+            self._application = _in_the_image(str(application.absolute()))
+            self._jars = {kind: _in_the_image(said) if kind == "jars" else said for kind, said in self._jars.items()}
         self._environment = {**OF_EVERY_DRIVER, **driver_environment(os.environ), **of_kafka}
-        if self._master.startswith("local"):
+        if self._place.master.startswith("local"):
             self._environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
     @property
@@ -79,19 +95,24 @@ class Submission:
         """
         return list(self._hook._build_spark_submit_command(self._application))
 
-    def run(self) -> str | None:
+    def run(self, look_every_s: float = _LOOK_EVERY_S) -> str | None:
         """Submit and wait for the end, the job's output in the task's log.
 
-        Returns None, or, where it has failed, what the provider says of it: exit code and last lines.
+        Returns None, or, where it has failed, what the provider says of it: exit code and last lines. The output of a
+        pod is in its own log.
         """
         try:
             self._hook.submit(self._application, env=self._environment)
         except AirflowException as error:
             return str(error)
-        return None
+        return _failure_of(self._pod, look_every_s) if self._pod else None
 
-    def launch(self, *, record: Path, log: Path) -> DriverProcess | None:
-        """Submit and leave it running: a process of this machine, or None when it runs on the cluster."""
+    def launch(self, *, record: Path, log: Path) -> DriverProcess | DriverPod | None:
+        """Submit and leave it running: a process of this machine, a pod, or None when it runs on another cluster."""
+        if self._pod:
+            self._hook.submit(self._application, env=self._environment)
+            self._pod.write(record)
+            return self._pod
         if self.is_cluster:
             self._hook_with(_SUBMIT_AND_LEAVE).submit(self._application, env=self._environment)
             return None
@@ -100,10 +121,12 @@ class Submission:
     def kill(self) -> None:
         """End a running ``run``."""
         self._hook.on_kill()
+        if self._pod:
+            self._pod.end()
 
     @cached_property
     def _hook(self) -> SparkSubmitHook:
-        return self._hook_with({})
+        return self._hook_with(self._pod.conf if self._pod else {})
 
     def _hook_with(self, more: Mapping[str, str]) -> SparkSubmitHook:
         size = self._resources
@@ -119,10 +142,33 @@ class Submission:
             executor_cores=size.executor_cores or (size.executors and 1),
             executor_memory=size.executor_memory,
             # a standalone cluster counts cores, not executors
-            total_executor_cores=size.total_cores if self._master.startswith("spark://") else None,
+            total_executor_cores=size.total_cores if self._place.master.startswith("spark://") else None,
             conf={**_QUIET, **size.conf, **options, **more},
             env_vars=self._settings.to_environment() if self.is_cluster else None,
+            # spark-submit ends when the pod is made: how it goes on is asked of Kubernetes
+            track_driver_via_k8s_api=self._pod is not None,
         )
+
+
+def _failure_of(pod: DriverPod, look_every_s: float) -> str | None:
+    """Wait for its end. Why the pod has failed; None, and it is taken away, where it has not."""
+    _LOG.info("the job is %s; its log: kubectl logs --follow --namespace %s %s", pod.name, pod.namespace, pod.pod)
+    silences = 0
+    while True:
+        try:
+            if pod.has_ended():
+                break
+            silences = 0
+        except Transient as error:
+            silences += 1
+            if silences == _SILENCES:
+                raise
+            _LOG.warning("looking again: %s", error)
+        time.sleep(look_every_s)
+    failure = pod.failure()
+    if failure is None:
+        pod.end()
+    return failure
 
 
 def driver_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -130,26 +176,55 @@ def driver_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in environ.items() if not key.lstrip("_").startswith("AIRFLOW")}
 
 
-def _place(name: str) -> tuple[str, bool]:
-    """The master that the connection ``name`` says, and whether drivers run there (deploy mode cluster)."""
-    try:
-        connection = BaseHook.get_connection(name)
-    except AirflowNotFoundException as error:
-        raise Terminal(
-            "no connection to Spark",
-            given=name,
-            expected="an Airflow connection of the type spark: its host is the master",
-            remedy=f"make it, or set AIRFLOW_CONN_{name.upper()}",
-        ) from error
-    host = str(connection.host or "")
-    master = host if connection.conn_type == "spark" and ("://" in host or not connection.port) else ""
-    master = master or f"{connection.conn_type}://{host}"
-    is_cluster = connection.extra_dejson.get("deploy-mode") == "cluster"
-    if is_cluster and master.startswith("spark://"):
-        raise Terminal(
-            "Spark has no deploy mode cluster for Python on a standalone cluster",
-            given=f"connection {name}: {master}, deploy-mode cluster",
-            expected="deploy-mode client, or a master that is YARN or Kubernetes",
-            remedy="take deploy-mode out of the connection",
-        )
-    return master, is_cluster
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where the applications of a connection run.
+
+    Drivers run there too where ``is_cluster`` (deploy mode cluster); on Kubernetes they are pods in ``namespace``.
+    """
+
+    master: str
+    is_cluster: bool
+    namespace: str | None = None
+
+    @classmethod
+    def of(cls, name: str, resources: Resources) -> Self:
+        """As the connection ``name`` says, and for the namespace Spark's settings of ``resources``."""
+        try:
+            connection = BaseHook.get_connection(name)
+        except AirflowNotFoundException as error:
+            raise Terminal(
+                "no connection to Spark",
+                given=name,
+                expected="an Airflow connection of the type spark: its host is the master",
+                remedy=f"make it, or set AIRFLOW_CONN_{name.upper()}",
+            ) from error
+        host = str(connection.host or "")
+        master = host if connection.conn_type == "spark" and ("://" in host or not connection.port) else ""
+        master = master or f"{connection.conn_type}://{host}"
+        extra = connection.extra_dejson
+        if extra.get("deploy-mode") != "cluster":
+            return cls(master=master, is_cluster=False)
+        if master.startswith("spark://"):
+            raise Terminal(
+                "Spark has no deploy mode cluster for Python on a standalone cluster",
+                given=f"connection {name}: {master}, deploy-mode cluster",
+                expected="deploy-mode client, or a master that is YARN or Kubernetes",
+                remedy="take deploy-mode out of the connection",
+            )
+        if not master.startswith("k8s://"):
+            return cls(master=master, is_cluster=True)
+        namespace = resources.conf.get("spark.kubernetes.namespace", extra.get("namespace"))
+        if not namespace:
+            raise Terminal(
+                "no namespace for the pods of drivers",
+                given=f"connection {name}: {master}, deploy-mode cluster",
+                expected="the namespace in which drivers and executors run",
+                remedy=f"add it to the extra of the connection {name} as namespace",
+            )
+        return cls(master=master, is_cluster=True, namespace=namespace)
+
+
+def _in_the_image(paths: str) -> str:
+    """Paths of this machine, with commas, that are looked for in the image of a pod and sent nowhere."""
+    return ",".join(f"local://{path}" for path in paths.split(","))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import psutil
 
-from recount.airflow.drivers import DriverProcess
+from recount.airflow.drivers import find_driver
 from recount.airflow.health import StreamHealth, health_of
 from recount.core.limits import Health
 from recount.kafka.connection import Connection
@@ -48,8 +48,8 @@ class Finding:
 class StreamWatch:
     """Watches the driver with a lease epoch above ``after_epoch``, launched at ``launched_at_ms``.
 
-    A later driver that took the lease over is watched instead. ``record`` is the driver's record; where there is none
-    of this host (cluster mode) only the status topic tells. A driver that ``is_shared`` with others may have been
+    A later driver that took the lease over is watched instead. ``record`` is the driver's record; where it names none
+    of this host and no pod (on YARN) only the status topic tells. A driver that ``is_shared`` with others may have been
     replaced since this one's last status. ``deployed`` gives the fingerprint of the declaration that is deployed now,
     None where it is unknown. ``degraded`` says that the stream was last told to be so.
     """
@@ -102,7 +102,7 @@ class StreamWatch:
         return self._look()  # what was hidden before can be read now
 
     def _look(self) -> Finding | None:
-        driver = DriverProcess.find(self._record)
+        driver = find_driver(self._record)
         is_dead = driver is not None and not driver.is_alive
         now_ms = time.time_ns() // 1_000_000
         status = self._board.of(self._stream)

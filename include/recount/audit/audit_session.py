@@ -11,12 +11,14 @@ FEW_OFFSETS = 300_000
 """An audit that reads no more of the log is one of few records. Where compiling begins to pay was not measured."""
 _FOR_FEW = {
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.ui.explainMode": "simple",
 }
-"""Nothing is compiled for a query, and its plan, which is long, is not described at length to Spark's listeners."""
+"""Nothing is compiled for a query, and its plan, which is long, is not described at length to Spark's listeners. One
+task does what two could: to send a task costs more than it does."""
 JAVA_FOR_FEW = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m"
 """The JVM's optimizing compiler would take a third of all processor time, and hardly has begun to pay in the end."""
 

@@ -13,6 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from recount.recompute.once import in_one_task
+
 SMALL_BYTES = 2 * 2**20
 """Of the files of a table, compressed. Its rows lie in the plans of all queries that read it."""
 
@@ -28,7 +30,7 @@ def delta_frame(session: SparkSession, path: str) -> DataFrame:
 
 def local_frame(session: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
     """``rows`` of this process as a frame; Spark itself fails at nested columns without a row."""
-    return session.createDataFrame(rows if rows.num_rows else [], schema)
+    return in_one_task(session.createDataFrame(rows if rows.num_rows else [], schema))
 
 
 def is_small(table: DeltaTable) -> bool:

@@ -1,4 +1,4 @@
-"""A real Spark standalone cluster, a master and its workers, from the jars PySpark carries."""
+"""A real Spark standalone cluster, a master and its workers, of the Spark that spark-submit takes, too."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class EmbeddedSpark(Started):
     def _launch(self, name: str, role: str, *arguments: str) -> None:
         if name in self._daemons and self._daemons[name].alive:
             return
-        spark_home = Path(pyspark.__file__).parent
+        spark_home = Path(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent))
         command: list[str | Path] = [
             spark_home / "bin" / "spark-class",
             f"org.apache.spark.deploy.{role.lower()}.{role}",

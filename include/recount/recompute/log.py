@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from recount.core.errors import Terminal
 from recount.kafka.scanning import SCAN_OPTIONS
+from recount.recompute.once import in_one_task
 
 Ranges = Mapping[int, tuple[int, int]]
 """Per partition the offsets ``start`` <= o < ``end``."""
@@ -78,7 +79,7 @@ class KafkaLog:
     def read(
         self, session: SparkSession, topic: str, ranges: Ranges, *, with_key: bool = True, with_headers: bool = False
     ) -> RawLog:
-        """One task per partition, for no ``minPartitions`` is given."""
+        """One task per partition, for no ``minPartitions`` is given; or one for few rows (``in_one_task``)."""
         spans = {partition: span for partition, span in ranges.items() if span[0] < span[1]}
         if not spans:
             return RawLog(frame=session.createDataFrame([], SCHEMA + (HEADERS if with_headers else "")))
@@ -98,8 +99,8 @@ class KafkaLog:
         timestamp_ms = F.unix_millis("timestamp").alias("timestamp_ms")
         columns = [F.col("partition"), F.col("offset"), timestamp_ms, key, F.col("value")]
         if not with_headers:
-            return RawLog(frame=records.select(*columns))
-        return RawLog(frame=records.select(*columns, headers_never_null()), reading=null_headers)
+            return RawLog(frame=in_one_task(records.select(*columns)))
+        return RawLog(frame=in_one_task(records.select(*columns, headers_never_null())), reading=null_headers)
 
 
 @dataclass(frozen=True, kw_only=True)

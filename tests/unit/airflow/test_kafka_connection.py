@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,6 +47,26 @@ def test_login_and_password_are_the_user_s_and_the_extra_says_the_rest(
     found = Connection.of(settings)
     assert str(found.security) == "SASL_SSL SCRAM-SHA-512 as user of-admin"
     assert found.security.of_clients()["sasl.password"] == PASSWORD
+
+
+def test_a_connection_may_be_in_a_secrets_backend(tmp_path: Path) -> None:
+    extra = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+    connection = {"conn_type": "kafka", "login": "of-bank", "password": PASSWORD, "extra": extra}
+    (tmp_path / "connections.json").write_text(json.dumps({"kafka_bank": connection}))
+    backend = {
+        "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
+        "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(tmp_path / "connections.json")}),
+    }
+    code = "import json; from recount.airflow.kafka_connection import keys_of; print(json.dumps(keys_of('kafka_bank')))"
+    # Airflow makes its backends when it is imported
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **backend}, capture_output=True, text=True, check=True
+    )
+    assert json.loads(ended.stdout.splitlines()[-1]) == {
+        "sasl.username": "of-bank",
+        "sasl.password": PASSWORD,
+        **extra,
+    }
 
 
 @pytest.mark.parametrize(("job", "role"), [("stream.py", "stream"), ("backfill.py", "stream"), ("audit.py", "audit")])

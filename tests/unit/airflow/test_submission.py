@@ -37,6 +37,12 @@ def submission(settings: Settings) -> Submission:
     )
 
 
+def option(words: list[str], name: str) -> str:
+    """The value of one of Spark's settings in the words of a command."""
+    [found] = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
+    return found
+
+
 def test_the_command_carries_master_jars_and_arguments(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     connect(monkeypatch, "spark://127.0.0.1:7077")
     words = submission(settings).command
@@ -58,6 +64,58 @@ def test_the_deploy_mode_is_the_connection_s(
 def test_a_cluster_s_driver_is_handed_the_settings(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     connect(monkeypatch, "yarn", **{"deploy-mode": "cluster"})
     assert "spark.yarn.appMasterEnv.RECOUNT_PROFILE=embedded" in submission(settings).command
+
+
+def test_a_driver_on_kubernetes_is_a_pod_as_declared(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    connect(monkeypatch, "k8s://https://kubernetes.default.svc", **{"deploy-mode": "cluster", "namespace": "streams"})
+    volume = "spark.kubernetes.driver.volumes.persistentVolumeClaim.recount"
+    declared = {
+        "spark.kubernetes.container.image": "registry.bank/recount:1",
+        "spark.kubernetes.authenticate.driver.serviceAccountName": "recount-driver",
+        f"{volume}.options.claimName": "recount",
+        f"{volume}.mount.path": "/srv/recount",
+    }
+    made = Submission(
+        application=Path("/opt/recount/spark_jobs/stream.py"),
+        arguments=["--stream", "orders"],
+        name="recount stream orders",
+        settings=settings,
+        resources=Resources(executors=2, executor_memory="4g", driver_memory="3g", conf=declared),
+    )
+    words = made.command
+    assert {name: option(words, name) for name in declared} == declared
+    assert option(words, "spark.kubernetes.namespace") == "streams"
+    assert option(words, "spark.kubernetes.driver.pod.name").startswith("recount-stream-orders-")
+    # it goes on by itself, and is asked for at the API
+    assert option(words, "spark.kubernetes.submission.waitAppCompletion") == "false"
+    assert option(words, "spark.kubernetes.driverEnv.RECOUNT_PROFILE") == "embedded"
+    options = dict(pairwise(words))
+    assert options["--deploy-mode"] == "cluster"
+    assert (options["--num-executors"], options["--executor-memory"], options["--driver-memory"]) == ("2", "4g", "3g")
+    # job and jars are in the image
+    assert options["--jars"] == f"local://{settings.jars}/delta.jar"
+    assert words[-3:] == ["local:///opt/recount/spark_jobs/stream.py", "--stream", "orders"]
+
+
+def test_the_namespace_of_pods_may_be_declared_and_must_be_said(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    connect(monkeypatch, "k8s://https://kubernetes.default.svc", **{"deploy-mode": "cluster"})
+    with pytest.raises(Terminal) as refused:
+        submission(settings)
+    assert "namespace" in refused.value.remedy
+    size = Resources(conf={"spark.kubernetes.namespace": "of-orders"})
+    made = Submission(application=Path("job.py"), arguments=[], name="orders", settings=settings, resources=size)
+    assert "spark.kubernetes.namespace=of-orders" in made.command
+
+
+def test_a_driver_beside_airflow_may_have_executors_on_kubernetes(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    connect(monkeypatch, "k8s://https://kubernetes.default.svc", namespace="streams")
+    words = submission(settings).command
+    assert words[words.index("--jars") + 1] == f"{settings.jars}/delta.jar"
+    assert not [word for word in words if "driver.pod.name" in word]
 
 
 @pytest.mark.parametrize("is_json", [False, True])
@@ -137,6 +195,7 @@ def test_one_private_member_of_the_provider_is_left_and_is_as_it_was() -> None:
     assert asked == {"_build_spark_submit_command"}
     parameters = inspect.signature(SparkSubmitHook._build_spark_submit_command).parameters
     assert list(parameters) == ["self", "application"]
+    assert "track_driver_via_k8s_api" in inspect.signature(SparkSubmitHook).parameters
 
 
 def test_another_private_member_of_a_hook_is_found() -> None:

@@ -14,7 +14,7 @@ from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.settings import Settings
 from recount.local.project import Project
 from recount.new_project.init_command import init
-from recount.new_project.project_files import composition
+from recount.new_project.project_files import adapted
 from recount.shipped import shipped
 
 
@@ -25,7 +25,7 @@ def made(tmp_path: Path) -> Project:
 
 
 def test_a_project_has_the_mandated_shape(made: Project) -> None:
-    folders = {"dags", "my_project", "spark_jobs", "expectations", "tests", "docker", "wheels"}
+    folders = {"dags", "my_project", "spark_jobs", "expectations", "tests", "docker", "kubernetes", "wheels"}
     files = {
         "docker-compose.yml",
         "Makefile",
@@ -40,6 +40,8 @@ def test_a_project_has_the_mandated_shape(made: Project) -> None:
     assert 'recount_dags(globals(), "my_project.topologies")' in (made.dags / "recount.py").read_text()
     jobs = {file.name for file in shipped("spark_jobs").glob("*.py")}
     assert {file.name for file in made.spark_jobs.iterdir()} == jobs
+    # with the scripts of its backup, too
+    assert {file.name for file in (made.root / "docker").iterdir()} == {one.name for one in shipped("docker").iterdir()}
 
 
 def test_no_word_of_a_template_is_left_open(made: Project) -> None:
@@ -61,13 +63,24 @@ def test_its_composition_is_whole_and_closed(made: Project) -> None:
     assert settings.topologies == "my_project.topologies"
     assert content["name"] == content["services"]["scheduler"]["image"] == "my-project"
     copied = (made.root / content["services"]["migration"]["build"]["dockerfile"]).read_text().splitlines()
-    own = [words[1] for line in copied if (words := line.split())[:1] == ["COPY"] and not words[1].startswith("--")]
+    own = [
+        place for line in copied if line.startswith("COPY ") and "--from" not in line for place in line.split()[1:-1]
+    ]
     assert own and all((made.root / place).exists() for place in own)
+    let_in = {line[1:] for line in (made.root / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert {place.split("/")[0] for place in own} == let_in
 
 
-def test_a_composition_that_is_not_known_is_refused() -> None:
+def test_its_manifests_are_of_its_own_image_and_topologies(made: Project) -> None:
+    lines = (made.root / "kubernetes" / "settings.env").read_text().splitlines()
+    assert Settings.from_environment(dict(line.split("=", 1) for line in lines)).topologies == "my_project.topologies"
+    for name in ("kustomization.yaml", "spark-defaults.conf"):
+        assert "registry.example/my-project" in (made.root / "kubernetes" / name).read_text()
+
+
+def test_a_file_that_is_not_known_is_refused() -> None:
     with pytest.raises(Terminal):
-        composition("services: {}\n", "my-project", "my_project")
+        adapted("services: {}\n", [("name: recount", "name: my-project")])
 
 
 @pytest.mark.parametrize("name", ["My-Project", "2nd", "my_project", "", "a/b", "recount", "tests"])

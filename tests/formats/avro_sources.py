@@ -16,8 +16,8 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from tests.integration.formats.payments import COMPATIBLE, FIRST, INCOMPATIBLE, paid, payments
-from tests.integration.formats.registry import Registry, java, running
+from tests.formats.apicurio import Registry, java, running
+from tests.formats.avro_payments import COMPATIBLE, FIRST, INCOMPATIBLE, paid, payments
 from tests.integration.spark.drivers import committed, delta_rows
 from tests.local_spark import TINY, local_session
 
@@ -36,7 +36,7 @@ from recount.sessions import task_environment
 from recount.spark.batch import TopologyWork
 from recount.spark.runner import RunOptions, StreamRunner
 
-MODULE = "tests.integration.formats.payments"
+MODULE = "tests.formats.avro_payments"
 MINUTE_MS = 60_000
 JAVA = java()
 

@@ -1,0 +1,175 @@
+"""The manifests are objects that Kubernetes takes, fit together, and bound what each container takes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from recount.core.settings import Settings
+
+FOLDER = Path(__file__).parents[2] / "kubernetes"
+VERSIONS = ("1.31", kubernetes_validate.latest_version())
+"""The oldest that somebody may still run, and the newest whose schemas there are."""
+TEMPLATES = ("driver-pod.yaml", "executor-pod.yaml")
+KUSTOMIZATION = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+
+
+def objects() -> list[dict[str, Any]]:
+    """Those that are applied."""
+    return [one for name in KUSTOMIZATION["resources"] for one in yaml.safe_load_all((FOLDER / name).read_text())]
+
+
+def templates() -> list[dict[str, Any]]:
+    return [yaml.safe_load((FOLDER / name).read_text()) for name in TEMPLATES]
+
+
+def names(kind: str) -> set[str]:
+    return {one["metadata"]["name"] for one in objects() if one["kind"] == kind}
+
+
+def spark_defaults() -> dict[str, str]:
+    lines = (FOLDER / "spark-defaults.conf").read_text().splitlines()
+    return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+
+
+def pods(found: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for one in found:
+        if one["kind"] == "Pod":
+            yield one["spec"]
+        elif "template" in one.get("spec", {}):
+            yield one["spec"]["template"]["spec"]
+
+
+def faults(found: list[dict[str, Any]]) -> list[str]:
+    """What names something that is not there, or takes what nobody has bounded."""
+    told = []
+    secrets = {"recount-kafka", "recount-serve"}
+    settings = {one["name"] for one in KUSTOMIZATION["configMapGenerator"]}
+    for pod in pods(found):
+        volumes = {one["name"]: one for one in pod.get("volumes", ())}
+        told += [
+            f"no claim {one['persistentVolumeClaim']['claimName']}"
+            for one in volumes.values()
+            if "persistentVolumeClaim" in one
+            and one["persistentVolumeClaim"]["claimName"] not in names("PersistentVolumeClaim")
+        ]
+        told += [
+            f"readable by all: {name}"
+            for name, one in volumes.items()
+            if one.get("secret", {}).get("defaultMode", 288) != 288
+        ]
+        told += [
+            f"no secret {one['secret']['secretName']}"
+            for one in volumes.values()
+            if "secret" in one and one["secret"]["secretName"] not in secrets
+        ]
+        for container in pod["containers"]:
+            resources = container.get("resources", {})
+            is_template = container["name"] in ("driver", "executor")
+            told += [
+                f"{container['name']} has no {kind} of {what}"
+                for kind in ("requests", "limits")
+                for what in ("cpu", "memory")
+                if not is_template and what not in resources.get(kind, {})
+            ]
+            told += [
+                f"no volume {one['name']}" for one in container.get("volumeMounts", ()) if one["name"] not in volumes
+            ]
+            told += [
+                f"no settings {one['configMapRef']['name']}"
+                for one in container.get("envFrom", ())
+                if one["configMapRef"]["name"] not in settings
+            ]
+            if container["securityContext"].get("allowPrivilegeEscalation") is not False or not pod[
+                "securityContext"
+            ].get("runAsNonRoot"):
+                told.append(f"{container['name']} may be root")
+    accounts, roles = names("ServiceAccount"), names("Role")
+    for one in found:
+        if one["kind"] == "RoleBinding":
+            told += [f"no account {who['name']}" for who in one["subjects"] if who["name"] not in accounts]
+            told += [] if one["roleRef"]["name"] in roles else [f"no role {one['roleRef']['name']}"]
+    return told
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_kubernetes_takes_each_object(version: str) -> None:
+    for one in (*objects(), *templates()):
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+def test_a_field_that_kubernetes_has_not_is_found() -> None:
+    [deployment] = [one for one in objects() if one["kind"] == "Deployment"]
+    deployment["spec"]["template"]["spec"]["containers"][0]["resources"]["limit"] = {"cpu": "1"}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(deployment, VERSIONS[-1], strict=True)
+
+
+def test_all_files_of_the_folder_are_applied() -> None:
+    generated = {
+        file.rpartition("=")[2]
+        for one in KUSTOMIZATION["configMapGenerator"]
+        for file in (*one.get("envs", ()), *one.get("files", ()))
+    }
+    assert {file.name for file in FOLDER.iterdir()} == {"kustomization.yaml", *KUSTOMIZATION["resources"], *generated}
+
+
+def test_they_fit_together_and_every_container_is_bounded() -> None:
+    assert faults([*objects(), *templates()]) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "value"),
+    [
+        (
+            "Deployment",
+            ("spec", "template", "spec", "containers", 0, "resources"),
+            {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1"}},
+        ),
+        ("Deployment", ("spec", "template", "spec", "volumes", 0, "persistentVolumeClaim", "claimName"), "lost"),
+        ("Deployment", ("spec", "template", "spec", "volumes", 1, "secret", "defaultMode"), 420),
+        ("Deployment", ("spec", "template", "spec", "securityContext"), {}),
+        ("RoleBinding", ("subjects", 0, "name"), "lost"),
+    ],
+)
+def test_a_fault_is_found(kind: str, place: tuple[str | int, ...], value: object) -> None:
+    broken = copy.deepcopy(objects())
+    at: Any = next(one for one in broken if one["kind"] == kind)
+    for step in place[:-1]:
+        at = at[step]
+    at[place[-1]] = value
+    assert len(faults(broken)) == 1
+
+
+def test_the_settings_are_complete() -> None:
+    lines = (FOLDER / "settings.env").read_text().splitlines()
+    settings = Settings.from_environment(dict(line.split("=", 1) for line in lines))
+    assert settings.profile == "production"
+    mounts = [
+        mount["mountPath"]
+        for pod in templates()
+        for one in pod["spec"]["containers"]
+        for mount in one.get("volumeMounts", ())
+    ]
+    assert str(Path(settings.kafka_security).parent) in mounts
+
+
+def test_drivers_and_executors_are_bounded_and_find_what_they_need() -> None:
+    conf = spark_defaults()
+    for who in ("driver", "executor"):
+        assert {f"spark.kubernetes.{who}.{kind}.cores" for kind in ("request", "limit")} <= conf.keys()
+        assert f"spark.{who}.memoryOverhead" in conf
+        volume = f"spark.kubernetes.{who}.volumes.persistentVolumeClaim.recount"
+        assert conf[f"{volume}.options.claimName"] in names("PersistentVolumeClaim")
+        assert conf[f"{volume}.mount.path"] == "/srv/recount"
+        assert Path(conf[f"spark.kubernetes.{who}.podTemplateFile"]).name in TEMPLATES
+    assert conf["spark.kubernetes.authenticate.driver.serviceAccountName"] in names("ServiceAccount")
+    [image] = KUSTOMIZATION["images"]
+    assert conf["spark.kubernetes.container.image"] == f"{image['newName']}:{image['newTag']}"
+    assert conf["spark.authenticate"] == conf["spark.network.crypto.enabled"] == "true"
