@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame
 
 from recount.audit.expectation_suites import QUERY, Expectation
 from recount.extras import missing_extras_named
+from recount.recompute.once import once
 
 EXAMPLES = 20
 _SOURCE = "audited"
@@ -51,7 +52,7 @@ class DataDocs:
     def checked(self, name: str, frame: DataFrame, expectations: Sequence[Expectation]) -> list[Checked]:
         """Put ``expectations`` to ``frame`` as the checkpoint ``name``, whose action updates the Data Docs.
 
-        The frame is computed once, and kept meanwhile.
+        The frame is computed once.
         """
         gx, context = self._gx, self._context
         suite = context.suites.add_or_update(gx.ExpectationSuite(name=name, expectations=list(expectations)))
@@ -64,13 +65,10 @@ class DataDocs:
             result_format="BASIC",  # more would count values, or bring every unexpected one to this process
         )
         run = gx.RunIdentifier(run_name=self._audit)
-        rows = frame.persist()
-        try:
-            found = context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": rows}, run_id=run)
-            [result] = found.run_results.values()
-            return [_checked(one, rows) for one in result.results]
-        finally:
-            rows.unpersist()
+        rows = once(frame)
+        found = context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": rows}, run_id=run)
+        [result] = found.run_results.values()
+        return [_checked(one, rows) for one in result.results]
 
 
 @contextmanager
