@@ -17,6 +17,8 @@ from recount.kafka.status import StatusBoard, StreamStatus
 from recount.local.airflow import EmbeddedAirflow
 
 STREAM = "revenue-by-region"
+# seconds: the api-server itself waits up to 60 for SQLite, before it answers
+HTTP_TIMEOUT_S = 180
 
 
 def eventually(what: str, look: Callable[[], Any], timeout_s: float = 240) -> Any:

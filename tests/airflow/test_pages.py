@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.airflow.conftest import STREAM, Deployment, eventually
+from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, Deployment, eventually
 
 from recount.local.airflow import EmbeddedAirflow
 
@@ -18,15 +18,15 @@ ROUTES = ("/recount/", f"/recount/streams/{STREAM}", "/recount/data-docs", "/rec
 @pytest.fixture(scope="module")
 def user(airflow: EmbeddedAirflow) -> httpx.Client:
     login = {"username": airflow.username, "password": airflow.password}
-    token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=60).json()["access_token"]
-    return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=HTTP_TIMEOUT_S).json()["access_token"]
+    return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=HTTP_TIMEOUT_S)
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_no_page_is_shown_to_a_stranger(deployment: Deployment, route: str) -> None:
-    assert httpx.get(deployment.airflow.url + route, timeout=60).status_code == 401
+    assert httpx.get(deployment.airflow.url + route, timeout=HTTP_TIMEOUT_S).status_code == 401
     forged = {"Authorization": "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9."}
-    assert httpx.get(deployment.airflow.url + route, headers=forged, timeout=60).status_code in (401, 403)
+    assert httpx.get(deployment.airflow.url + route, headers=forged, timeout=HTTP_TIMEOUT_S).status_code in (401, 403)
 
 
 def test_the_overview_lists_every_stream(deployment: Deployment, user: httpx.Client) -> None:
@@ -53,7 +53,7 @@ def test_a_button_starts_a_run_in_the_name_of_the_user_and_nobody_else_can(
     [token] = set(re.findall(r'name="token" value="([^"]+)"', page))
     order = f"/recount/streams/{STREAM}/stop"
     assert user.post(order).status_code == 403
-    assert httpx.post(deployment.airflow.url + order, data={"token": token}, timeout=60).status_code == 401
+    assert httpx.post(deployment.airflow.url + order, data={"token": token}, timeout=HTTP_TIMEOUT_S).status_code == 401
     assert deployment.last_run("stream_control") is None
     answer = user.post(order, data={"token": token})
     assert (answer.status_code, answer.headers["location"]) == (303, f"/recount/streams/{STREAM}?started=stop")

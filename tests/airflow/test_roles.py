@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.airflow.conftest import STREAM, Deployment, eventually
+from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, Deployment, eventually
 
 from recount.airflow.naming import CONTROL, PAGES, audit_dag, backfill_dag, findings_dag, stream_dag
 from recount.airflow.role_commands import FAB
@@ -71,8 +71,8 @@ class Users:
         body = {"username": name, "password": password, "email": f"{name}@localhost", "roles": [{"name": role}]}
         airflow.request("POST", "/auth/fab/v1/users", {**body, "first_name": name, "last_name": name})
         login = {"username": name, "password": password}
-        token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=60).json()["access_token"]
-        return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+        token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=HTTP_TIMEOUT_S).json()["access_token"]
+        return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=HTTP_TIMEOUT_S)
 
     def button(self, name: str, order: str) -> int:
         """The answer to an order from the page of the stream, with the token of that page."""

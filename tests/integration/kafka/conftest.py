@@ -28,10 +28,14 @@ def connection(kafka: EmbeddedKafka) -> Connection:
 
 @pytest.fixture
 def make_topic(connection: Connection, unique: Callable[[str], str]) -> MakeTopic:
-    """Creates a topic like ``make_topic("orders", partitions=2)`` and returns its full name."""
+    """Creates a topic like ``make_topic("orders", partitions=2)`` and returns its full name.
+
+    It keeps records for ever: the broker would delete those with a timestamp of years ago at its next check.
+    """
 
     def make(name: str, partitions: int = 1, **declared: object) -> str:
-        topic = Topic(name=unique(name), key="key", partitions=partitions, **declared)  # type: ignore[arg-type]
+        forever = {"retention_ms": -1, **declared}
+        topic = Topic(name=unique(name), key="key", partitions=partitions, **forever)  # type: ignore[arg-type]
         admin = connection.admin()
         apply(admin, plan(admin, [topic], "embedded"))
         return topic.name
