@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from recount.core.nesting import has_too_deep, is_too_deep
 from recount.core.schema import DOUBLE_DIGITS, BadRecord, FieldType, RecordSchema
 
 _SCALARS: dict[str, Any] = {"string": str, "long": int, "double": float, "decimal": float | str, "boolean": bool}
@@ -76,6 +77,8 @@ class ValueDecoder:
         try:
             # msgspec passes over what is not declared without looking at its text; a newline ends no character
             b"\n".join(values).decode()  # type: ignore[arg-type]  # a None raises
+            if has_too_deep(values):  # type: ignore[arg-type]
+                raise RecursionError
             decode = self._decode
             rows = [decode(value) for value in values]  # type: ignore[arg-type]
         except (*_REFUSED, TypeError):
@@ -94,9 +97,11 @@ class ValueDecoder:
             return self._row()
         try:
             value.decode()
-            return self._decode(value)
+            if not is_too_deep(value):
+                return self._decode(value)
         except _REFUSED:
-            return self._row(*self._by_reference(index, value, faults).values())
+            pass
+        return self._row(*self._by_reference(index, value, faults).values())
 
     def _by_reference(self, index: int, value: bytes, faults: dict[int, Fault]) -> Mapping[str, Any]:
         try:

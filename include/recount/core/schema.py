@@ -11,6 +11,7 @@ Rules, the same in the interpreter, the stream and the recompute:
   money, if the string holds a number as JSON writes it and nothing else: ``"990.56"``, not ``" 1"``, ``"1_000"``,
   ``".5"`` or ``"NaN"``. A LONG may not: declare ``decimal(19, 0)`` for whole numbers that are sent as strings.
 * A missing field and an explicit null are the same null; a *required* field must be neither.
+* No more than 500 objects and arrays lie in one another, declared or not (``core.nesting``).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal
 
 from recount.core.errors import RecountError, require, require_each
+from recount.core.nesting import MOST_NESTED, is_too_deep
 from recount.core.own_columns import require_free
 
 Kind = Literal["string", "long", "double", "decimal", "boolean", "list"]
@@ -120,6 +122,8 @@ class RecordSchema:
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """The declared fields of ``value`` (all of them, null where missing); raises ``BadRecord``."""
+        if is_too_deep(value):
+            raise BadRecord("undecodable", f"nested deeper than {MOST_NESTED}")
         try:
             document = json.loads(
                 value.decode("utf-8"), parse_int=_integer, parse_float=_Real, parse_constant=_refuse_constant
