@@ -116,7 +116,7 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
             archive.name not in topologies,
             "topology name",
             given=archive.name,
-            expected=f"another name than that of the archive of {archive.topic.name}: they would share lease and offsets",
+            expected=f"another name than that of the archive of {archive.topic.name}: they would share a lease",
             remedy="rename the topology",
         )
     require_apart(groups.values(), {**topologies, **archives})

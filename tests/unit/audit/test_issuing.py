@@ -162,7 +162,7 @@ def test_a_head_signed_by_a_stranger_stops_the_issue(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("draft", ['{"sha256": "%s"}', '{"sha256": "%s", "format": "recount certificate 2"}'])
 def test_a_draft_that_somebody_made_up_keeps_no_certificate_from_being_issued(tmp_path: Path, draft: str) -> None:
-    """It named the published head, was taken for that certificate, and no page could be made of it, night after night."""
+    """It named the published head, was taken for that certificate, and no page could be made of it."""
     board = Board()
     head = issued(tmp_path, "night-1", board.opened)
     folder = tmp_path / "certificates/revenue"
@@ -172,7 +172,9 @@ def test_a_draft_that_somebody_made_up_keeps_no_certificate_from_being_issued(tm
     assert chain_in(folder, "revenue", head=board.head, head_is_asked=True).faults() == []
 
 
-@pytest.mark.parametrize("said", ['"sha256": []', '"sha256": {}', '"sha256": "0"', '"sha256": "0", "previous_sha256": []'])
+@pytest.mark.parametrize(
+    "said", ['"sha256": []', '"sha256": {}', '"sha256": "0"', '"sha256": "0", "previous_sha256": []']
+)
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_old_rubbish_that_looks_like_a_certificate_does_not_either(tmp_path: Path, said: str, number: int) -> None:
     board = Board()

@@ -66,7 +66,10 @@ copied = Topology(name="copied", sinks=[stream(orders).to(Topic(name="copies", k
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ('mended = Topology(name="mended", sinks=[stream(visits).to(Topic(name="orders.dlq", key="id"))])', "by copied"),
+        (
+            'mended = Topology(name="mended", sinks=[stream(visits).to(Topic(name="orders.dlq", key="id"))])',
+            "by copied",
+        ),
         (
             'kept, mine = Archive(topic=visits), Topology(name="archive-visits", sinks=[stream(visits)'
             '.to(Topic(name="kept", key="id"))])',

@@ -131,7 +131,9 @@ def test_the_topic_of_results_keeps_their_times_whatever_the_cluster_does_by_def
     topology = counted(Topic(name="revenue", key="region"), "1 h")
     found = {topic.name: topic for topic in all_topics(Declarations(topologies={"revenue": topology}, topics={}))}
     assert {name for name, one in found.items() if TIMESTAMP_TYPE in one.configs} == {"revenue"}
-    there = Found(partitions=4, factors=(3,), settings={**settings_of(found["revenue"]), TIMESTAMP_TYPE: "LogAppendTime"})
+    there = Found(
+        partitions=4, factors=(3,), settings={**settings_of(found["revenue"]), TIMESTAMP_TYPE: "LogAppendTime"}
+    )
     change = change_of(found["revenue"], there, "production", brokers=3)
     assert (change.action, change.reasons) == ("repair", [f"{TIMESTAMP_TYPE} is LogAppendTime, declared CreateTime"])
     with pytest.raises(Terminal, match=TIMESTAMP_TYPE):

@@ -130,7 +130,9 @@ def test_a_value_that_nests_too_deep_is_bad_at_one_depth(depth: int, around: tup
     assert _reason(Parser(by_digits, ["n"]).parsed([longer]), 0) == _told_alone(longer, by_digits)[1]
 
 
-@pytest.mark.parametrize("value", [b'\\"' * 500_000, b'"' + b"a" * 500_000, b'"\\' * 300_000, b'{"n":"' + b"[" * 500_000])
+@pytest.mark.parametrize(
+    "value", [b'\\"' * 500_000, b'"' + b"a" * 500_000, b'"\\' * 300_000, b'{"n":"' + b"[" * 500_000]
+)
 def test_the_depth_of_a_value_that_is_no_json_is_soon_known(value: bytes) -> None:
     """Looked for in turn from each of a million quotes, the end of a text would take hours to be found missing."""
     schema, began = RecordSchema.of(n=LONG), time.process_time()
