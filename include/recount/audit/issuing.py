@@ -204,7 +204,9 @@ def _page_of(certificate: Path) -> str:
         return page(json.loads(certificate.read_text(encoding="utf-8")))
     except Exception:
         _LOG.exception("no page can be made of %s", certificate)
-        return f"<!doctype html><title>{certificate.stem}</title><p>No page can be made of this certificate: see its JSON."
+        return (
+            f"<!doctype html><title>{certificate.stem}</title><p>No page can be made of this certificate: see its JSON."
+        )
 
 
 def _draft(target: Path) -> Path:

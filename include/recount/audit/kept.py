@@ -24,7 +24,6 @@ from recount.recompute.archive_log import ArchiveLog
 from recount.recompute.log import KafkaLog, Log, LogByTopic, Ranges
 from recount.recompute.split_log import SplitLog
 
-
 _LOG = logging.getLogger(__name__)
 _PATIENCE_S, _PAUSE_S = 75.0, 0.5
 """The transaction of a driver that was killed is aborted after a minute, unless it was told to take longer."""
