@@ -107,10 +107,21 @@ class DagRuns:
         return DagRun(dag=dag, run=run, state=state, tasks={task["task_id"]: task["state"] or "" for task in tasks})
 
     def approve(self, dag: str, run: str, task: str, timeout_s: float) -> None:
-        """Approve what ``task`` of the run asks, as a user does in the UI."""
+        """Approve what ``task`` of the run asks, as a user does in the UI.
+
+        Raises ``Terminal`` where the run ends without asking.
+        """
 
         def asked() -> bool | None:
-            return self.of(dag, run).tasks.get(task) in ("deferred", "awaiting_input") or None
+            found = self.of(dag, run)
+            if found.state in _OVER:
+                raise Terminal(
+                    f"a run of DAG {dag} ended before it asked for approval",
+                    given=found.tasks,
+                    expected=f"the task {task} to ask",
+                    remedy=f"open {self._airflow.url} and read the logs of its tasks",
+                )
+            return found.tasks.get(task) in ("deferred", "awaiting_input") or None
 
         self._until(timeout_s, f"task {task} of {run} to ask for approval", asked)
         # Airflow fails a deferred task whose answer comes before its worker has left: answer no faster than a person.
