@@ -31,10 +31,11 @@ class DagRun:
 
 
 class DagRuns:
-    """The runs of ``airflow``'s DAGs."""
+    """The runs of ``airflow``'s DAGs; approvals are answered after ``thinking_s``."""
 
-    def __init__(self, airflow: AirflowApi) -> None:
+    def __init__(self, airflow: AirflowApi, *, thinking_s: float = _THINKING_S) -> None:
         self._airflow = airflow
+        self._thinking_s = thinking_s
 
     def unpause(self, dag: str, timeout_s: float = 120) -> None:
         """Switch ``dag`` on, as soon as Airflow has parsed it; raises ``Transient`` when that takes too long."""
@@ -125,7 +126,7 @@ class DagRuns:
 
         self._until(timeout_s, f"task {task} of {run} to ask for approval", asked)
         # Airflow fails a deferred task whose answer comes before its worker has left: answer no faster than a person.
-        time.sleep(_THINKING_S)
+        time.sleep(self._thinking_s)
         self._airflow.request(
             "PATCH",
             f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails",
