@@ -152,7 +152,8 @@ def test_the_command_is_one_that_recount_audit_knows(home: Home, streams: list[s
     app = typer.Typer()
     app.command(name)(audit)
     given = typer.main.get_command(app).make_context(name, words).params
-    assert (given["every"], given["stream"]) == (not streams, streams or None)
+    assert given["every"] is not bool(streams)
+    assert list(given["stream"] or ()) == streams
     assert instant_ms(given["end"]) == int(THROUGH.timestamp() * 1_000)
     assert given["expectations"] is False
 
