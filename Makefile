@@ -27,11 +27,15 @@ LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/reco
 	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py \
 	tests/spark/audit/test_erasure_of_state.py
 PARTS := unit spark integration airflow chaos faults browser
-# each by a pytest of its own, two at a time: one alone leaves a core idle; the third begins when the second has ended
-RUNS := first second third
-RUN_first := tests/unit tests/spark/audit
-RUN_second := tests/chaos tests/integration tests/airflow tests/faults tests/browser
-RUN_third := tests/spark/recompute tests/spark/engine tests/spark/local tests/spark/serve
+# each by a pytest of its own, two at a time, for one alone leaves a core idle; the longest begin first, so that both end
+# at about the same time
+RUNS := broker audit airflow recompute unit engines
+RUN_broker := tests/chaos tests/integration tests/faults
+RUN_audit := tests/spark/audit
+RUN_airflow := tests/airflow tests/browser
+RUN_recompute := tests/spark/recompute tests/spark/engine tests/spark/local tests/spark/serve
+RUN_unit := tests/unit --ignore tests/unit/spark
+RUN_engines := tests/unit/spark
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -100,11 +104,11 @@ demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --secur
 
 # ---- checks
 
-test: setup browser ## all tests, in three runs, two at a time; in one where ARGS are given, which go to pytest
+test: setup browser ## all tests, in six runs, two at a time; in one where ARGS are given, which go to pytest
 ifeq ($(ARGS),)
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(RUNS:%=run-%)
 else
-	@pytest $(RUN_first) $(RUN_second) $(RUN_third) $(ARGS)
+	@pytest tests/unit $(RUN_audit) $(RUN_broker) $(RUN_airflow) $(RUN_recompute) $(ARGS)
 endif
 
 $(RUNS:%=run-%): run-%:

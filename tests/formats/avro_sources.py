@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
@@ -67,8 +68,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory, project: Project, settings: 
     session.stop()
 
 
-def _value(schema_id: int, schema: Any, **row: Any) -> bytes:
+def _value(schema_id: int, schema: Any, *, at_ms: int, **row: Any) -> bytes:
+    """Of a payment 999 microseconds after ``at_ms``."""
     written = BytesIO()
+    row |= {"at": 1_000 * at_ms + 999, "day": date(2024, 2, 29), "receipt": b"\x01\x02"}
     fastavro.schemaless_writer(written, fastavro.parse_schema(schema), row)
     return b"\0" + schema_id.to_bytes(4, "big") + written.getvalue()
 
@@ -114,6 +117,11 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
         _payments(registry)
         _run(spark, settings)
         assert _rows(settings) == [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
+        read = delta_rows(Tables(settings.data).output("avro_payments_read"))
+        assert sorted(tuple(row[name] for name in ("at", "day", "receipt", "city")) for row in read) == [
+            (1_000, "2024-02-29", "AQI=", "Bern"),
+            *((at, "2024-02-29", "AQI=", None) for at in (2_000, 3_000, 2 * MINUTE_MS)),
+        ]
         letters = _letters(settings)
         assert len(letters) == 4
         [unlike] = [letter for letter in letters if "declared as decimal(20, 2)" in letter]
@@ -132,7 +140,7 @@ def _payments(registry: Registry) -> list[bytes]:
         registry.register(f"{number}-value", schema) for number, schema in enumerate((FIRST, COMPATIBLE, INCOMPATIBLE))
     )
     assert (first, second, third) == (1, 2, 3)
-    ann = _value(first, FIRST, customer="ann", amount=Decimal("10.50"), at_ms=1_000)
+    ann = _value(first, FIRST, customer="ann", amount=Decimal("10.50"), at_ms=1_000, to={"city": "Bern"})
     return [
         ann,
         _value(second, COMPATIBLE, note="x", customer="ann", amount=Decimal("20.25"), at_ms=2_000, lines={"a": 1}),

@@ -13,10 +13,11 @@ from recount.codec.avro_resolution import Resolution, Unresolvable
 from recount.codec.avro_schemas import NoAvroSchema, parsed_schema
 from recount.codec.decoder import Decoded, Fault, arrow_type
 from recount.codec.writer_schemas import UnknownSchema, writer_schema
+from recount.core.readings import Reading
 from recount.core.schema import BadRecord, FieldType, RecordSchema
 
 _MAGIC, _HEAD = 0, 5
-_Reading = tuple[Read, Resolution]
+_Resolved = tuple[Read, Resolution]
 
 
 class AvroDecoder:
@@ -35,7 +36,7 @@ class AvroDecoder:
         self._declared = declared
         self._columns = list(declared.fields if columns is None else columns)
         self._schema_of = schema_of
-        self._by_id: dict[int, _Reading | BadRecord] = {}
+        self._by_id: dict[int, _Resolved | BadRecord] = {}
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """All ``values`` as columns. A null value is a tombstone: nulls and no fault."""
@@ -68,20 +69,27 @@ class AvroDecoder:
             raise BadRecord("undecodable", f"no value of schema {schema_id}: {error}") from error
         return resolution.fields_of(record)
 
-    def _reading(self, schema_id: int) -> _Reading | BadRecord:
-        fields = tuple(self._declared.fields.items())
+    def _reading(self, schema_id: int) -> _Resolved | BadRecord:
+        declared = self._declared
+        fields, readings = tuple(declared.fields.items()), tuple(declared.readings.items())
         try:
-            return _resolved(self._schema_of(schema_id), fields, self._declared.required)
+            return _resolved(self._schema_of(schema_id), fields, readings, declared.required)
         except UnknownSchema as error:
             why = str(error)
         except (NoAvroSchema, Unresolvable) as error:
             why = f"schema {schema_id} cannot be read as what is declared: {error}"
-        told = ", ".join(f"{name}: {kind}" for name, kind in fields)
+        told = ", ".join(f"{name}: {declared.told(name)}" for name in declared.fields)
         return BadRecord("schema", f"{why}; declared is {told}")
 
 
 @lru_cache(maxsize=256)
-def _resolved(text: str, fields: tuple[tuple[str, FieldType], ...], required: frozenset[str]) -> _Reading:
+def _resolved(
+    text: str,
+    fields: tuple[tuple[str, FieldType], ...],
+    readings: tuple[tuple[str, Reading], ...],
+    required: frozenset[str],
+) -> _Resolved:
     """For all batches that a process decodes."""
     writer = parsed_schema(text)
-    return reader_of(writer), Resolution(writer, RecordSchema(fields=dict(fields), required=required))
+    declared = RecordSchema(fields=dict(fields), required=required, readings=dict(readings))
+    return reader_of(writer), Resolution(writer, declared)

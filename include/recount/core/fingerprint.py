@@ -135,7 +135,7 @@ def _read(topic: Topic) -> dict[str, Any]:
     """Of a source's topic what decides how a record is read; its retention, replication and settings change nothing."""
     assert topic.value is not None
     declared = {
-        name: f"{kind}{' required' * (name in topic.value.required)}" for name, kind in topic.value.fields.items()
+        name: f"{topic.value.told(name)}{' required' * (name in topic.value.required)}" for name in topic.value.fields
     }
     event_time = {"event_time": topic.event_time} if topic.event_time else {}
     return {"topic": topic.name, "schema": declared, **_encoding(topic), **event_time}

@@ -28,10 +28,11 @@ class Topic:
     """A Kafka topic as it must be.
 
     ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
-    with milliseconds since the epoch; None takes the record's own timestamp. ``value`` says what a record holds: a JSON
-    object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by us. A sink writes JSON
-    unless its topic has a plain value. ``encoding="avro"``: the values of a source are records of Avro, each with the
-    id of its writer's schema in a schema registry, and are read as the fields of the ``RecordSchema``.
+    with milliseconds since the epoch, or a TIMESTAMP; None takes the record's own timestamp. ``value`` says what a
+    record holds: a JSON object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by
+    us. A sink writes JSON unless its topic has a plain value. ``encoding="avro"``: the values of a source are records
+    of Avro, each with the id of its writer's schema in a schema registry, and are read as the fields of the
+    ``RecordSchema``.
     ``retention_ms`` -1 keeps records for ever; a topic that is only compacted does so too. ``configs`` holds any
     further topic setting, by Kafka's own names.
 
@@ -164,8 +165,9 @@ class Topic:
             kind == "long",
             f"topic {self.name} event_time",
             given=f"{self.event_time} ({kind})",
-            expected="a LONG field of the value: milliseconds since the epoch",
-            remedy="declare the field as LONG, or leave event_time out to use the record timestamp",
+            expected="a LONG or TIMESTAMP field of the value",
+            remedy="declare the field as LONG, milliseconds since the epoch, or as TIMESTAMP; or leave event_time out"
+            " to use the record timestamp",
         )
 
     @property
@@ -207,9 +209,9 @@ class Topic:
 
     def _require_readable(self, schema: RecordSchema, fields: Mapping[str, FieldType]) -> None:
         unlike = [
-            f"{name}: {fields[name]}, declared as {kind}"
+            f"{name}: {fields[name]}, declared as {schema.told(name)}"
             for name, kind in schema.fields.items()
-            if name in fields and not _reads(kind, fields[name])
+            if name in fields and (name in schema.readings or not _reads(kind, fields[name]))
         ]
         missing = [f"no {name}, which is required" for name in sorted(schema.required - fields.keys())]
         require(
