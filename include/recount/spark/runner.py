@@ -239,6 +239,7 @@ class StreamRunner:
                 proof.checkpoint_id == identity for proof in self._work.history.newest_first()
             ),
             delta_first=self._work.delta_first,
+            partitions=partitions,
         )
         return known.resumption()
 

@@ -127,6 +127,37 @@ def test_a_certificate_that_contradicts_itself_does_not_verify(
         verify_file(changed(folder, "night-3", change, rehash=True))
 
 
+RELEASED = {"before_ms": 5, "cut": [0, 1], "offsets": {"orders": {"0": 5}}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(lambda one, name=name: one["cut"].pop(name) for name in ("generation", "batch_timestamp_ms", "frontier_ms")),
+        lambda one: one["cut"].update(batch="3"),
+        lambda one: one.pop("cut"),
+        lambda one: one.update(cut=[0, 3]),
+        lambda one: one["declaration"].update(stream_version="one"),
+        lambda one: one["declaration"].update(stream_version=None),
+        lambda one: one["partitions"][0].update(topic=["orders"]),
+        lambda one: one.update(released={**RELEASED, "cut": None}),
+        lambda one: one.update(released={**RELEASED, "cut": [0]}),
+        lambda one: one.update(released={**RELEASED, "before_ms": "5"}),
+        lambda one: one.update(released={**RELEASED, "offsets": {"orders": None}}),
+        lambda one: one.update(released={**RELEASED, "offsets": {"orders": {"zero": 5}}}),
+        lambda one: one.update(released="all"),
+        lambda one: one.update(built_on=["night-1"]),
+    ],
+)
+def test_a_certificate_with_which_no_audit_could_go_on_does_not_verify(
+    folder: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """Where there is no key, anybody who can write to the folder can put one there that holds by its hash."""
+    verify_file(changed(folder, "night-3", lambda one: one.update(released=RELEASED), rehash=True))
+    with pytest.raises(Unverified):
+        verify_file(changed(folder, "night-3", change, rehash=True))
+
+
 @pytest.mark.parametrize(
     "change",
     [
