@@ -164,7 +164,9 @@ class Proofs:
         old = rows.filter(is_before & (pl.col("recorded_ms") <= at_ms)).sort(newest, descending=True)
         known = [entry for entry in found if first is None or entry.proof.order < first]
         known = [entry for entry in known if entry.proof.batch_timestamp_ms <= at_ms]
-        return max((*known, *_first(old)), key=lambda it: (it.proof.batch_timestamp_ms, it.proof.order), default=None)
+        return max(
+            (*known, *_first(old)), key=lambda one: (one.proof.batch_timestamp_ms, one.proof.order), default=None
+        )
 
     def _rows_of(self, state_id: str) -> pl.LazyFrame:
         """The proofs that were moved."""

@@ -194,8 +194,19 @@ def _complete(draft: Path, target: Path) -> None:
     except FileExistsError:
         if target.read_bytes() != draft.read_bytes():
             raise
-    write_whole(target.with_suffix(".html"), page(json.loads(target.read_text(encoding="utf-8"))))
+    write_whole(target.with_suffix(".html"), _page_of(target))
     draft.unlink()
+
+
+def _page_of(certificate: Path) -> str:
+    """Whatever keeps the page of a ``certificate`` from being made, no later one has to wait for it."""
+    try:
+        return page(json.loads(certificate.read_text(encoding="utf-8")))
+    except Exception:
+        _LOG.exception("no page can be made of %s", certificate)
+        return (
+            f"<!doctype html><title>{certificate.stem}</title><p>No page can be made of this certificate: see its JSON."
+        )
 
 
 def _draft(target: Path) -> Path:

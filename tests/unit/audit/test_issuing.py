@@ -160,9 +160,24 @@ def test_a_head_signed_by_a_stranger_stops_the_issue(tmp_path: Path) -> None:
         issued(tmp_path, "night-2", board.opened, **ours)
 
 
+@pytest.mark.parametrize("told", ["Infinity", "NaN", "many"])
+def test_a_certificate_of_which_no_page_can_be_made_keeps_no_later_one_from_being_issued(
+    tmp_path: Path, told: str
+) -> None:
+    """Two records of 1.7e308 in a sum of DOUBLE did it, for the page's bars were parts of an infinite one."""
+    board = Board()
+    series = [{"window_start": 0, "expected": told, "published": told, "complete": told}]
+    path = issue(
+        "revenue", "night-1", lambda: findings("night-1") | {"series": series}, str(tmp_path), opened=board.opened
+    )
+    assert "night-1" in path.with_suffix(".html").read_text()
+    assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2
+    assert chain_in(path.parent, "revenue", head=board.head, head_is_asked=True).faults() == []
+
+
 @pytest.mark.parametrize("draft", ['{"sha256": "%s"}', '{"sha256": "%s", "format": "recount certificate 2"}'])
 def test_a_draft_that_somebody_made_up_keeps_no_certificate_from_being_issued(tmp_path: Path, draft: str) -> None:
-    """It named the published head and was taken for that certificate; of which no page could be made, ever after."""
+    """It named the published head, was taken for that certificate, and no page could be made of it."""
     board = Board()
     head = issued(tmp_path, "night-1", board.opened)
     folder = tmp_path / "certificates/revenue"
