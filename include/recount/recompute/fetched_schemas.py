@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64decode
 from functools import lru_cache
 from http.client import HTTPException
 from typing import Any
@@ -19,14 +20,40 @@ _PASSES = frozenset({408, 429})
 
 def fetched_schema(number: int) -> str:
     """The text of the Avro schema ``number``; raises ``Bad`` where the registry has no such."""
-    return _answered(os.environ.get(VARIABLE, ""), number)
+    return _avro(os.environ.get(VARIABLE, ""), number)
+
+
+def fetched_file(number: int) -> str:
+    """The descriptor of the Protobuf file ``number`` in base64; raises ``Bad`` where the registry has no such."""
+    return _protobuf(os.environ.get(VARIABLE, ""), number)
 
 
 @lru_cache(maxsize=4096)
-def _answered(registry: str, number: int) -> str:
+def _avro(registry: str, number: int) -> str:
+    found = _answered(registry, number)
+    if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
+        raise Bad("schema", f"schema {number} is no Avro that stands alone")
+    return str(found["schema"])
+
+
+@lru_cache(maxsize=4096)
+def _protobuf(registry: str, number: int) -> str:
+    # a registry may refuse the format for schemas of another kind
+    if _answered(registry, number).get("schemaType") != "PROTOBUF":
+        raise Bad("schema", f"schema {number} is no Protobuf")
+    descriptor = str(_answered(registry, number, "?format=serialized")["schema"])
+    try:
+        b64decode(descriptor, validate=True)
+    except ValueError as error:
+        raise RegistryRefused(f"schema {number} in another format than format=serialized") from error
+    return descriptor
+
+
+def _answered(registry: str, number: int, wanted: str = "") -> dict[str, Any]:
+    """What the registry says of the schema ``number``."""
     if not registry.startswith(("http://", "https://")):
         raise RegistryRefused(f"no {VARIABLE}")
-    asked = f"{registry.rstrip('/')}/schemas/ids/{number}"
+    asked = f"{registry.rstrip('/')}/schemas/ids/{number}{wanted}"
     try:
         with urlopen(Request(asked, headers={"Accept": "application/json"}), timeout=_MOST_S) as answer:  # noqa: S310 - checked above
             found = json.load(answer)
@@ -36,9 +63,7 @@ def _answered(registry: str, number: int) -> str:
         raise RegistryUnreachable(f"{type(error).__name__} for schema {number}") from error
     if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
         raise RegistryRefused(f"the answer for schema {number} has no schema")
-    if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
-        raise Bad("schema", f"schema {number} is no Avro that stands alone")
-    return str(found["schema"])
+    return found
 
 
 def _of_status(error: HTTPError, number: int) -> Exception:
