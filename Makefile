@@ -127,8 +127,8 @@ test-dist: dist ## the wheel in an empty folder, in fresh environments, end to e
 test-upgrade: dist ## a project of an earlier release goes on with today's wheel; slow (UPGRADE_FROM=COMMIT)
 	@UPGRADE_FROM="$(UPGRADE_FROM)" pytest tests/dist/upgrade.py $(ARGS)
 
-test-registry: setup ## a stream of Avro values and its audit, by a schema registry that runs; needs a JDK 21 or later beside the other
-	@pytest tests/formats/avro_sources.py $(ARGS)
+test-registry: setup ## streams of Avro and Protobuf values and their audits, by a schema registry that runs; needs a JDK 21 or later beside the other
+	@pytest tests/formats/avro_sources.py tests/formats/protobuf_sources.py $(ARGS)
 
 test-pods: setup ## jobs of Spark as pods of a Kubernetes that is part of the tests
 	@pytest tests/pods/jobs_as_pods.py $(ARGS)

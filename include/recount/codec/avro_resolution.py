@@ -17,6 +17,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 from recount.codec.avro_schemas import AvroType
+from recount.codec.unresolvable import Unresolvable
 from recount.core.readings import Form, Reading, of_text
 from recount.core.schema import BadRecord, FieldType, RecordSchema
 
@@ -27,10 +28,6 @@ _WHOLE = ("int", "long")
 _PARTS_OF_A_MILLISECOND = {"timestamp-millis": 1, "timestamp-micros": 1_000, "timestamp-nanos": 1_000_000}
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _WIDE = Context(prec=400)
-
-
-class Unresolvable(Exception):
-    """A writer's schema that cannot be read as what is declared."""
 
 
 class Resolution:

@@ -143,8 +143,8 @@ def _read(topic: Topic) -> dict[str, Any]:
 
 def _encoding(topic: Topic) -> dict[str, Any]:
     """Nothing for JSON, as it was before there were plain values."""
-    if topic.is_avro:
-        return {"encoding": "avro"}
+    if topic.is_of_registry:
+        return {"encoding": topic.encoding}
     return {} if topic.plain_field is None else {"encoding": "plain"}
 
 

@@ -67,13 +67,18 @@ def day_text(since_1970: int) -> str | None:
     years = min(rest // 365, 3)
     rest -= years * 365
     year = 400 * cycles + 100 * centuries + 4 * fours + years + 1
-    if year > 9999:
-        return None
     month = 1
     while rest >= _length(year, month):
         rest -= _length(year, month)
         month += 1
-    return f"{year:04}-{month:02}-{rest + 1:02}"
+    return text_of_day(year, month, rest + 1)
+
+
+def text_of_day(year: int, month: int, day: int) -> str | None:
+    """The text of a day; None for one that no calendar has from the year 1 to 9999."""
+    if not _is_day(year, month, day) or year > 9999:
+        return None
+    return f"{year:04}-{month:02}-{day:02}"
 
 
 def _is_leap(year: int) -> bool:
@@ -84,10 +89,14 @@ def _length(year: int, month: int) -> int:
     return _LENGTHS[month - 1] + (month == 2 and _is_leap(year))
 
 
+def _is_day(year: int, month: int, day: int) -> bool:
+    return year >= 1 and 1 <= month <= 12 and 1 <= day <= _length(year, month)
+
+
 def _day_number(found: re.Match[str]) -> int | None:
     """Days since 1970; None for a day that no calendar has."""
     year, month, day = int(found["year"]), int(found["month"]), int(found["day"])
-    if year < 1 or not 1 <= month <= 12 or not 1 <= day <= _length(year, month):
+    if not _is_day(year, month, day):
         return None
     before = year - 1
     days = before * 365 + before // 4 - before // 100 + before // 400
