@@ -27,15 +27,19 @@ LAWS := tests/unit/spark/test_topologies_are_the_interpreter.py tests/spark/reco
 	tests/spark/recompute/test_drawn_stretches.py tests/spark/recompute/test_shop_stretches.py \
 	tests/spark/audit/test_erasure_of_state.py
 PARTS := unit spark integration airflow chaos faults browser
-# each by a pytest of its own, two at a time: one alone leaves a core idle; the third begins when the second has ended
-RUNS := first second third
-RUN_first := tests/unit tests/spark/audit
-RUN_second := tests/chaos tests/integration tests/airflow tests/faults tests/browser
-RUN_third := tests/spark/recompute tests/spark/engine tests/spark/local tests/spark/serve
+# each by a pytest of its own, two at a time, for one alone leaves a core idle; the longest begin first, so that both end
+# at about the same time
+RUNS := broker audit airflow recompute unit engines
+RUN_broker := tests/chaos tests/integration tests/faults
+RUN_audit := tests/spark/audit
+RUN_airflow := tests/airflow tests/browser
+RUN_recompute := tests/spark/recompute tests/spark/engine tests/spark/local tests/spark/serve
+RUN_unit := tests/unit --ignore tests/unit/spark
+RUN_engines := tests/unit/spark
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-pods lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -100,11 +104,11 @@ demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --secur
 
 # ---- checks
 
-test: setup browser ## all tests, in three runs, two at a time; in one where ARGS are given, which go to pytest
+test: setup browser ## all tests, in six runs, two at a time; in one where ARGS are given, which go to pytest
 ifeq ($(ARGS),)
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(RUNS:%=run-%)
 else
-	@pytest $(RUN_first) $(RUN_second) $(RUN_third) $(ARGS)
+	@pytest tests/unit $(RUN_audit) $(RUN_broker) $(RUN_airflow) $(RUN_recompute) $(ARGS)
 endif
 
 $(RUNS:%=run-%): run-%:
@@ -123,8 +127,11 @@ test-dist: dist ## the wheel in an empty folder, in fresh environments, end to e
 test-upgrade: dist ## a project of an earlier release goes on with today's wheel; slow (UPGRADE_FROM=COMMIT)
 	@UPGRADE_FROM="$(UPGRADE_FROM)" pytest tests/dist/upgrade.py $(ARGS)
 
-test-registry: setup ## a stream of Avro values and its audit, by a schema registry that runs; needs a JDK 21 or later beside the other
-	@pytest tests/formats/avro_sources.py $(ARGS)
+test-registry: setup ## streams of Avro and Protobuf values and their audits, by a schema registry that runs; needs a JDK 21 or later beside the other
+	@pytest tests/formats/avro_sources.py tests/formats/protobuf_sources.py $(ARGS)
+
+test-pods: setup ## jobs of Spark as pods of a Kubernetes that is part of the tests
+	@pytest tests/pods/jobs_as_pods.py $(ARGS)
 
 test-compose: setup ## docker-compose.yml on a Docker daemon: booted, killed under load, backed up and restored; slow
 	@pytest tests/compose/boot.py $(ARGS)

@@ -8,16 +8,19 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from recount.audit.audit_session import JAVA_FOR_FEW
 from recount.jvm_classes import keep_classes
 from recount.sessions import session_configuration
 
 TINY = {
     "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
 }
-"""Settings for data so small that planning and compiling would take most of the time."""
+"""Settings for data so small that planning and compiling would take most of the time, as audits of few records have."""
 
 
 def local_session(jars: str, scratch: Path, **settings: str) -> SparkSession:
@@ -28,6 +31,7 @@ def local_session(jars: str, scratch: Path, **settings: str) -> SparkSession:
         "spark.master": "local[2]",
         "spark.app.name": "recount-tests",
         "spark.driver.memory": "2g",
+        "spark.driver.extraJavaOptions": JAVA_FOR_FEW,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch / "local"),

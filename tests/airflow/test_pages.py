@@ -1,4 +1,4 @@
-"""The plugin's pages: only for users of Airflow, and nothing outside the reports folder."""
+"""Airflow of the embedded profile is closed to strangers; our pages show nothing outside the reports folder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from tests.airflow.conftest import HTTP_TIMEOUT_S, STREAM, Deployment, eventually
 
+from recount.local import daemon
 from recount.local.airflow import EmbeddedAirflow
+from recount.local.home import Home
 
 pytestmark = pytest.mark.timeout(600)
 ROUTES = ("/recount/", f"/recount/streams/{STREAM}", "/recount/data-docs", "/recount/reports/certificates/x.html")
@@ -20,6 +23,35 @@ def user(airflow: EmbeddedAirflow) -> httpx.Client:
     login = {"username": airflow.username, "password": airflow.password}
     token = httpx.post(f"{airflow.url}/auth/token", json=login, timeout=HTTP_TIMEOUT_S).json()["access_token"]
     return httpx.Client(base_url=airflow.url, headers={"Authorization": f"Bearer {token}"}, timeout=HTTP_TIMEOUT_S)
+
+
+@pytest.mark.parametrize("password", ["", "admin", "airflow", "password"])
+def test_no_default_password_lets_anybody_in(airflow: EmbeddedAirflow, password: str) -> None:
+    login = {"username": "admin", "password": password}
+    assert httpx.post(f"{airflow.url}/auth/token", json=login, timeout=HTTP_TIMEOUT_S).status_code in (400, 401)
+
+
+def test_nothing_is_told_without_a_login(airflow: EmbeddedAirflow) -> None:
+    assert httpx.get(f"{airflow.url}/api/v2/dags", timeout=HTTP_TIMEOUT_S).status_code == 401
+
+
+def test_only_the_owner_reads_password_and_keys(airflow: EmbeddedAirflow) -> None:
+    for name in ("passwords.json", "keys.json"):
+        assert (Path(airflow.environment["AIRFLOW_HOME"]) / name).stat().st_mode & 0o077 == 0
+
+
+def test_it_listens_on_the_loopback_address_only(airflow: EmbeddedAirflow) -> None:
+    home = Home(path=Path(airflow.environment["AIRFLOW_HOME"]).parent)
+    leaders = [psutil.Process(component.pid) for component in daemon.recorded(home)]
+    assert leaders
+    addresses = {
+        connection.laddr.ip
+        for leader in leaders
+        for process in (leader, *leader.children(recursive=True))
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize("route", ROUTES)

@@ -25,10 +25,10 @@ def test_a_stream_is_launched_and_watched_without_a_worker_slot(deployment: Depl
 
 
 def test_a_restart_of_airflow_leaves_the_stream_alone(deployment: Deployment) -> None:
-    before = deployment.status()
+    before, run = deployment.status(), deployment.watching()
     assert before is not None
     deployment.airflow.restart()
-    eventually("the watch is deferred again", deployment.watching)
+    assert eventually("the watch is deferred again", deployment.watching) == run
     eventually("the driver speaks on", lambda: deployment.heartbeat_ms() > before.heartbeat_ms + 20_000)
     after = deployment.status()
     assert after is not None

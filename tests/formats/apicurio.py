@@ -31,8 +31,10 @@ class Registry:
     address: str
 
     def register(self, subject: str, schema: Any) -> int:
-        """Give ``schema`` to the registry; returns its id."""
-        body = json.dumps({"schema": json.dumps(schema)}).encode()
+        """Give ``schema`` to the registry, the text of a Protobuf file or an Avro schema; returns its id."""
+        is_text = isinstance(schema, str)
+        given = {"schema": schema, "schemaType": "PROTOBUF"} if is_text else {"schema": json.dumps(schema)}
+        body = json.dumps(given).encode()
         headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
         with urlopen(Request(f"{self.address}/subjects/{subject}/versions", body, headers), timeout=30) as answer:  # noqa: S310 - of this test
             return int(json.load(answer)["id"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from recount.core.aggregates import count, total
 from recount.core.expressions import col
-from recount.core.schema import LONG, STRING, RecordSchema, decimal
+from recount.core.schema import BYTES, DATE, STRING, TIMESTAMP, RecordSchema, decimal, nested
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
@@ -15,9 +15,16 @@ payments = Topic(
     name="avro-payments",
     key="payment_id",
     value=RecordSchema.of(
-        customer=STRING, amount=decimal(20, 2), note=STRING, at_ms=LONG, required=("customer", "amount", "at_ms")
+        customer=STRING,
+        amount=decimal(20, 2),
+        note=STRING,
+        at=TIMESTAMP,
+        day=DATE,
+        receipt=BYTES,
+        city=nested("to", "city", kind=STRING),
+        required=("customer", "amount", "at"),
     ),
-    event_time="at_ms",
+    event_time="at",
     encoding="avro",
     partitions=1,
     retention_ms=-1,
@@ -30,11 +37,15 @@ paid = Topology(
         .windowed_by(tumbling("1 min", grace="0 s"))
         .aggregate(payments=count(), amount=total("amount"))
         .emit_final()
-        .to(Topic(name="avro-paid", key="customer", partitions=1, retention_ms=-1))
+        .to(Topic(name="avro-paid", key="customer", partitions=1, retention_ms=-1)),
+        stream(payments)
+        .select("at", "day", "receipt", "city")
+        .to(Topic(name="avro-payments-read", key="payment_id", partitions=1, retention_ms=-1)),
     ],
 )
 
 _AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 2}
+_ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}
 FIRST: dict[str, Any] = {
     "type": "record",
     "name": "Payment",
@@ -42,7 +53,10 @@ FIRST: dict[str, Any] = {
     "fields": [
         {"name": "customer", "type": "string"},
         {"name": "amount", "type": _AMOUNT},
-        {"name": "at_ms", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "receipt", "type": {"type": "fixed", "name": "Receipt", "size": 2}},
+        {"name": "to", "type": ["null", _ADDRESS], "default": None},
     ],
 }
 COMPATIBLE = {
@@ -53,4 +67,4 @@ COMPATIBLE = {
         {"name": "lines", "type": {"type": "map", "values": "int"}, "default": {}},
     ],
 }
-INCOMPATIBLE = {**FIRST, "fields": [FIRST["fields"][0], {"name": "amount", "type": "double"}, FIRST["fields"][2]]}
+INCOMPATIBLE = {**FIRST, "fields": [FIRST["fields"][0], {"name": "amount", "type": "double"}, *FIRST["fields"][2:]]}

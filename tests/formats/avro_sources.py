@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from io import BytesIO
 from pathlib import Path
@@ -15,12 +15,13 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from tests.formats import avro_payments
 from tests.formats.apicurio import Registry, java, running
 from tests.formats.avro_payments import COMPATIBLE, FIRST, INCOMPATIBLE, paid, payments
-from tests.integration.spark.drivers import committed, delta_rows
+from tests.formats.registry_streams import letters, outcome, port_of, run, send, settings_for
+from tests.integration.spark.drivers import delta_rows
 from tests.local_spark import TINY, local_session
 
-from recount.audit.nightly import audited
 from recount.core.registry import declared
 from recount.core.registry_errors import RegistryUnreachable
 from recount.core.settings import Settings
@@ -29,13 +30,9 @@ from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
 from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
-from recount.local.ports import free_ports
 from recount.local.project import Project
 from recount.sessions import task_environment
-from recount.spark.batch import TopologyWork
-from recount.spark.runner import RunOptions, StreamRunner
 
-MODULE = "tests.formats.avro_payments"
 MINUTE_MS = 60_000
 JAVA = java()
 
@@ -47,15 +44,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory, kafka: EmbeddedKafka, project: Project) -> Settings:
-    folder = tmp_path_factory.mktemp("avro")
-    return Settings(
-        profile="embedded",
-        bootstrap_servers=kafka.bootstrap_servers,
-        jars=str(project.spark_jars),
-        topologies=MODULE,
-        schema_registry=f"http://127.0.0.1:{free_ports(1)[0]}/apis/ccompat/v7",
-        **{name: str(folder / name) for name in ("data", "checkpoints", "reports", "logs", "run")},
-    )
+    return settings_for(avro_payments, tmp_path_factory.mktemp("avro"), kafka, project)
 
 
 @pytest.fixture(scope="module")
@@ -67,30 +56,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory, project: Project, settings: 
     session.stop()
 
 
-def _value(schema_id: int, schema: Any, **row: Any) -> bytes:
+def _value(schema_id: int, schema: Any, *, at_ms: int, **row: Any) -> bytes:
+    """Of a payment 999 microseconds after ``at_ms``."""
     written = BytesIO()
+    row |= {"at": 1_000 * at_ms + 999, "day": date(2024, 2, 29), "receipt": b"\x01\x02"}
     fastavro.schemaless_writer(written, fastavro.parse_schema(schema), row)
     return b"\0" + schema_id.to_bytes(4, "big") + written.getvalue()
-
-
-def _send(settings: Settings, values: list[bytes]) -> None:
-    producer = Connection.of(settings).producer()
-    for number, value in enumerate(values):
-        producer.produce(payments.name, key=f"p{number}".encode(), value=value)
-    assert producer.flush(60) == 0
-
-
-def _run(spark: SparkSession, settings: Settings) -> None:
-    StreamRunner(spark, settings, TopologyWork(paid, settings.data), RunOptions(available_now=True)).run()
-
-
-def _outcome(spark: SparkSession, settings: Settings) -> str:
-    return str(json.loads(audited(spark, settings, paid).certificate.read_text())["outcome"])
-
-
-def _letters(settings: Settings) -> list[str]:
-    found = committed(Connection.of(settings), payments.dead_letter_name)
-    return [str(message.headers()) for message in found]
 
 
 def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
@@ -98,32 +69,38 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
 ) -> None:
     assert JAVA is not None
     connection = Connection.of(settings)
-    apply(connection.admin(), plan(connection.admin(), all_topics(declared(MODULE), connection.own), "embedded"))
-    port = int(settings.schema_registry.split(":")[2].partition("/")[0])
+    topics = all_topics(declared(settings.topologies), connection.own)
+    apply(connection.admin(), plan(connection.admin(), topics, "embedded"))
+    port = port_of(settings)
 
     with running(project, tmp_path / "registry.log", JAVA, port) as registry:
-        _send(settings, _payments(registry))
+        send(settings, payments, _payments(registry))
 
     # nobody answers: nothing is dead-lettered, the batch is tried again
     with pytest.raises(RegistryUnreachable):
-        _run(spark, settings)
-    assert _letters(settings) == []
+        run(spark, settings, paid)
+    assert letters(settings, payments) == []
     assert _rows(settings) == []
 
     with running(project, tmp_path / "registry.log", JAVA, port) as registry:
         _payments(registry)
-        _run(spark, settings)
+        run(spark, settings, paid)
         assert _rows(settings) == [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
-        letters = _letters(settings)
-        assert len(letters) == 4
-        [unlike] = [letter for letter in letters if "declared as decimal(20, 2)" in letter]
+        read = delta_rows(Tables(settings.data).output("avro_payments_read"))
+        assert sorted(tuple(row[name] for name in ("at", "day", "receipt", "city")) for row in read) == [
+            (1_000, "2024-02-29", "AQI=", "Bern"),
+            *((at, "2024-02-29", "AQI=", None) for at in (2_000, 3_000, 2 * MINUTE_MS)),
+        ]
+        found = letters(settings, payments)
+        assert len(found) == 4
+        [unlike] = [letter for letter in found if "declared as decimal(20, 2)" in letter]
         assert "schema 3" in unlike
-        assert sum("the registry has no schema 4711" in letter for letter in letters) == 1
-        assert _outcome(spark, settings) == "match"
+        assert sum("the registry has no schema 4711" in letter for letter in found) == 1
+        assert outcome(spark, settings, paid) == "match"
 
         table = DeltaTable.forPath(spark, Tables(settings.data).output("avro_paid"))
         table.update(F.col("customer") == "ann", {"amount": F.lit(Decimal("30.76"))})
-        assert _outcome(spark, settings) == "violation"
+        assert outcome(spark, settings, paid) == "violation"
 
 
 def _payments(registry: Registry) -> list[bytes]:
@@ -132,7 +109,7 @@ def _payments(registry: Registry) -> list[bytes]:
         registry.register(f"{number}-value", schema) for number, schema in enumerate((FIRST, COMPATIBLE, INCOMPATIBLE))
     )
     assert (first, second, third) == (1, 2, 3)
-    ann = _value(first, FIRST, customer="ann", amount=Decimal("10.50"), at_ms=1_000)
+    ann = _value(first, FIRST, customer="ann", amount=Decimal("10.50"), at_ms=1_000, to={"city": "Bern"})
     return [
         ann,
         _value(second, COMPATIBLE, note="x", customer="ann", amount=Decimal("20.25"), at_ms=2_000, lines={"a": 1}),

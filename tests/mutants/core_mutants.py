@@ -119,9 +119,25 @@ def _of_values() -> Iterator[Mutant]:
     yield from bound(schema, "exact_decimal", "the digits of a decimal", "field_type.precision - field_type.scale")
     plain, alone = "core/plain_values.py", "a plain number stands alone"
     yield from other(plain, "PlainValue.as_json", alone, "_SCALAR.fullmatch", "_SCALAR.match")
+    yield from _of_readings()
     sums, digits = "core/sums.py", "total.adjusted() < kind.precision - kind.scale"
     yield from comparison(sums, "fits", "the digits of a sum", digits)
     yield from bound(sums, "fits", "the digits of a sum", "kind.precision - kind.scale")
+
+
+def _of_readings() -> Iterator[Mutant]:
+    readings, schema, zone = "core/readings.py", "core/schema.py", "the offset of a zone"
+    yield from comparison(readings, "milliseconds", zone, "int(hours) > _HOURS")
+    yield from comparison(readings, "milliseconds", zone, "int(minutes) > _MINUTES")
+    yield from other(readings, "milliseconds", zone, 'sign == "+"', 'sign == "-"')
+    part, filled = "the part of a second", 'ljust(3, "0")'
+    yield from other(readings, "milliseconds", part, filled, 'rjust(3, "0")')
+    yield from other(readings, "milliseconds", part, "[:3]", "[-3:]")
+    invalid = "except ValueError:\n        return False"
+    yield from other(readings, "_is_date", "a day of the calendar", invalid, invalid.replace("False", "True"))
+    yield from other(readings, "_is_base64", "base64 as it is written", " == text.encode()", " != b''")
+    yield from other(schema, "_at", "a path to a value", "in path", "in path[-1:]")
+    yield from other(schema, "_at", "a path to a value", "document is None", "not isinstance(document, dict)")
 
 
 def _of_defaults() -> Iterator[Mutant]:

@@ -69,11 +69,9 @@ def _of_decoding() -> Iterator[Mutant]:
     yield from comparison(decoder, "ValueDecoder._decimals", "the digits of a decimal", digits)
     exact = "(unscaled / factor == numbers) & "
     yield from other(decoder, "ValueDecoder._decimals", "the places of a decimal", exact, "")
-    carried = "DOUBLE_DIGITS"
-    yield from other(
-        decoder, "ValueDecoder.__init__", "decimals that a double cannot carry", carried, "(DOUBLE_DIGITS + 1)"
-    )
-
+    shape, carried = "codec/json_shape.py", "DOUBLE_DIGITS"
+    yield from other(shape, "json_shape", "decimals that a double cannot carry", carried, "(DOUBLE_DIGITS + 1)")
+    yield from other(shape, "_shape", "a path to a value", "in field.path[:-1]", "in field.path[:0]")
     bad = "None if index in bad else value"
     rule = "the texts beside a bad one"
     yield from other("codec/plain_decoder.py", "PlainDecoder._texts", rule, bad, "None if value else value")

@@ -19,10 +19,12 @@ from tests.mutants.scenes_of_values import (
     a_full_sketch,
     long_numbers,
     of_sums,
+    paths,
     plain_nulls,
     plain_numbers,
     plain_texts,
     prices,
+    readings,
     values,
 )
 
@@ -43,6 +45,8 @@ _OTHERS: dict[str, Callable[[], Scene]] = {
     ),
     "values": values,
     "prices": prices,
+    "readings": readings,
+    "paths": paths,
     "long numbers": long_numbers,
     "plain numbers": plain_numbers,
     "plain texts": plain_texts,

@@ -13,7 +13,20 @@ from tests.unit.spark.random_topology_logs import Event
 from recount.core.aggregates import average, distinct, total
 from recount.core.flow import stream
 from recount.core.plain_values import PlainValue
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, LONG_MAX, LONG_MIN, STRING, RecordSchema, decimal
+from recount.core.schema import (
+    BOOLEAN,
+    BYTES,
+    DATE,
+    DOUBLE,
+    LONG,
+    LONG_MAX,
+    LONG_MIN,
+    STRING,
+    TIMESTAMP,
+    RecordSchema,
+    decimal,
+    nested,
+)
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.core.windows import tumbling
@@ -35,6 +48,9 @@ VALUES = Topic(
 PRICES = Topic(name="prices", key="id", value=RecordSchema.of(d=decimal(9, 2), e=decimal(15, 2)))
 """Of decimals that a double can carry, so that they are decoded as doubles; so would these, were the limit higher:"""
 NUMBERS = Topic(name="numbers", key="id", value=RecordSchema.of(f=decimal(16, 0)))
+MOMENTS = Topic(name="moments", key="id", value=RecordSchema.of(at=TIMESTAMP, day=DATE, raw=BYTES))
+"""Alone, for values within others are decoded in another way."""
+NESTED = Topic(name="nested", key="id", value=RecordSchema.of(city=nested("to", "city", kind=STRING), n=LONG))
 _LONGS = (LONG_MIN - 1, LONG_MIN, LONG_MAX, LONG_MAX + 1)
 _CASES = (
     *(f'{{"n":{n}}}' for n in _LONGS),
@@ -62,6 +78,23 @@ _PRICES = (
 )
 
 
+_OFFSETS = ("Z", "+01:00", "-01:00", "+23:59", "-23:59", "+24:00", "+00:60", "+0100", "")
+_PARTS = (".5", ".05", ".0009", ".9999", ".123456789", ".1234567890", ".")
+_MOMENTS = (
+    *(f'{{"at":"1970-01-02T00:00:00{offset}"}}' for offset in _OFFSETS),
+    *(f'{{"at":"1969-12-31T23:59:59{part}Z"}}' for part in _PARTS),
+    '{"at":"1970-01-01T24:00:00Z"}',
+    '{"at":0}',
+    *(f'{{"day":"{day}"}}' for day in ("2024-02-29", "2023-02-29", "2024-2-29", "0000-01-01", "")),
+    *(f'{{"raw":"{raw}"}}' for raw in ("AQI=", "AQJ=", "AQI", "-_8=", "")),
+)
+_NESTED = (
+    '{"to":{"city":"Bern"},"city":"Bonn"}',
+    '{"city":"Bonn"}',
+    *(f'{{"to":{to}}}' for to in ('{"city":5}', '{"city":null}', "{}", "null", '"Bern"', "[]", "5")),
+)
+
+
 def values() -> Scene:
     """Values of every type."""
     return _one_by_one("values", VALUES, [*_CASES, None, b"\xff"])
@@ -70,6 +103,16 @@ def values() -> Scene:
 def prices() -> Scene:
     """Decimals that are sent as numbers."""
     return _one_by_one("prices", PRICES, _PRICES)
+
+
+def readings() -> Scene:
+    """Timestamps, dates and bytes."""
+    return _one_by_one("readings", MOMENTS, [*_MOMENTS, None])
+
+
+def paths() -> Scene:
+    """Values within others."""
+    return _one_by_one("paths", NESTED, [*_NESTED, None])
 
 
 def long_numbers() -> Scene:

@@ -11,8 +11,11 @@ from tests.mutants.mutant import Site
 
 RULE_MODULES = (
     *(f"core/{name}.py" for name in ("windows", "joins", "processing", "changelogs", "event_time", "record_keys")),
-    *(f"core/{name}.py" for name in ("reading", "histories", "flow", "topology", "schema", "plain_values", "sums")),
-    *("codec/decoder.py", "codec/plain_decoder.py"),
+    *(
+        f"core/{name}.py"
+        for name in ("reading", "readings", "histories", "flow", "topology", "schema", "plain_values", "sums")
+    ),
+    *("codec/decoder.py", "codec/json_shape.py", "codec/plain_decoder.py"),
     *(
         f"spark/{name}.py"
         for name in ("stage", "window_starts", "intake", "open_windows", "partition_clock", "exact_sums")

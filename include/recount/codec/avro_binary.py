@@ -34,7 +34,7 @@ def whole_value(read: Read, data: bytes, at: int) -> Any:
 
 
 def reader_of(avro: AvroType) -> Read:
-    """The reader of values of ``avro``; a record is read as a dictionary."""
+    """The reader of values of ``avro``; a record and a map are read as dictionaries."""
     return _reader(avro, {})
 
 
@@ -54,7 +54,7 @@ def _reader(avro: AvroType, made: dict[int, list[Read]]) -> Read:
         case "array":
             place.append(_blocks(_reader(avro.of[0], made)))
         case "map":
-            place.append(_blocks(_pair(_reader(avro.of[0], made))))
+            place.append(_map(_blocks(_pair(_reader(avro.of[0], made)))))
         case "enum":
             place.append(_enum(avro.symbols))
         case _:
@@ -180,6 +180,16 @@ def _pair(of_value: Read) -> Read:
         key, at = _string(data, at)
         value, at = of_value(data, at)
         return (key, value), at
+
+    return read
+
+
+def _map(pairs: Read) -> Read:
+    """Of a key that is written twice the last value counts."""
+
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        found, at = pairs(data, at)
+        return dict(found), at
 
     return read
 

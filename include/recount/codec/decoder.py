@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter
-from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -19,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from recount.codec.json_shape import json_shape
 from recount.core.nesting import has_too_deep, is_too_deep
-from recount.core.schema import DOUBLE_DIGITS, BadRecord, FieldType, RecordSchema
+from recount.core.readings import Form, of_text
+from recount.core.schema import BadRecord, FieldType, RecordSchema
 
-_SCALARS: dict[str, Any] = {"string": str, "long": int, "double": float, "decimal": float | str, "boolean": bool}
 _ARROW_TYPES = {"string": pa.string(), "long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
-_NULL = msgspec.Raw(b"null")
 _NUMBERS = frozenset({float, type(None)})
 _PLAIN_DECIMAL = r"^-?(0|[1-9][0-9]{0,18})(\.[0-9]{1,18})?$"
 """At most 37 digits, for Arrow does not see that more than 38 do not fit."""
@@ -48,6 +47,10 @@ class Decoded:
     faults: list[Fault]
 
 
+def _refuse(_: bytes) -> Any:
+    raise msgspec.DecodeError("only the reference finds the fields")
+
+
 def arrow_type(field_type: FieldType) -> pa.DataType:
     """The Arrow type that carries ``field_type``."""
     if field_type.kind == "decimal":
@@ -63,26 +66,16 @@ class ValueDecoder:
     def __init__(self, schema: RecordSchema, columns: Sequence[str] | None = None) -> None:
         self._schema = schema
         self._columns = list(schema.fields if columns is None else columns)
-        kinds = [kind.element or kind for kind in schema.fields.values()]
-        # one of more than 15 digits does not survive as a double: then decimals stay as they are written
-        written = any(kind.kind == "decimal" and kind.precision > DOUBLE_DIGITS for kind in kinds)
-        struct = _struct(tuple(schema.fields.items()), schema.required, written=written)
-        self._decode = msgspec.json.Decoder(struct).decode
+        shape = json_shape(schema)
+        self._decode = msgspec.json.Decoder(shape.struct).decode if shape else _refuse
+        self._objects = shape.objects if shape else dict.fromkeys(schema.fields, ())
         self._member = {name: f"f{index}" for index, name in enumerate(schema.fields)}
         self._row = _plain_row(len(schema.fields))
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """All ``values`` as columns. A null value is a tombstone: nulls and no fault."""
         faults: dict[int, Fault] = {}
-        try:
-            # msgspec passes over what is not declared without looking at its text; a newline ends no character
-            b"\n".join(values).decode()  # type: ignore[arg-type]  # a None raises
-            if has_too_deep(values):  # type: ignore[arg-type]
-                raise RecursionError
-            decode = self._decode
-            rows = [decode(value) for value in values]  # type: ignore[arg-type]
-        except (*_REFUSED, TypeError):
-            rows = [self._careful(index, value, faults) for index, value in enumerate(values)]
+        rows = self._rows(values, faults)
         columns = {name: self._column(name, rows, values, faults) for name in self._schema.fields}
         if faults:
             blank = pa.array([index in faults for index in range(len(rows))])
@@ -91,6 +84,17 @@ class ValueDecoder:
             columns={name: columns[name] for name in self._columns},
             faults=sorted(faults.values(), key=lambda fault: fault.index),
         )
+
+    def _rows(self, values: Sequence[bytes | None], faults: dict[int, Fault]) -> list[Any]:
+        try:
+            # msgspec passes over what is not declared without looking at its text; a newline ends no character
+            b"\n".join(values).decode()  # type: ignore[arg-type]  # a None raises
+            if has_too_deep(values):  # type: ignore[arg-type]
+                raise RecursionError
+            decode = self._decode
+            return [decode(value) for value in values]  # type: ignore[arg-type]
+        except (*_REFUSED, TypeError):
+            return [self._careful(index, value, faults) for index, value in enumerate(values)]
 
     def _careful(self, index: int, value: bytes | None, faults: dict[int, Fault]) -> Any:
         if value is None:
@@ -113,9 +117,12 @@ class ValueDecoder:
     def _column(self, name: str, rows: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]) -> pa.Array:
         field_type = self._schema.fields[name]
         element = field_type.element or field_type
+        form = self._schema.form_of(name)
+        if form:
+            return self._formed(name, form, rows, values, faults)
         if name not in self._columns and element.kind not in ("decimal", "long"):
             return pa.nulls(len(rows), arrow_type(field_type))  # msgspec has checked all that there is to check
-        cells = list(map(attrgetter(self._member[name]), rows))
+        cells = self._cells(name, rows)
         if field_type.kind == "decimal":
             if set(map(type, cells)) <= _NUMBERS:
                 return self._decimals(field_type, cells, values, faults)
@@ -129,6 +136,25 @@ class ValueDecoder:
             return pa.array(cells, arrow_type(field_type))
         except (OverflowError, pa.ArrowInvalid):
             return self._refuse(cells, field_type, values, faults)
+
+    def _cells(self, name: str, rows: Sequence[Any]) -> list[Any]:
+        """Of the field ``name``, each null where an object around it is; rows of the reference have none around."""
+        for into in map(attrgetter, self._objects[name]):
+            rows = [row if row is None or type(row) is self._row else into(row) for row in rows]
+        cell = attrgetter(self._member[name])
+        return [None if row is None else cell(row) for row in rows] if self._objects[name] else list(map(cell, rows))
+
+    def _formed(
+        self, name: str, form: Form, rows: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]
+    ) -> pa.Array:
+        """From texts, or what the reference made of them."""
+        made: list[Any] = []
+        for index, given in enumerate(self._cells(name, rows)):
+            found = of_text(form, given) if type(given) is str else given
+            if given is not None and found is None:
+                self._by_reference(index, values[index] or b"", faults)
+            made.append(found)
+        return pa.array(made, arrow_type(self._schema.fields[name]))
 
     def _decimals(
         self, field_type: FieldType, cells: list[Any], values: Sequence[bytes | None], faults: dict[int, Fault]
@@ -190,10 +216,6 @@ def _decimal_array(unscaled: np.ndarray, valid: np.ndarray, field_type: FieldTyp
     return pa.Array.from_buffers(arrow_type(field_type), len(unscaled), [validity, pa.py_buffer(words.tobytes())])
 
 
-def _python_type(field_type: FieldType) -> Any:
-    return GenericAlias(list, (_python_type(field_type.element),)) if field_type.element else _SCALARS[field_type.kind]
-
-
 def _text(cell: Any) -> str | None:
     """A decimal as it was written, without the quotes of a JSON string."""
     if type(cell) is msgspec.Raw:
@@ -205,26 +227,6 @@ def _text(cell: Any) -> str | None:
 def _plainly(cell: Any) -> str:
     """What is no text: a number of the reference, or a double of up to 15 digits."""
     return format(cell, "f") if isinstance(cell, Decimal) else repr(cell)
-
-
-@lru_cache(maxsize=64)
-def _struct(
-    fields: tuple[tuple[str, FieldType], ...], required: frozenset[str], *, written: bool
-) -> type[msgspec.Struct]:
-    """A value's type; with ``written`` decimals stay as they are written.
-
-    Its members are called f0, f1, …: a field can have any name, ``gewicht.kg`` too, and a member cannot.
-    """
-    members: list[Any] = []
-    for index, (name, field_type) in enumerate(fields):
-        raw = written and field_type.kind == "decimal"
-        python_type = msgspec.Raw if raw else _python_type(field_type)
-        if name in required:
-            members.append((f"f{index}", python_type))
-        else:
-            members.append((f"f{index}", python_type if raw else python_type | None, _NULL if raw else None))
-    names = {f"f{index}": name for index, (name, _) in enumerate(fields)}
-    return msgspec.defstruct("Value", members, gc=False, kw_only=True, rename=names)
 
 
 @lru_cache(maxsize=64)

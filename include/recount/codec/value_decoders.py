@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from recount.codec.avro_decoder import AvroDecoder
 from recount.codec.decoder import ValueDecoder
 from recount.codec.plain_decoder import PlainDecoder
+from recount.codec.protobuf_decoder import ProtobufDecoder
 from recount.core.plain_values import PlainValue
 from recount.core.topics import Topic
 
 
-def decoder_of(topic: Topic, columns: Sequence[str]) -> ValueDecoder | PlainDecoder | AvroDecoder:
+def decoder_of(topic: Topic, columns: Sequence[str]) -> ValueDecoder | PlainDecoder | AvroDecoder | ProtobufDecoder:
     """The decoder of the values of ``topic``, which must be declared; ``columns`` are the fields that are returned."""
     declared = topic.value
     assert declared is not None, "checked by Source"
     if isinstance(declared, PlainValue):
         return PlainDecoder(declared, columns)
-    return AvroDecoder(declared, columns) if topic.is_avro else ValueDecoder(declared, columns)
+    match topic.encoding:
+        case "avro":
+            return AvroDecoder(declared, columns)
+        case "protobuf":
+            return ProtobufDecoder(declared, columns)
+        case "json":
+            return ValueDecoder(declared, columns)

@@ -12,6 +12,7 @@ from recount.extras import require_extra
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
+_AVRO, _PROTOBUF = "AVRO", "PROTOBUF"
 _TIMEOUT_S = 10
 _TRIES = 3
 
@@ -20,17 +21,22 @@ class UnknownSchema(Exception):
     """The registry has no schema of this id, or one that is of no use; the text says which."""
 
 
-def writer_schema(schema_id: int) -> str:
+def avro_schema(schema_id: int) -> str:
     """The Avro schema with the id, as JSON.
 
     Raises ``UnknownSchema``, ``RegistryUnreachable`` or ``RegistryRefused``. What the registry has never changes; that
     it has no such id may, so this is asked again.
     """
-    return _fetched(os.environ.get(VARIABLE, ""), schema_id)
+    return _fetched(os.environ.get(VARIABLE, ""), schema_id, _AVRO)
+
+
+def protobuf_schema(schema_id: int) -> str:
+    """The Protobuf file with the id, as it was registered; raises what ``avro_schema`` does."""
+    return _fetched(os.environ.get(VARIABLE, ""), schema_id, _PROTOBUF)
 
 
 @lru_cache(maxsize=4096)
-def _fetched(address: str, schema_id: int) -> str:
+def _fetched(address: str, schema_id: int, kind: str) -> str:
     client = _client(address, os.getpid())
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
@@ -40,9 +46,9 @@ def _fetched(address: str, schema_id: int) -> str:
         raise _failure(error, schema_id) from error
     except Exception as error:  # the transport has errors of its own, none of which says anything about the record
         raise RegistryUnreachable(f"{type(error).__name__} when asked for schema {schema_id}") from error
-    if found.schema_type != "AVRO":
-        raise UnknownSchema(f"schema {schema_id} is no Avro but {found.schema_type}")
-    if found.references:
+    if found.schema_type != kind:
+        raise UnknownSchema(f"schema {schema_id} is not {kind} but {found.schema_type}")
+    if found.references and kind == _AVRO:
         raise UnknownSchema(f"schema {schema_id} refers to other subjects")
     return str(found.schema_str)
 

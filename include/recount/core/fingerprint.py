@@ -135,7 +135,7 @@ def _read(topic: Topic) -> dict[str, Any]:
     """Of a source's topic what decides how a record is read; its retention, replication and settings change nothing."""
     assert topic.value is not None
     declared = {
-        name: f"{kind}{' required' * (name in topic.value.required)}" for name, kind in topic.value.fields.items()
+        name: f"{topic.value.told(name)}{' required' * (name in topic.value.required)}" for name in topic.value.fields
     }
     event_time = {"event_time": topic.event_time} if topic.event_time else {}
     return {"topic": topic.name, "schema": declared, **_encoding(topic), **event_time}
@@ -143,8 +143,8 @@ def _read(topic: Topic) -> dict[str, Any]:
 
 def _encoding(topic: Topic) -> dict[str, Any]:
     """Nothing for JSON, as it was before there were plain values."""
-    if topic.is_avro:
-        return {"encoding": "avro"}
+    if topic.is_of_registry:
+        return {"encoding": topic.encoding}
     return {} if topic.plain_field is None else {"encoding": "plain"}
 
 

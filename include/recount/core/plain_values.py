@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from recount.core.errors import require
+from recount.core.errors import require, require_each
 from recount.core.schema import NUMBER, BadRecord, FieldType, RecordSchema
 
 _SCALAR = re.compile(rb"true|false|" + NUMBER.pattern.encode())
@@ -36,6 +36,13 @@ class PlainValue:
     """None: the field of a record with a value is never null."""
 
     def __post_init__(self) -> None:
+        require_each(
+            f"plain value {self.name}",
+            [self.kind],
+            FieldType,
+            expected="STRING, LONG, DOUBLE, BOOLEAN or decimal(15, 2)",
+            remedy="timestamps, dates, bytes and nested values need RecordSchema.of(...)",
+        )
         assert self._in_json
         require(
             self.kind.kind != "list",
@@ -62,6 +69,10 @@ class PlainValue:
     def fields(self) -> Mapping[str, FieldType]:
         """The one field."""
         return {self.name: self.kind}
+
+    def told(self, name: str) -> str:
+        """The type of the field ``name``, as ``RecordSchema.told`` says it."""
+        return str(self.fields[name])
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """The field of ``value``; raises ``BadRecord``."""

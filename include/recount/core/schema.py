@@ -10,6 +10,7 @@ Rules, the same in the interpreter, the stream and the recompute:
   the double that stands for it: ``0.29999999999999999`` is 0.3. It may stand in a JSON string, the usual way to send
   money, if the string holds a number as JSON writes it and nothing else: ``"990.56"``, not ``" 1"``, ``"1_000"``,
   ``".5"`` or ``"NaN"``. A LONG may not: declare ``decimal(19, 0)`` for whole numbers that are sent as strings.
+* Moments, dates, bytes and values within others are told in ``readings``.
 * A missing field and an explicit null are the same null; a *required* field must be neither.
 * No more than 500 objects and arrays lie in one another, declared or not (``core.nesting``).
 """
@@ -20,13 +21,14 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal
 
 from recount.core.errors import RecountError, require, require_each
 from recount.core.nesting import MOST_NESTED, is_too_deep
 from recount.core.own_columns import require_free
+from recount.core.readings import Form, Reading, of_text
 
 Kind = Literal["string", "long", "double", "decimal", "boolean", "list"]
 
@@ -55,6 +57,12 @@ STRING = FieldType(kind="string")
 LONG = FieldType(kind="long")
 DOUBLE = FieldType(kind="double")
 BOOLEAN = FieldType(kind="boolean")
+TIMESTAMP = Reading(kind=LONG, form="timestamp")
+"""A moment: a LONG of milliseconds since the epoch in rows."""
+DATE = Reading(kind=STRING, form="date")
+"""A day of the calendar: a STRING like ``2026-01-31`` in rows."""
+BYTES = Reading(kind=STRING, form="bytes")
+"""Any bytes: a STRING in base64 in rows."""
 
 
 def decimal(precision: int, scale: int) -> FieldType:
@@ -78,6 +86,19 @@ def list_of(element: FieldType) -> FieldType:
     return FieldType(kind="list", element=element)
 
 
+def nested(*path: str, kind: FieldType | Reading) -> Reading:
+    """The value at ``path``, of records or maps within the value: ``nested("address", "city", kind=STRING)``."""
+    require(
+        bool(path) and all(isinstance(name, str) for name in path),
+        "nested",
+        given=path,
+        expected="names, from the outermost record to the value",
+        remedy='nested("address", "city", kind=STRING)',
+    )
+    require_each("nested", [kind], FieldType | Reading, expected="a type", remedy="write kind=STRING")
+    return Reading(kind=kind, path=path) if isinstance(kind, FieldType) else replace(kind, path=(*path, *kind.path))
+
+
 class BadRecord(RecountError):
     """A record that cannot be processed: it goes to the dead-letter topic with ``reason`` and ``detail``."""
 
@@ -89,10 +110,15 @@ class BadRecord(RecountError):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSchema:
-    """The declared fields of a topic's value, in order; ``required`` names those that must not be null."""
+    """The declared fields of a topic's value, in order; ``required`` names those that must not be null.
+
+    ``fields`` may be declared as readings (``TIMESTAMP``, ``nested``): then it has the types that rows have, and
+    ``readings`` says how the others are read.
+    """
 
     fields: Mapping[str, FieldType]
     required: frozenset[str] = frozenset()
+    readings: Mapping[str, Reading] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_each(
@@ -104,6 +130,11 @@ class RecordSchema:
         )
         object.__setattr__(self, "required", frozenset(self.required))
         require(bool(self.fields), "fields", given=self.fields, expected="at least one field", remedy="declare one")
+        declared: Mapping[str, FieldType | Reading] = self.fields
+        readings = {**self.readings, **{name: kind for name, kind in declared.items() if isinstance(kind, Reading)}}
+        object.__setattr__(self, "readings", {name: one for name, one in readings.items() if name in declared})
+        made = {name: kind.kind if isinstance(kind, Reading) else kind for name, kind in declared.items()}
+        object.__setattr__(self, "fields", made)
         require_types("fields", self.fields)
         require_free("a topic's fields", self.fields)
         unknown = sorted(self.required - set(self.fields))
@@ -116,9 +147,21 @@ class RecordSchema:
         )
 
     @classmethod
-    def of(cls, /, *, required: tuple[str, ...] = (), **fields: FieldType) -> RecordSchema:
+    def of(cls, /, *, required: tuple[str, ...] = (), **fields: FieldType | Reading) -> RecordSchema:
         """A schema written as keywords: ``RecordSchema.of(order_id=STRING, amount=decimal(15, 2))``."""
         return cls(fields=dict(fields), required=required)  # type: ignore[arg-type] # any names will do
+
+    def path_of(self, name: str) -> tuple[str, ...]:
+        """Where in a value the field ``name`` lies."""
+        return (name,) if name not in self.readings else self.readings[name].path or (name,)
+
+    def form_of(self, name: str) -> Form | None:
+        """The form of the field ``name``, where rows have it in another."""
+        return self.readings[name].form if name in self.readings else None
+
+    def told(self, name: str) -> str:
+        """How the field ``name`` is read, for people and fingerprints."""
+        return str(self.readings.get(name, self.fields[name]))
 
     def decode(self, value: bytes) -> dict[str, Any]:
         """The declared fields of ``value`` (all of them, null where missing); raises ``BadRecord``."""
@@ -136,11 +179,14 @@ class RecordSchema:
 
     def _fields_of(self, document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, field_type in self.fields.items():
-            given = document.get(name)
+            given = _at(name, document, self.path_of(name)) if name in self.readings else document.get(name)
+            form = self.form_of(name)
             if given is None:
                 if name in self.required:
                     raise BadRecord("schema", f"required field {name} is missing or null")
                 yield name, None
+            elif form:
+                yield name, _formed(name, form, given)
             else:
                 yield name, _typed(name, field_type, given)
 
@@ -181,6 +227,23 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def _at(name: str, document: Any, path: tuple[str, ...]) -> Any:
+    for step in path:
+        if document is None:
+            return None
+        if not isinstance(document, dict):
+            raise BadRecord("schema", f"field {name}: expected an object, got {_shown(document)}")
+        document = document.get(step)
+    return document
+
+
+def _formed(name: str, form: Form, given: Any) -> Any:
+    made = of_text(form, given) if isinstance(given, str) else None
+    if made is None:
+        raise BadRecord("schema", f"field {name}: expected a {form}, got {_shown(given)}")
+    return made
+
+
 def _typed(name: str, field_type: FieldType, given: Any) -> Any:
     match field_type.kind, given:
         case "string", str() if is_unicode(given):
@@ -199,7 +262,15 @@ def _typed(name: str, field_type: FieldType, given: Any) -> Any:
                 return exact
         case "list", list() if field_type.element is not None:
             return [_typed(f"{name}[{i}]", field_type.element, item) for i, item in enumerate(given)]
-    raise BadRecord("schema", f"field {name}: expected {field_type}, got {json.dumps(given)[:80]}")
+    raise BadRecord("schema", f"field {name}: expected {field_type}, got {_shown(given)}")
+
+
+def _shown(given: Any) -> str:
+    """The beginning of ``given`` in JSON; values can be nested so deep that they are read, but not written."""
+    try:
+        return json.dumps(given)[:80]
+    except RecursionError:
+        return f"a {type(given).__name__} that is nested too deep"
 
 
 def is_unicode(text: str) -> bool:

@@ -56,7 +56,8 @@ class Settings:
     ``{role}`` in it stands for the role of the process.
     ``spark_security`` is the file by which drivers and a standalone Spark cluster know each other, see
     ``cluster.shared_secret``; empty: the cluster takes everybody.
-    ``schema_registry`` is the address below which the schemas of Avro values lie; it holds no secret, for it is shown.
+    ``schema_registry`` is the address below which the schemas of Avro and Protobuf values lie; it holds no secret, for
+    it is shown.
     """
 
     profile: Profile

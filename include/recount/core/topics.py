@@ -13,7 +13,7 @@ from recount.core.plain_values import PlainValue
 from recount.core.schema import FieldType, RecordSchema
 
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
-Encoding = Literal["json", "avro"]
+Encoding = Literal["json", "avro", "protobuf"]
 
 UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS = -1, 7 * 86_400_000
 FARTHEST_AHEAD = "message.timestamp.after.max.ms"
@@ -30,10 +30,10 @@ class Topic:
     """A Kafka topic as it must be.
 
     ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
-    with milliseconds since the epoch; None takes the record's own timestamp. ``value`` says what a record holds: a JSON
-    object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by us. A sink writes JSON
-    unless its topic has a plain value. ``encoding="avro"``: the values of a source are records of Avro, each with the
-    id of its writer's schema in a schema registry, and are read as the fields of the ``RecordSchema``.
+    with milliseconds since the epoch, or a TIMESTAMP; None takes the record's own timestamp. ``value`` says what a
+    record holds: a JSON object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by
+    us. A sink writes JSON unless its topic has a plain value. ``encoding="avro"`` and ``"protobuf"``: each value of
+    a source has the id of its writer's schema in a schema registry, and is read as the fields of the ``RecordSchema``.
     ``retention_ms`` -1 keeps records for ever; a topic that is only compacted does so too. ``configs`` holds any
     further topic setting, by Kafka's own names.
 
@@ -120,9 +120,9 @@ class Topic:
             remedy="leave it out for 'json'",
         )
         require(
-            not self.is_avro or isinstance(self.value, RecordSchema),
+            not self.is_of_registry or isinstance(self.value, RecordSchema),
             f"topic {self.name} encoding",
-            given="avro, with a plain value" if self.value else "avro, without value=",
+            given=f"{self.encoding}, {'with a plain value' if self.value else 'without value='}",
             expected="the fields that are read: value=RecordSchema.of(...)",
             remedy="declare the fields that you need; further ones of the writers are ignored",
         )
@@ -166,14 +166,15 @@ class Topic:
             kind == "long",
             f"topic {self.name} event_time",
             given=f"{self.event_time} ({kind})",
-            expected="a LONG field of the value: milliseconds since the epoch",
-            remedy="declare the field as LONG, or leave event_time out to use the record timestamp",
+            expected="a LONG or TIMESTAMP field of the value",
+            remedy="declare the field as LONG, milliseconds since the epoch, or as TIMESTAMP; or leave event_time out"
+            " to use the record timestamp",
         )
 
     @property
-    def is_avro(self) -> bool:
-        """Whether the values are Avro of a schema registry."""
-        return self.encoding == "avro"
+    def is_of_registry(self) -> bool:
+        """Whether the values are read by schemas of a schema registry."""
+        return self.encoding != "json"
 
     @property
     def plain_field(self) -> str | None:
@@ -187,10 +188,10 @@ class Topic:
         what is written, and no required field may be missing; further fields are ignored by readers.
         """
         require(
-            not self.is_avro,
+            not self.is_of_registry,
             f"sink {self.name}",
-            given="encoding='avro'",
-            expected="JSON or a plain value: Avro is read only",
+            given=f"encoding={self.encoding!r}",
+            expected="JSON or a plain value: Avro and Protobuf are read only",
             remedy="declare the topic of the sink without encoding=",
         )
         if isinstance(self.value, RecordSchema):
@@ -209,9 +210,9 @@ class Topic:
 
     def _require_readable(self, schema: RecordSchema, fields: Mapping[str, FieldType]) -> None:
         unlike = [
-            f"{name}: {fields[name]}, declared as {kind}"
+            f"{name}: {fields[name]}, declared as {schema.told(name)}"
             for name, kind in schema.fields.items()
-            if name in fields and not _reads(kind, fields[name])
+            if name in fields and (name in schema.readings or not _reads(kind, fields[name]))
         ]
         missing = [f"no {name}, which is required" for name in sorted(schema.required - fields.keys())]
         require(

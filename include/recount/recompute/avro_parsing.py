@@ -3,56 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 
 from recount.core.schema import RecordSchema
-from recount.recompute.columns import spark_type
 from recount.recompute.fetched_schemas import fetched_schema
-from recount.recompute.parsing import Parsed
+from recount.recompute.registry_parsing import RegistryParser
 from recount.recompute.rules.avro_values import WriterSchema
-from recount.recompute.rules.json_values import Bad
 
 
-class AvroParser:
-    """Parses the values of one topic; ``wanted`` limits what is returned, never what is checked."""
+class AvroParser(RegistryParser):
+    """Parses the values of one topic, by the schemas that ``schema_of`` gives."""
 
     def __init__(
         self, schema: RecordSchema, wanted: Sequence[str], schema_of: Callable[[int], str] = fetched_schema
     ) -> None:
-        self._schema, self._wanted, self._schema_of = schema, wanted, schema_of
-        self._writers: dict[int, WriterSchema | Bad] = {}
+        super().__init__(schema, wanted)
+        self._schema_of = schema_of
 
-    def parsed(self, values: Sequence[bytes | None]) -> Parsed:
-        """All of ``values``; one that is None is no bad one."""
-        cells: dict[str, list[Any]] = {name: [None] * len(values) for name in self._wanted}
-        bad = {}
-        for index, value in enumerate(values):
-            if value is None:
-                continue
-            try:
-                fields = self._fields_of(value)
-            except Bad as fault:
-                bad[index] = fault.reason, fault.detail
-                continue
-            for name, column in cells.items():
-                column[index] = fields[name]
-        kinds = {name: to_arrow_type(spark_type(self._schema.fields[name])) for name in self._wanted}
-        return Parsed({name: pa.array(column, kinds[name]) for name, column in cells.items()}, bad)
-
-    def _fields_of(self, value: bytes) -> dict[str, Any]:
-        head, rest = value[:5], value[5:]
-        if len(head) < 5 or head[0] != 0:
-            raise Bad("undecodable", f"a value that begins with no id of a schema: {head!r}")
-        number = int.from_bytes(head[1:], "big")
-        if number not in self._writers:
-            try:
-                self._writers[number] = WriterSchema(number, self._schema_of(number), self._schema)
-            except Bad as fault:
-                self._writers[number] = fault
-        writer = self._writers[number]
-        if isinstance(writer, Bad):
-            raise writer
-        return writer.fields_of(rest)
+    def _writer(self, number: int) -> WriterSchema:
+        return WriterSchema(number, self._schema_of(number), self._schema)

@@ -21,9 +21,15 @@ from recount.recompute.columns import spark_type
 from recount.recompute.log import runs
 from recount.recompute.parsing import Parser
 from recount.recompute.plain_parsing import PlainParser
+from recount.recompute.protobuf_parsing import ProtobufParser
 
 NO_LIMIT_MS = 2**63 - 1
-_Parser = Parser | PlainParser | AvroParser
+_Parser = Parser | PlainParser | AvroParser | ProtobufParser
+_BY_ENCODING: dict[str, type[Parser] | type[AvroParser] | type[ProtobufParser]] = {
+    "json": Parser,
+    "avro": AvroParser,
+    "protobuf": ProtobufParser,
+}
 IS_NULL = "__is_null"
 """The column that says whether a record's value is null, a tombstone."""
 
@@ -113,8 +119,7 @@ class DecodePass:
             return PlainParser(self._value)
         fields = {name: kind for name, kind in self._value.fields.items() if name not in unread}
         wanted = [name for name in self.flow.columns_read if name not in unread]
-        kind = AvroParser if self.flow.source.topic.encoding == "avro" else Parser
-        return kind(replace(self._value, fields=fields), wanted)
+        return _BY_ENCODING[self.flow.source.topic.encoding](replace(self._value, fields=fields), wanted)
 
     @property
     def _value(self) -> RecordSchema | PlainValue:

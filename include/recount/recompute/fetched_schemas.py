@@ -19,11 +19,32 @@ _PASSES = frozenset({408, 429})
 
 def fetched_schema(number: int) -> str:
     """The text of the Avro schema ``number``; raises ``Bad`` where the registry has no such."""
-    return _answered(os.environ.get(VARIABLE, ""), number)
+    return _avro(os.environ.get(VARIABLE, ""), number)
+
+
+def fetched_file(number: int) -> str:
+    """The Protobuf file ``number`` as it was registered; raises ``Bad`` where the registry has no such."""
+    return _protobuf(os.environ.get(VARIABLE, ""), number)
 
 
 @lru_cache(maxsize=4096)
-def _answered(registry: str, number: int) -> str:
+def _avro(registry: str, number: int) -> str:
+    found = _answered(registry, number)
+    if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
+        raise Bad("schema", f"schema {number} is no Avro that stands alone")
+    return str(found["schema"])
+
+
+@lru_cache(maxsize=4096)
+def _protobuf(registry: str, number: int) -> str:
+    found = _answered(registry, number)
+    if found.get("schemaType") != "PROTOBUF":
+        raise Bad("schema", f"schema {number} is no Protobuf")
+    return str(found["schema"])
+
+
+def _answered(registry: str, number: int) -> dict[str, Any]:
+    """What the registry says of the schema ``number``."""
     if not registry.startswith(("http://", "https://")):
         raise RegistryRefused(f"no {VARIABLE}")
     asked = f"{registry.rstrip('/')}/schemas/ids/{number}"
@@ -36,9 +57,7 @@ def _answered(registry: str, number: int) -> str:
         raise RegistryUnreachable(f"{type(error).__name__} for schema {number}") from error
     if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
         raise RegistryRefused(f"the answer for schema {number} has no schema")
-    if found.get("schemaType", "AVRO") != "AVRO" or found.get("references"):
-        raise Bad("schema", f"schema {number} is no Avro that stands alone")
-    return str(found["schema"])
+    return found
 
 
 def _of_status(error: HTTPError, number: int) -> Exception:

@@ -27,8 +27,10 @@ from recount.recompute.rules.json_values import (
     Bad,
     fields_of,
     nests_too_deep,
+    path_of,
     refused,
 )
+from recount.recompute.rules.readings import Amiss, found_at, told_as
 
 _PLAIN: dict[str, set[type]] = {
     "string": {str},
@@ -73,7 +75,7 @@ class Parser:
         doubtful = {index for index, found in enumerate(documents) if type(found) is not dict}
         for index in doubtful:
             documents[index] = _NOTHING
-        cells = {name: [found.get(name) for found in documents] for name in self._schema.fields}
+        cells = {name: self._cells(name, documents) for name in self._schema.fields}
         for name, column in cells.items():
             doubtful |= self._not_plain(name, column, values)
         bad = self._one_by_one(cells, doubtful, values)
@@ -83,6 +85,16 @@ class Parser:
             unfit = {index for name, kind in self._checked() for index in _unfit(cells[name], kind)}
             bad |= self._one_by_one(cells, unfit, values)
             return Parsed(self._columns(cells), bad)
+
+    def _cells(self, name: str, documents: list[dict[str, Any]]) -> list[Any]:
+        """What lies where the field is read; ``_ODD`` where the rules must tell."""
+        reading = self._schema.readings.get(name)
+        if reading is None:
+            return [found.get(name) for found in documents]
+        cells = [_found_at(path_of(name, self._schema), found) for found in documents]
+        if reading.form is None:
+            return cells
+        return [None if cell is None else _of_form(reading.form, cell) for cell in cells]
 
     def _documents(self, values: Sequence[bytes]) -> list[Any]:
         """What each of ``values`` is, None where the rules must tell."""
@@ -154,6 +166,18 @@ class _Odd:
 
 
 _ODD = _Odd()
+
+
+def _found_at(path: Sequence[str], document: dict[str, Any]) -> Any:
+    try:
+        return found_at(path, document)
+    except Amiss:
+        return _ODD
+
+
+def _of_form(form: str, cell: Any) -> Any:
+    made = told_as(form, cell) if type(cell) is str else None
+    return _ODD if made is None else made
 
 
 def _number(written: str) -> Decimal | _Odd:

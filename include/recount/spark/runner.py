@@ -322,7 +322,7 @@ class StreamRunner:
                 self._tell(lease, status)
                 heartbeat_due = time.monotonic() + self._options.heartbeat_s
         query.await_end()
-        for progress in listener.take(timeout_s=2.0):
+        for progress in listener.rest(timeout_s=2.0):
             status = _progressed(status, progress, query.processor)
         return status
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from tests.unit.audit.documents import findings
 
-from recount.audit.certificate import certificates_in, load, verify_file
+from recount.audit.certificate import certificates_in, load, sound, verify_file
 from recount.audit.page import page
 from recount.audit.summary import explained
 from recount.core.certificate import Unverified, certified, content_hash
@@ -91,6 +91,17 @@ def test_a_changed_certificate_does_not_verify(folder: Path) -> None:
     path = changed(folder, "night-3", lambda document: document["verdicts"]["kafka"].update(match=3))
     with pytest.raises(Unverified, match="sha256"):
         verify_file(path)
+
+
+def test_a_certificate_that_was_sound_is_looked_at_again_once_it_is_changed(folder: Path) -> None:
+    path = folder / "night-2.json"
+    assert sound(path) is sound(path)
+    changed(folder, "night-2", lambda document: document.update(outcome="match, honestly"))
+    with pytest.raises(Terminal):
+        sound(path)
+    path.unlink()
+    with pytest.raises(Terminal, match="no certificate"):
+        sound(path)
 
 
 def test_a_changed_predecessor_breaks_the_chain_even_when_it_was_hashed_again(folder: Path) -> None:

@@ -9,12 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from recount.codec.writer_schemas import UnknownSchema, writer_schema
+from recount.codec.writer_schemas import UnknownSchema, avro_schema, protobuf_schema
 from recount.core.registry_errors import VARIABLE, RegistryRefused, RegistryUnreachable
 from recount.local.ports import free_ports
-from recount.recompute.fetched_schemas import fetched_schema
+from recount.recompute.fetched_schemas import fetched_file, fetched_schema
 from recount.recompute.rules.json_values import Bad
 
+REFERENCES = [{"name": "other.Name", "subject": "s", "version": 1}]
 ANSWERS: dict[int, tuple[int, object]] = {
     1: (200, {"schema": '"string"'}),
     2: (404, {"error_code": 40403, "message": "Schema not found"}),
@@ -22,7 +23,9 @@ ANSWERS: dict[int, tuple[int, object]] = {
     4: (401, {"error_code": 401, "message": "who are you"}),
     5: (404, {"message": "no such path"}),
     6: (200, {"schema": "message M {}", "schemaType": "PROTOBUF"}),
-    7: (200, {"schema": '"other.Name"', "references": [{"name": "other.Name", "subject": "s", "version": 1}]}),
+    7: (200, {"schema": '"other.Name"', "references": REFERENCES}),
+    8: (200, {"schema": 'import "s"; message M {}', "schemaType": "PROTOBUF", "references": REFERENCES}),
+    9: (200, {"schema": "{}", "schemaType": "JSON"}),
 }
 Ask = Callable[[int], str]
 
@@ -58,8 +61,14 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Registry]]:
     server.server_close()
 
 
-@pytest.fixture(params=[writer_schema, fetched_schema], ids=["stream", "recompute"])
+@pytest.fixture(params=[avro_schema, fetched_schema], ids=["stream", "recompute"])
 def ask(request: pytest.FixtureRequest) -> Ask:
+    found: Ask = request.param
+    return found
+
+
+@pytest.fixture(params=[protobuf_schema, fetched_file], ids=["stream", "recompute"])
+def ask_for_a_file(request: pytest.FixtureRequest) -> Ask:
     found: Ask = request.param
     return found
 
@@ -69,7 +78,31 @@ def test_a_schema_is_asked_for_once(registry: type[Registry], ask: Ask) -> None:
     assert registry.asked == [1]
 
 
-@pytest.mark.parametrize("number", [2, 6, 7])
+def test_a_file_of_protobuf_is_asked_for_once_and_may_refer_to_others(
+    registry: type[Registry], ask_for_a_file: Ask
+) -> None:
+    assert (ask_for_a_file(6), ask_for_a_file(6)) == ("message M {}", "message M {}")
+    assert ask_for_a_file(8) == 'import "s"; message M {}'
+    assert registry.asked == [6, 8]
+
+
+@pytest.mark.parametrize("number", [1, 2, 9])
+def test_a_schema_of_another_kind_makes_a_protobuf_record_bad(
+    registry: type[Registry], ask_for_a_file: Ask, number: int
+) -> None:
+    with pytest.raises((UnknownSchema, Bad), match=str(number)):
+        ask_for_a_file(number)
+
+
+@pytest.mark.parametrize(("number", "error"), [(3, RegistryUnreachable), (4, RegistryRefused), (5, RegistryRefused)])
+def test_errors_of_the_registry_mean_the_same_for_protobuf(
+    registry: type[Registry], ask_for_a_file: Ask, number: int, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        ask_for_a_file(number)
+
+
+@pytest.mark.parametrize("number", [2, 6, 7, 9])
 def test_an_id_that_the_registry_has_no_such_schema_for_makes_the_record_bad(
     registry: type[Registry], ask: Ask, number: int
 ) -> None:

@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -24,7 +24,7 @@ from recount.core.fingerprint import TOPOLOGY_MEANS, Declared, operator_numbers
 from recount.core.nodes import Sink
 from recount.core.plain_values import PlainValue
 from recount.core.schema import LONG, STRING, RecordSchema, decimal
-from recount.core.topics import Topic
+from recount.core.topics import Encoding, Topic
 from recount.core.topology import Health, RecordStream, Topology, stream, table
 from recount.core.windows import Windows, hopping, last_n, session, sliding, tumbling
 
@@ -125,6 +125,13 @@ def test_json_and_a_plain_value_of_the_same_field_are_other_meanings_of_source_a
     assert said(*(Topology(name="n", sinks=[stream(one).to(OUT)]) for one in numbers)) == [
         "schema n of the source n: long -> string"
     ]
+
+
+def test_each_encoding_of_a_source_is_another_meaning() -> None:
+    topic = Topic(name="texts", key="id", value=RecordSchema.of(text=STRING))
+    json, avro, protobuf = (texts(replace(topic, encoding=one), OUT) for one in get_args(Encoding))
+    assert len({fingerprint(one) for one in (json, avro, protobuf)}) == 3
+    assert said(json, protobuf) == ["encoding of the source texts: added (protobuf)"]
 
 
 def test_an_added_sink_is_said() -> None:

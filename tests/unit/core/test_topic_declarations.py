@@ -10,7 +10,7 @@ from recount.core.errors import InvalidDeclaration
 from recount.core.plain_values import PlainValue
 from recount.core.registry import declared
 from recount.core.schema import LONG, RecordSchema
-from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
+from recount.core.topics import UNLIMITED_RETENTION_MS, Encoding, Topic
 from recount.core.topology import Topology, stream
 from recount.testing import TopologyDriver
 
@@ -34,6 +34,8 @@ def test_a_topic_that_is_written_on_the_way_is_declared_too() -> None:
     [
         ({"encoding": "avro"}, "encoding"),
         ({"encoding": "avro", "value": PlainValue.of(n=LONG)}, "encoding"),
+        ({"encoding": "protobuf"}, "encoding"),
+        ({"encoding": "protobuf", "value": PlainValue.of(n=LONG)}, "encoding"),
         ({"encoding": "xml", "value": RecordSchema.of(n=LONG)}, "encoding"),
     ],
 )
@@ -43,14 +45,16 @@ def test_an_encoding_that_is_none_or_has_no_fields_is_refused(more: dict[str, An
     assert raised.value.field.endswith(field)
 
 
-def test_avro_is_for_sources_only() -> None:
-    payments = Topic(name="payments", key="id", value=RecordSchema.of(n=LONG), encoding="avro")
-    with pytest.raises(InvalidDeclaration, match="Avro is read only"):
-        stream(payments).to(Topic(name="copies", key="id", value=RecordSchema.of(n=LONG), encoding="avro"))
+@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
+def test_avro_and_protobuf_are_for_sources_only(encoding: Encoding) -> None:
+    payments = Topic(name="payments", key="id", value=RecordSchema.of(n=LONG), encoding=encoding)
+    with pytest.raises(InvalidDeclaration, match="Avro and Protobuf are read only"):
+        stream(payments).to(Topic(name="copies", key="id", value=RecordSchema.of(n=LONG), encoding=encoding))
 
 
-def test_a_driver_without_a_registry_takes_fields_of_avro_and_no_bytes() -> None:
-    payments = Topic(name="payments", key="id", value=RecordSchema.of(n=LONG), encoding="avro")
+@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
+def test_a_driver_without_a_registry_takes_fields_and_no_bytes(encoding: Encoding) -> None:
+    payments = Topic(name="payments", key="id", value=RecordSchema.of(n=LONG), encoding=encoding)
     driver = TopologyDriver(Topology(name="copy", sinks=[stream(payments).to(Topic(name="copies", key="id"))]))
     assert driver.pipe("payments", key="p1", value={"n": 1}, timestamp_ms=0) == "counted"
     assert driver.pipe("payments", key="p1", value=None, timestamp_ms=0) == "counted"

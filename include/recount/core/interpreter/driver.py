@@ -201,10 +201,10 @@ class TopologyDriver:
 
     def _as_given(self, topic: str, value: bytes | None) -> bytes | None:
         require(
-            value is None or not self._sources(topic)[0].topic.is_avro,
+            value is None or not self._sources(topic)[0].topic.is_of_registry,
             "value",
             given="bytes",
-            expected=f"the fields of {topic} as a mapping: without a registry nobody can read Avro",
+            expected=f"the fields of {topic} as a mapping: without a registry nobody can read these bytes",
             remedy='write value={"amount": 5}',
         )
         return value

@@ -14,10 +14,13 @@ from io import BytesIO
 from typing import Any
 
 from recount.core.schema import FieldType, RecordSchema
-from recount.recompute.rules.json_values import Bad
+from recount.recompute.rules.json_values import Bad, path_of, said_of
+from recount.recompute.rules.readings import base64_of, day_text, found_at, told_as
 
 _EXACT = Context(prec=1000)
 _AS_MILLISECONDS = (None, "timestamp-millis", "local-timestamp-millis")
+_FINER = {"timestamp-millis": 1, "timestamp-micros": 1000, "timestamp-nanos": 1_000_000}
+"""How many of the unit are a millisecond."""
 _NAMED = ("record", "error", "enum", "fixed")
 
 
@@ -33,11 +36,12 @@ class WriterSchema:
             raise self._unreadable(f"it is no Avro schema: {error!r}") from error
         if _kind(self._root) != "record":
             raise self._unreadable("it is no record")
-        written = {one["name"]: one["type"] for one in self._root["fields"]}
-        for name, kind in declared.fields.items():
-            if name in written and not self._is_readable(written[name], kind):
-                raise self._unreadable(f"{name} is {_told(written[name])}, declared {kind}")
-            if name not in written and name in declared.required:
+        self._paths = {name: path_of(name, declared) for name in declared.fields}
+        self._types = {name: self._lying_at(name, path) for name, path in self._paths.items()}
+        for name, written in self._types.items():
+            if written is not None and not self._is_read(written, name):
+                raise self._unreadable(f"{name} is {_told(written)}, declared {said_of(name, declared)}")
+            if written is None and name in declared.required:
                 raise self._unreadable(f"no {name}, which is required")
 
     def fields_of(self, value: bytes) -> dict[str, Any]:
@@ -49,21 +53,23 @@ class WriterSchema:
             raise Bad("undecodable", f"no value of schema {self._number}: {error}") from error
         if source.tell() != len(value):
             raise Bad("undecodable", f"more than a value of schema {self._number}")
-        types = {one["name"]: one["type"] for one in self._root["fields"]}
-        return dict(self._typed_fields(record, types))
+        return dict(self._typed_fields(record))
 
-    def _typed_fields(self, record: dict[str, Any], types: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _typed_fields(self, record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, kind in self._declared.fields.items():
-            given = record.get(name)
-            made = None if given is None else _typed(given, self._without_null(types[name]), kind)
+            written, made = self._types[name], None
+            given = None if written is None else found_at(self._paths[name], record)
+            if given is not None:
+                form = self._form_of(name)
+                made = _formed(given, written, form) if form else _typed(given, written, kind)
             if made is None and given is not None:
-                raise Bad("schema", f"field {name} is no {kind}: {str(given)[:80]}")
+                raise Bad("schema", f"field {name} is no {said_of(name, self._declared)}: {str(given)[:80]}")
             if made is None and name in self._declared.required:
                 raise Bad("schema", f"no {name}")
             yield name, made
 
     def _unreadable(self, why: str) -> Bad:
-        fields = "; ".join(f"{name} {kind}" for name, kind in self._declared.fields.items())
+        fields = "; ".join(f"{name} {said_of(name, self._declared)}" for name in self._declared.fields)
         return Bad("schema", f"schema {self._number} cannot be read as declared ({fields}): {why}")
 
     def _with_names(self, found: Any, space: str) -> Any:
@@ -104,19 +110,49 @@ class WriterSchema:
         return made
 
     def _without_null(self, written: Any) -> Any:
+        """``written``; of a union with null the other type. A union of several is the type of a list of types."""
         while isinstance(written, list):
             others = [one for one in written if _kind(one) != "null"]
             if len(others) != 1:
-                return written
+                return {"type": written}
             written = others[0]
         return written
 
+    def _form_of(self, name: str) -> str | None:
+        return self._declared.readings[name].form if name in self._declared.readings else None
+
+    def _lying_at(self, name: str, path: tuple[str, ...]) -> Any:
+        """What was written at ``path``, without null; None where a record has no such field."""
+        written = self._root
+        for step in path:
+            if written["type"] == "map":
+                written = written["values"]
+            elif written["type"] == "record":
+                fields = {one["name"]: one["type"] for one in written["fields"]}
+                if step not in fields:
+                    return None
+                written = fields[step]
+            else:
+                raise self._unreadable(f"{name}: no {step} in {_told(written)}")
+            written = self._without_null(written)
+        return written
+
+    def _is_read(self, written: Any, name: str) -> bool:
+        form = self._form_of(name)
+        if form is None:
+            return self._is_readable(written, self._declared.fields[name])
+        avro, logical = written["type"], _logical(written)
+        if form == "bytes":
+            return avro in ("bytes", "fixed") and _places(written) is None
+        if avro == "string":
+            return logical is None
+        if form == "date":
+            return bool(avro == "int" and logical == "date")
+        return avro == "long" and logical in _FINER
+
     def _is_readable(self, written: Any, kind: FieldType) -> bool:
         written = self._without_null(written)
-        if isinstance(written, list):
-            return False
-        avro, logical = written["type"], written.get("logicalType")
-        logical = logical if isinstance(logical, str) and logical != "decimal" else None
+        avro, logical = written["type"], _logical(written)
         if kind.element is not None:
             return avro == "array" and self._is_readable(written["items"], kind.element)
         is_whole = avro in ("int", "long")
@@ -151,7 +187,7 @@ class WriterSchema:
             case "array":
                 return list(self._items(source, lambda: self._read(written["items"], source)))
             case "map":
-                return list(self._items(source, lambda: (_text(source), self._read(written["values"], source))))
+                return dict(self._items(source, lambda: (_text(source), self._read(written["values"], source))))
             case "enum":
                 symbol = _small(source)
                 if symbol not in range(len(written["symbols"])):
@@ -177,9 +213,15 @@ def _kind(written: Any) -> str:
     return "union" if isinstance(written, list) else str(written["type"])
 
 
+def _logical(written: Any) -> str | None:
+    """The logical type, but for decimals."""
+    named = written.get("logicalType")
+    return named if isinstance(named, str) and named != "decimal" else None
+
+
 def _told(written: Any) -> str:
-    if isinstance(written, list):
-        return "a union of " + ", ".join(map(_kind, written))
+    if isinstance(written["type"], list):
+        return "a union of " + ", ".join(map(_kind, written["type"]))
     return " ".join(str(written[part]) for part in ("type", "logicalType") if part in written)
 
 
@@ -208,6 +250,15 @@ def _typed(given: Any, written: Any, kind: FieldType) -> Any:
         number = Decimal(unscaled).scaleb(-scale, context=_EXACT)
         return number if number.copy_abs() < 10 ** (kind.precision - kind.scale) else None
     return given
+
+
+def _formed(given: Any, written: Any, form: str) -> Any:
+    """``given``, which was written as ``written``, as rows have a value of ``form``; None where it cannot be."""
+    if form == "bytes":
+        return base64_of(given)
+    if written["type"] == "string":
+        return told_as(form, given)
+    return day_text(given) if form == "date" else given // _FINER[written["logicalType"]]
 
 
 def _signed(digits: bytes) -> int:

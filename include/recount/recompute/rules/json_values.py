@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from recount.core.schema import FieldType, RecordSchema
+from recount.recompute.rules.readings import Amiss, found_at, told_as
 
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 """A number as JSON writes it."""
@@ -68,14 +69,35 @@ def nests_too_deep(value: bytes) -> bool:
 
 
 def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tuple[str, Any]]:
-    for name, kind in schema.fields.items():
-        given = document.get(name)
-        made = None if given is None else typed(given, kind)
+    for name in schema.fields:
+        try:
+            given = found_at(path_of(name, schema), document)
+        except Amiss as fault:
+            raise Bad("schema", f"field {name}: {fault}") from fault
+        made = None if given is None else _as_declared(given, name, schema)
         if made is None and (given is not None or name in schema.required):
+            told = said_of(name, schema)
             raise Bad(
-                "schema", f"field {name} is no {kind}: {_printable(given)}" if given is not None else f"no {name}"
+                "schema", f"field {name} is no {told}: {_printable(given)}" if given is not None else f"no {name}"
             )
         yield name, made
+
+
+def path_of(name: str, schema: RecordSchema) -> tuple[str, ...]:
+    """Where the field ``name`` lies in a value."""
+    return (name,) if name not in schema.readings else schema.readings[name].path or (name,)
+
+
+def said_of(name: str, schema: RecordSchema) -> str:
+    """As what the field ``name`` is declared."""
+    return str(schema.readings.get(name, schema.fields[name]))
+
+
+def _as_declared(given: Any, name: str, schema: RecordSchema) -> Any:
+    form = schema.readings[name].form if name in schema.readings else None
+    if form is None:
+        return typed(given, schema.fields[name])
+    return told_as(form, given) if isinstance(given, str) and not isinstance(given, Written) else None
 
 
 def typed(given: Any, kind: FieldType) -> Any:

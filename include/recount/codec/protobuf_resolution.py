@@ -1,0 +1,171 @@
+"""Whether messages of a writer can be read as the declared fields, and how: decided once for each message.
+
+A declared field takes what loses nothing: STRING a string or an enum, as the name of its number; LONG whole numbers of
+any kind; DOUBLE these, float and double; decimal whole numbers, ``confluent.type.Decimal``, and a string as in JSON; a
+list repeated fields of what its element takes. TIMESTAMP takes ``google.protobuf.Timestamp``, DATE
+``google.type.Date``, both a string as in JSON, BYTES bytes. Instead of a scalar there may be its wrapper. A path leads
+through messages, and through maps with strings as keys. A field that was not written is null where Protobuf tells that
+from the default, and the default otherwise.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable
+from datetime import date
+from decimal import Context, Decimal
+from typing import Any
+
+from recount.codec.protobuf_places import Place, Step
+from recount.codec.protobuf_schemas import DATE, DECIMAL, TIMESTAMP, WriterMessage
+from recount.codec.unresolvable import Unresolvable
+from recount.core.readings import Form, Reading, of_text
+from recount.core.schema import LONG_MAX, MAX_DECIMAL_PRECISION, BadRecord, FieldType, RecordSchema, exact_decimal
+
+Convert = Callable[[Any], Any]
+"""Makes the declared value of a written one; None where it cannot be."""
+_SECONDS = range(-62_135_596_800, 253_402_300_800)
+"""From the year 1 to 9999, as Timestamp's own file says."""
+_NANOS = range(1_000_000_000)
+_LONGEST_DECIMAL = 64
+"""Bytes of a number; the largest of 38 digits has 16."""
+_WIDE = Context(prec=400)
+_WHOLE = frozenset({3, 4, 5, 6, 7, 13, 15, 16, 17, 18})
+_FLOAT, _BOOL, _STRING, _BYTES, _ENUM = frozenset({1, 2}), 8, 9, 12, 14
+"""Numbers of ``FieldDescriptorProto.Type``."""
+
+
+class Resolution:
+    """How to read messages of a ``writer`` as ``declared``; raises ``Unresolvable``."""
+
+    def __init__(self, writer: WriterMessage, declared: RecordSchema) -> None:
+        self._declared = declared
+        self._made: dict[str, tuple[list[Step], Convert]] = {}
+        for name, kind in declared.fields.items():
+            found = Place.found(name, writer, declared.path_of(name))
+            if found is not None:
+                reading = declared.readings.get(name, Reading(kind=kind))
+                self._made[name] = found.steps, _conversion(found, reading)
+        missing = sorted(declared.required - self._made.keys())
+        if missing:
+            raise Unresolvable(f"it has no {', '.join(missing)}, which is declared as required")
+
+    def fields_of(self, message: Any) -> dict[str, Any]:
+        """The declared fields of a ``message``; raises ``BadRecord``."""
+        found = dict.fromkeys(self._declared.fields)
+        for name, (steps, convert) in self._made.items():
+            given = message
+            for step in steps:
+                given = None if given is None else step(given)
+            if given is None:
+                if name in self._declared.required:
+                    raise BadRecord("schema", f"required field {name} is null")
+                continue
+            found[name] = convert(given)
+            if found[name] is None:
+                said = " ".join(str(given).split())[:80]
+                raise BadRecord("schema", f"field {name}: expected {self._declared.told(name)}, got {said}")
+        return found
+
+
+def _conversion(place: Place, reading: Reading) -> Convert:
+    declared = reading.kind
+    if place.is_list and declared.element is not None and not reading.form:
+        return _of_items(_scalar(place, declared.element))
+    if place.is_list:
+        raise place.unlike(reading.form or declared)
+    return _formed(place, reading.form) if reading.form else _scalar(place, declared)
+
+
+def _scalar(place: Place, declared: FieldType) -> Convert:
+    kind = place.kind
+    match declared.kind:
+        case "string" if kind == _STRING:
+            return _text
+        case "string" if kind == _ENUM:
+            return _first_names(place.field).get
+        case "boolean" if kind == _BOOL:
+            return _itself
+        case "long" if kind in _WHOLE:
+            return lambda given: given if given <= LONG_MAX else None
+        case "double" if kind in _WHOLE or kind in _FLOAT:
+            return lambda given: float(given) if math.isfinite(given) else None
+        case "decimal" if kind in _WHOLE:
+            return lambda given: _decimal(given, 0, declared)
+        case "decimal" if kind == _STRING:
+            return lambda given: exact_decimal(given, declared) if isinstance(given, str) else None
+        case "decimal" if place.message_name == DECIMAL:
+            return lambda given: _decimal_of_bytes(given, declared)
+    raise place.unlike(declared)
+
+
+def _formed(place: Place, form: Form) -> Convert:
+    if place.kind == _STRING and form != "bytes":
+        return lambda given: of_text(form, given) if isinstance(given, str) else None
+    if form == "timestamp" and place.message_name == TIMESTAMP:
+        return _milliseconds
+    if form == "date" and place.message_name == DATE:
+        return _day
+    if form == "bytes" and place.kind == _BYTES:
+        return lambda given: base64.b64encode(given).decode()
+    raise place.unlike(form)
+
+
+def _first_names(field: Any) -> dict[int, str]:
+    """By number; of a number with several names the first."""
+    names: dict[int, str] = {}
+    for value in field.enum_type.values:
+        names.setdefault(value.number, value.name)
+    return names
+
+
+def _itself(given: Any) -> Any:
+    return given
+
+
+def _text(given: Any) -> str | None:
+    """The runtime gives bytes where a file of proto2 has a string that is no UTF-8."""
+    return given if isinstance(given, str) else None
+
+
+def _decimal_of_bytes(given: Any, declared: FieldType) -> Decimal | None:
+    if len(given.value) > _LONGEST_DECIMAL:
+        return None
+    return _decimal(int.from_bytes(given.value, "big", signed=True), given.scale, declared)
+
+
+def _decimal(unscaled: int, scale: int, declared: FieldType) -> Decimal | None:
+    """``unscaled`` with its ``scale``; None where it has more digits or decimal places, zeros behind apart."""
+    further = declared.scale - scale
+    if unscaled == 0:
+        made, rest = 0, 0
+    elif further > MAX_DECIMAL_PRECISION or -further > unscaled.bit_length():
+        return None
+    else:
+        made, rest = divmod(unscaled * 10 ** max(further, 0), 10 ** max(-further, 0))
+    if rest or abs(made) >= 10**declared.precision:
+        return None
+    return Decimal(made).scaleb(-declared.scale, _WIDE)
+
+
+def _milliseconds(given: Any) -> int | None:
+    if given.seconds not in _SECONDS or given.nanos not in _NANOS:
+        return None
+    return int(given.seconds) * 1000 + int(given.nanos) // 1_000_000
+
+
+def _day(given: Any) -> str | None:
+    """None for a day without a year or a month, which the message allows."""
+    try:
+        return date(given.year, given.month, given.day).isoformat()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_items(convert: Convert) -> Convert:
+    def converted(given: Any) -> list[Any] | None:
+        items = [convert(item) for item in given]
+        return None if any(item is None for item in items) else items
+
+    return converted

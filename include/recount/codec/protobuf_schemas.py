@@ -1,0 +1,189 @@
+"""Messages of Protobuf by the files that a schema registry has: as text, or as ``FileDescriptorProto`` in base64.
+
+Confluent's client for Python registers descriptors, its other clients texts. Of a file only what reading a value needs
+is kept: messages with their fields, and enums. A field whose type is in another file, but for the few in ``KNOWN``, is
+kept as bytes that nobody reads.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from recount.codec.protobuf_texts import NoProtobufText, described
+from recount.extras import require_extra
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import Message
+
+TIMESTAMP, DATE, DECIMAL = "google.protobuf.Timestamp", "google.type.Date", "confluent.type.Decimal"
+WRAPPERS = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+"""Messages with one field, ``value``."""
+KNOWN: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        TIMESTAMP: {"seconds": "INT64", "nanos": "INT32"},
+        DATE: {"year": "INT32", "month": "INT32", "day": "INT32"},
+        DECIMAL: {"value": "BYTES", "precision": "UINT32", "scale": "INT32"},
+        **{name: {"value": name.removeprefix("google.protobuf.").removesuffix("Value").upper()} for name in WRAPPERS},
+    }
+)
+"""Messages of other files that are read: by their full name the fields, which are numbered from 1."""
+_FILE = "writer.proto"
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_SYNTAXES = frozenset({"", "proto2", "proto3"})
+_OPTIONAL, _REQUIRED = 1, 2
+_BYTES, _GROUP, _MESSAGE, _ENUM = 12, 10, 11, 14
+"""Numbers of ``FieldDescriptorProto.Type``."""
+
+
+class NoProtobufSchema(Exception):
+    """A text that is no file, or one of a file that we do not read."""
+
+
+@dataclass(frozen=True)
+class WriterMessage:
+    """A message of a writer's file; ``foreign`` are fields of other files' types: by message and field the type."""
+
+    made: type[Message]
+    foreign: Mapping[tuple[str, str], str]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A file that is read."""
+
+    file: FileDescriptorProto
+    pool: DescriptorPool
+    foreign: Mapping[tuple[str, str], str]
+
+
+def writer_message(text: str, indexes: Sequence[int]) -> WriterMessage:
+    """The message of the file ``text`` that is at ``indexes``: the first of the file at (0,), one within it at (0, 0).
+
+    Raises ``NoProtobufSchema``.
+    """
+    read = _read(text)
+    from google.protobuf.message_factory import GetMessageClass
+
+    within: Sequence[DescriptorProto] = read.file.message_type
+    names = [read.file.package] if read.file.package else []
+    for index in indexes:
+        # some clients count the pairs of maps among the messages within one, others do not
+        counted = [[one.name for one in within], [one.name for one in within if not one.options.map_entry]]
+        meant = {names[index] if index in range(len(names)) else None for names in counted}
+        if len(meant) > 1 or None in meant:
+            raise NoProtobufSchema(f"it has no message {list(indexes)} by every way to count")
+        names.append(within[index].name)
+        within = within[index].nested_type
+    return WriterMessage(GetMessageClass(read.pool.FindMessageTypeByName(".".join(names))), read.foreign)
+
+
+@lru_cache(maxsize=256)
+def _read(text: str) -> _Read:
+    require_extra("registry")
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.message import DecodeError
+
+    try:
+        given = FileDescriptorProto.FromString(b64decode(text)) if _BASE64.fullmatch(text) else described(text)
+    except (binascii.Error, DecodeError, NoProtobufText) as error:
+        raise NoProtobufSchema(f"it is no file of Protobuf: {error}") from error
+    if given.syntax not in _SYNTAXES:
+        raise NoProtobufSchema(f"its syntax is {given.syntax}, which is not read")
+    pool = _pool()
+    file = FileDescriptorProto(name=_FILE, package=given.package, syntax=given.syntax, dependency=sorted(_packages()))
+    file.enum_type.extend(given.enum_type)
+    file.message_type.extend(given.message_type)
+    foreign = _reduced(file)
+    try:
+        pool.AddSerializedFile(file.SerializeToString())
+    except TypeError as error:  # names what is wrong
+        raise NoProtobufSchema(" ".join(str(error).split())) from error
+    return _Read(file, pool, foreign)
+
+
+def _reduced(file: FileDescriptorProto) -> dict[tuple[str, str], str]:
+    """Cut ``file`` to what reading needs, and name each type in full; returns the fields of foreign types."""
+    types = dict.fromkeys(KNOWN, _MESSAGE)
+    scope = (file.package,) if file.package else ()
+    messages = list(_all_messages(scope, file.message_type))
+    for names, message in messages:
+        types[".".join(names)] = _MESSAGE
+        types |= {".".join((*names, one.name)): _ENUM for one in message.enum_type}
+    types |= {".".join((*scope, one.name)): _ENUM for one in file.enum_type}
+    foreign: dict[tuple[str, str], str] = {}
+    for names, message in messages:
+        is_entry = message.options.map_entry
+        for part in ("extension", "extension_range", "reserved_range", "reserved_name", "options"):
+            message.ClearField(part)
+        if is_entry:
+            message.options.map_entry = True
+        for field in message.field:
+            for part in ("default_value", "options", "json_name", "extendee"):
+                field.ClearField(part)
+            field.label = _OPTIONAL if field.label == _REQUIRED else field.label
+            if field.type_name:
+                found = _found(types, names, field.type_name)
+                if found is None:
+                    foreign[".".join(names), field.name] = field.type_name.lstrip(".")
+                    field.ClearField("type_name")
+                    field.type = _BYTES
+                else:
+                    field.type_name = f".{found}"
+                    field.type = _GROUP if field.type == _GROUP else types[found]
+    return foreign
+
+
+def _all_messages(
+    scope: tuple[str, ...], messages: Iterable[DescriptorProto]
+) -> Iterator[tuple[tuple[str, ...], DescriptorProto]]:
+    for message in messages:
+        names = (*scope, message.name)
+        yield names, message
+        yield from _all_messages(names, message.nested_type)
+
+
+def _found(types: Mapping[str, int], scope: tuple[str, ...], name: str) -> str | None:
+    """The full name of the type that ``name`` means in a message, the innermost first; None where there is none."""
+    if name.startswith("."):
+        return name[1:] if name[1:] in types else None
+    parts = ".".join(scope).split(".")
+    candidates = (".".join((*parts[:end], name)) for end in range(len(parts), -1, -1))
+    return next((one for one in candidates if one in types), None)
+
+
+def _packages() -> dict[str, list[str]]:
+    """The names of ``KNOWN`` by their package."""
+    found: dict[str, list[str]] = {}
+    for full_name in KNOWN:
+        package, _, name = full_name.rpartition(".")
+        found.setdefault(package, []).append(name)
+    return found
+
+
+def _pool() -> DescriptorPool:
+    """One that has ``KNOWN``, in a file for each package."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    for package, names in _packages().items():
+        file = FileDescriptorProto(name=package, package=package, syntax="proto3")
+        for name in names:
+            message = file.message_type.add(name=name)
+            for number, (field, kind) in enumerate(KNOWN[f"{package}.{name}"].items(), 1):
+                wanted = FieldDescriptorProto.Type.Value(f"TYPE_{kind}")
+                message.field.add(name=field, number=number, type=wanted, label=FieldDescriptorProto.LABEL_OPTIONAL)
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool

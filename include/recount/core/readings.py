@@ -1,0 +1,98 @@
+"""Fields that are read otherwise than they stand in rows: moments, dates, bytes, and what lies within other values.
+
+The rules, the same for JSON and Avro as far as the texts go:
+
+* A *timestamp* is a text of RFC 3339 with its offset, ``2026-01-31T12:00:00.5Z`` or ``...+01:00``, with up to nine
+  digits of a second; rows have a LONG, the milliseconds since the epoch, and what is finer is cut off (0.9999 s is
+  999 ms).
+* A *date* is a day of the calendar, ``2026-01-31``; rows have that text.
+* *Bytes* are text in base64 with its padding (RFC 4648); rows have that text.
+* A *path* leads through records and maps to a value; it is null where one of them is null or has no such name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from recount.core.schema import FieldType
+
+Form = Literal["timestamp", "date", "bytes"]
+
+_MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HOURS, _MINUTES = 23, 59
+"""The farthest offset of a zone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A field that rows have as ``kind``, made of a ``form``, at a ``path`` in the value; () is the field itself."""
+
+    kind: FieldType
+    form: Form | None = None
+    path: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        said = self.form or str(self.kind)
+        return f"{said} at {'/'.join(map(repr, self.path))}" if self.path else said
+
+
+def of_text(form: Form, text: str) -> int | str | None:
+    """What rows have of ``text``; None where it has not this form."""
+    match form:
+        case "timestamp":
+            return milliseconds(text)
+        case "date":
+            return text if _is_date(text) else None
+        case "bytes":
+            return text if _is_base64(text) else None
+
+
+def milliseconds(text: str) -> int | None:
+    """The milliseconds since the epoch of a moment; None where ``text`` is none.
+
+    >>> [milliseconds(text) for text in ("1970-01-01T00:00:01.5Z", "1970-01-01T01:00:00+01:00", "1970-01-01")]
+    [1500, 0, None]
+    """
+    found = _MOMENT.fullmatch(text)
+    if not found:
+        return None
+    clock, fraction, sign, hours, minutes = found.groups()
+    try:
+        moment = datetime.fromisoformat(clock + "+00:00")
+    except ValueError:
+        return None
+    ahead = timedelta()
+    if sign:
+        if int(hours) > _HOURS or int(minutes) > _MINUTES:
+            return None
+        ahead = timedelta(hours=int(hours), minutes=int(minutes)) * (1 if sign == "+" else -1)
+    second = (moment - _EPOCH - ahead) // timedelta(seconds=1)
+    return second * 1000 + int((fraction or "").ljust(3, "0")[:3])
+
+
+def _is_date(text: str) -> bool:
+    if not _DATE.fullmatch(text):
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_base64(text: str) -> bool:
+    """Only as an encoder writes it: bits behind the last byte are zero."""
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)) == text.encode()
+    except (binascii.Error, ValueError):
+        return False

@@ -1,0 +1,198 @@
+"""A stream of Protobuf values by a real schema registry, and its audit: green, and red once a row is altered."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from tests.formats import protobuf_payments
+from tests.formats.apicurio import Registry, java, running
+from tests.formats.protobuf_payments import COMPATIBLE, FIRST, INCOMPATIBLE, READ, paid, payments
+from tests.formats.registry_streams import letters, outcome, port_of, run, send, settings_for
+from tests.integration.spark.drivers import delta_rows
+from tests.local_spark import TINY, local_session
+from tests.unit.codec.protobuf_writers import by_both, fill, wire
+
+from recount.codec.protobuf_schemas import writer_message
+from recount.codec.writer_schemas import protobuf_schema
+from recount.core.registry import declared
+from recount.core.registry_errors import VARIABLE, RegistryUnreachable
+from recount.core.schema import DATE, LONG, STRING, RecordSchema, decimal, nested
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.kafka.connection import Connection
+from recount.kafka.declared import all_topics
+from recount.kafka.topics import apply, plan
+from recount.local.kafka import EmbeddedKafka
+from recount.local.ports import free_ports
+from recount.local.project import Project
+from recount.recompute.fetched_schemas import fetched_file
+from recount.sessions import task_environment
+
+JAVA = java()
+MINUTE_MS = 60_000
+_SECOND_MESSAGE = b"\2\2"
+
+pytestmark = [
+    pytest.mark.skipif(JAVA is None, reason="Apicurio Registry needs a JDK 21 or later beside the one in use"),
+    pytest.mark.timeout(600),  # with the archive of the registry to be fetched
+]
+MORE = """
+syntax = "proto2";
+package shop.more;
+
+import "google/protobuf/timestamp.proto";
+import "google/protobuf/wrappers.proto";
+import "google/type/date.proto";
+
+message Outer {
+  message Inner {
+    optional Kind kind = 1 [default = B];
+    optional group Part = 2 {
+      optional int32 n = 1 [deprecated = true];
+    }
+  }
+  enum Kind {
+    A = 0;
+    B = 1;
+  }
+  required Inner inner = 1;
+  optional google.protobuf.Int64Value perhaps = 2;
+  optional google.type.Date day = 3;
+  oneof either {
+    int32 one = 4;
+    string other = 5;
+  }
+  map<string, Inner> by = 6;
+  extensions 100 to 200;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory, kafka: EmbeddedKafka, project: Project) -> Settings:
+    return settings_for(protobuf_payments, tmp_path_factory.mktemp("protobuf"), kafka, project)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory, project: Project, settings: Settings) -> Iterator[SparkSession]:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    folder = tmp_path_factory.mktemp("spark")
+    session = local_session(str(project.spark_jars), folder, **TINY, **task_environment(settings))
+    yield session
+    session.stop()
+
+
+def _value(registry: Registry, schema_id: int, at_ms: int, row: dict[str, Any]) -> bytes:
+    """Of a payment 999 microseconds after ``at_ms``."""
+    at = {"seconds": at_ms // 1_000, "nanos": at_ms % 1_000 * 1_000_000 + 999_000}
+    message: Any = writer_message(_file(registry, schema_id), (1,)).made()
+    fill(message, {"at": at, "day": "2024-02-29", "receipt": b"\x01\x02", "pieces": [1, -2], **row})
+    return wire(schema_id, message, _SECOND_MESSAGE)
+
+
+def _file(registry: Registry, schema_id: int) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, registry.address)
+        return protobuf_schema(schema_id)
+
+
+def test_a_file_of_a_real_registry_is_read_by_both(
+    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert JAVA is not None
+    with running(project, tmp_path / "registry.log", JAVA, free_ports(1)[0]) as registry:
+        monkeypatch.setenv(VARIABLE, registry.address)
+        number = registry.register("more-value", MORE)
+        files = protobuf_schema(number), fetched_file(number)
+    assert files[0] == files[1]
+    asked = RecordSchema.of(
+        kind=nested("inner", "kind", kind=STRING),
+        n=nested("inner", "part", "n", kind=LONG),
+        perhaps=decimal(20, 2),
+        day=DATE,
+        one=LONG,
+        by=nested("by", "k", "kind", kind=STRING),
+    )
+    inner = b"\x0a\x06\x08\x00\x13\x08\x05\x14"
+    rest = b"\x12\x02\x08\x07\x1a\x07\x08\xe8\x0f\x10\x02\x18\x1d\x20\x09\x32\x07\x0a\x01k\x12\x02\x08\x01"
+    told = by_both([wire(number, inner + rest), wire(number, b"")], asked, lambda _: files[0])
+    good = {"kind": "A", "n": 5, "perhaps": Decimal("7.00"), "day": "2024-02-29", "one": 9, "by": "B"}
+    assert told == [good, dict.fromkeys(asked.fields)]
+
+
+def test_a_stream_of_protobuf_is_audited_green_and_red_once_a_row_is_altered(
+    tmp_path: Path, spark: SparkSession, settings: Settings, project: Project
+) -> None:
+    assert JAVA is not None
+    connection = Connection.of(settings)
+    topics = all_topics(declared(settings.topologies), connection.own)
+    apply(connection.admin(), plan(connection.admin(), topics, "embedded"))
+    port = port_of(settings)
+
+    with running(project, tmp_path / "registry.log", JAVA, port) as registry:
+        send(settings, payments, _payments(registry))
+
+    # nobody answers: nothing is dead-lettered, the batch is tried again
+    with pytest.raises(RegistryUnreachable):
+        run(spark, settings, paid)
+    assert letters(settings, payments) == []
+    assert _rows(settings) == []
+
+    with running(project, tmp_path / "registry.log", JAVA, port) as registry:
+        _payments(registry)
+        run(spark, settings, paid)
+        assert _rows(settings) == [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
+        read = delta_rows(Tables(settings.data).output("protobuf_payments_read"))
+        found = sorted(tuple(str(row[name]) for name in READ) for row in read)
+        rest = ("2024-02-29", "AQI=", "OPEN", "[1, -2]")
+        assert found == [
+            ("1000", "2024-02-29", "AQI=", "PAID", "[1, -2]", "None", "Bern", "None"),
+            (str(2 * MINUTE_MS), *rest, "None", "None", "None"),
+            ("2000", *rest, "x", "None", "7"),
+            ("3000", *rest, "None", "None", "None"),
+        ]
+        dead = letters(settings, payments)
+        assert len(dead) == 5
+        [unlike] = [letter for letter in dead if "amount: decimal(20, 2)" in letter and "is double" in letter]
+        assert "schema 3" in unlike
+        assert sum("the registry has no schema 4711" in letter for letter in dead) == 1
+        assert outcome(spark, settings, paid) == "match"
+
+        table = DeltaTable.forPath(spark, Tables(settings.data).output("protobuf_paid"))
+        table.update(F.col("customer") == "ann", {"amount": F.lit(Decimal("30.76"))})
+        assert outcome(spark, settings, paid) == "violation"
+
+
+def _payments(registry: Registry) -> list[bytes]:
+    """Three good ones, five bad ones, one that ends the minute; the schemas have the same ids in each new registry."""
+    first, second, third = (
+        registry.register(f"{number}-value", schema) for number, schema in enumerate((FIRST, COMPATIBLE, INCOMPATIBLE))
+    )
+    assert (first, second, third) == (1, 2, 3)
+    ann = _value(registry, first, 1_000, {"customer": "ann", "amount": "10.50", "state": 1, "to": {"city": "Bern"}})
+    return [
+        ann,
+        _value(
+            registry, second, 2_000, {"note": "x", "customer": "ann", "amount": "20.25", "points": {"bonus": 7, "a": 1}}
+        ),
+        _value(registry, first, 3_000, {"customer": "bob", "amount": "12345678901234.56"}),
+        _value(registry, third, 4_000, {"customer": "ann", "amount": 5.0}),
+        b"\0" + (4711).to_bytes(4, "big") + ann[5:],
+        ann[:-1],
+        b'{"customer": "ann"}',
+        _value(registry, first, 5_000, {"customer": "ann", "amount": ""}),
+        _value(registry, first, 2 * MINUTE_MS, {"customer": "eve", "amount": "1.00"}),
+    ]
+
+
+def _rows(settings: Settings) -> list[tuple[str, int, Decimal]]:
+    rows = delta_rows(Tables(settings.data).output("protobuf_paid"))
+    return sorted((row["customer"], row["payments"], row["amount"]) for row in rows)
