@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from recount.audit.committed import committed_records, event_time_ms, header, text
+from recount.audit.committed import as_text, committed_records, event_time_ms, header
 from recount.audit.copies import BACKFILL, DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.delta_frames import delta_frame
 from recount.audit.ledger import Order
@@ -58,7 +58,7 @@ def on_kafka(session: SparkSession, connection: Connection, identity: Identity, 
     records = committed_records(session, connection, written.topic.name, ranges)
     if records is None:
         return None
-    decoded = records.withColumn("decoded", _decoded(written)).withColumn("record_key", text(F.col("key")))
+    decoded = records.withColumn("decoded", _decoded(written)).withColumn("record_key", as_text(F.col("key")))
     fields = {name: F.col("decoded")[name] for name in identity.fields}
     if KEY in fields:
         fields[KEY] = F.col("record_key")
