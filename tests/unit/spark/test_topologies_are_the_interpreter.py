@@ -34,7 +34,7 @@ from recount.spark.plan import NotExpressible
 
 BLOCK = 10
 """From here on Hypothesis varies what it has drawn: for other topologies it has to begin again."""
-BLOCKS = max(1, int(os.environ.get("LAW_EXAMPLES", "150")) // BLOCK)
+BLOCKS = max(1, int(os.environ.get("LAW_EXAMPLES", "60")) // BLOCK)
 """A longer run: ``LAW_EXAMPLES=5000 pytest --hypothesis-seed=1`` and the name of this file."""
 law = settings(max_examples=BLOCK, deadline=None, suppress_health_check=list(HealthCheck))
 

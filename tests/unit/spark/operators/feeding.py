@@ -45,7 +45,7 @@ LEFT = Topic(name="left", key="id", value=RecordSchema.of(l=LONG, word=STRING))
 RIGHT = Topic(name="right", key="id", value=RecordSchema.of(r=LONG, other=STRING))
 OUT = Topic(name="out", key="k")
 END_MS = 100_000
-law = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "12")), deadline=None)
+law = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "5")), deadline=None)
 """A longer run: ``LAW_EXAMPLES=5000 pytest --hypothesis-seed=1 tests/unit/spark/operators/test_stream_joins.py``."""
 
 

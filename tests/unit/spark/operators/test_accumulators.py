@@ -35,7 +35,7 @@ from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.rows import ORDER
 from recount.spark.polars_expressions import field_column, polars_type
 
-EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "8"))
 GAP_MS = 3
 
 FIELDS: dict[str, FieldType] = {

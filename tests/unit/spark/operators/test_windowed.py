@@ -42,7 +42,7 @@ from recount.core.nodes import EmissionKind
 from recount.core.schema import STRING
 from recount.core.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
 
-EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "8"))
 
 
 def joined(text: str, word: str | None) -> str:
