@@ -71,7 +71,7 @@ setup: .venv/.installed .cache/jars/spark/.complete .cache/jars/kafka/.complete 
 
 jars: .cache/jars/spark/.complete .cache/jars/kafka/.complete
 
-.cache/jars/%/.complete: pom.xml | .venv/.installed
+.cache/jars/%/.complete: pom.xml .venv/.installed
 	@echo "setup: fetching the $* jars"
 	@recount jars $* >/dev/null
 	@touch $@

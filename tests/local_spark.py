@@ -9,7 +9,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from recount.audit.audit_session import COLLECTOR, FOR_FEW
-from recount.jvm_classes import keep_classes
+from recount.fewer_calls import make_fewer_calls
+from recount.jar_list import shared_classes
 from recount.sessions import session_configuration
 
 TINY = FOR_FEW
@@ -24,7 +25,7 @@ def local_session(jars: str, scratch: Path, **settings: str) -> SparkSession:
         "spark.master": "local[2]",
         "spark.app.name": "recount-tests",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": COLLECTOR,
+        "spark.driver.extraJavaOptions": f"{COLLECTOR} {shared_classes(jars)}",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch / "local"),
@@ -34,5 +35,5 @@ def local_session(jars: str, scratch: Path, **settings: str) -> SparkSession:
     }
     session = SparkSession.builder.config(map=configuration | settings).getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    keep_classes(session._jvm)
+    make_fewer_calls(session._jvm)
     return session

@@ -16,6 +16,8 @@ from recount.shipped import shipped
 JarSet = Literal["spark", "kafka"]
 PACKAGES = "packages"
 """The value of RECOUNT_JARS that lets Spark fetch the jars itself: spark-submit's --packages."""
+CLASS_ARCHIVE = "classes.jsa"
+"""In the folder of jars, where ``recount jars`` has made it."""
 _NAMESPACE = {"pom": "http://maven.apache.org/POM/4.0.0"}
 
 
@@ -48,6 +50,15 @@ def spark_jars(setting: str) -> dict[str, str]:
             remedy="run: recount jars; or set RECOUNT_JARS=packages, and Spark fetches them itself",
         )
     return {"jars": ",".join(found)}
+
+
+def shared_classes(setting: str) -> str:
+    """The options by which a JVM maps Spark's classes from the archive in the folder of jars; none without an archive.
+
+    A JVM that cannot use it, one of another version for instance, loads the classes itself and says nothing.
+    """
+    archive = Path(setting) / CLASS_ARCHIVE
+    return f'"-XX:SharedArchiveFile={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off' if archive.is_file() else ""
 
 
 def _part(place: ElementTree.Element, part: str, values: dict[str, str]) -> str:

@@ -14,8 +14,8 @@ from recount.cluster.masters import STANDALONE, require_admitted
 from recount.cluster.shared_secret import driver_settings
 from recount.core.registry_errors import VARIABLE
 from recount.core.settings import Settings
-from recount.jar_list import spark_jars
-from recount.jvm_classes import keep_classes
+from recount.fewer_calls import make_fewer_calls
+from recount.jar_list import shared_classes, spark_jars
 
 _LOOPBACK = "127.0.0.1"
 _JARS = {"jars": "spark.jars", "packages": "spark.jars.packages"}
@@ -77,14 +77,14 @@ def spark_session(settings: Settings, app_name: str, *, java_options: str = "") 
     if "spark.master" not in submitted:
         builder = builder.master("local[2]").config("spark.driver.memory", "2g").config("spark.ui.enabled", "false")
         builder = builder.config("spark.driver.bindAddress", _LOOPBACK).config("spark.driver.host", _LOOPBACK)
-        if options := settings.java_options(java_options):
+        if options := settings.java_options(java_options, shared_classes(settings.jars)):
             builder = builder.config("spark.driver.extraJavaOptions", options)
     tell_no_calls()
     if submitted.get("spark.master", "").startswith(STANDALONE):
         _enter(submitted["spark.master"], settings.spark_security)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
-    keep_classes(session._jvm)
+    make_fewer_calls(session._jvm)
     _tell_no_columns(session)
     return session
 

@@ -13,7 +13,7 @@ from recount.local.project import Project
 
 FOUNDATION = {
     *("core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"),
-    *("secret_file", "garbage", "jvm_classes"),
+    *("secret_file", "garbage", "fewer_calls"),
 }
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
@@ -26,11 +26,11 @@ ROOMS = {
     "extras": {"core"},
     "shipped": {"core"},
     "jar_list": {"core", "shipped"},
-    "sessions": {"core", "jar_list", "jvm_classes", "cluster"},
+    "sessions": {"core", "jar_list", "fewer_calls", "cluster"},
     "cluster": {"core", "secret_file"},
     "secret_file": set(),
     "garbage": set(),
-    "jvm_classes": set(),
+    "fewer_calls": set(),
     "log_lines": {"core"},
     "printed_tables": set(),
     "kafka": {"core", "printed_tables", "secret_file"},

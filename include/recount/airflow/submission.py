@@ -22,7 +22,7 @@ from recount.core.errors import Terminal, Transient
 from recount.core.resources import Resources
 from recount.core.settings import Role, Settings
 from recount.extras import require_extra
-from recount.jar_list import spark_jars
+from recount.jar_list import shared_classes, spark_jars
 
 _LOG = logging.getLogger(__name__)
 DEFAULT_CONNECTION = "spark_default"
@@ -71,9 +71,11 @@ class Submission:
         self._settings = settings
         self._connection = connection
         self._resources = resources or Resources()
-        self._java_options = settings.java_options(java_options)
         self._place = _Place.of(connection, self._resources)
         self.is_cluster = self._place.is_cluster
+        # an archive of this machine: no other has it
+        archive = "" if self.is_cluster else shared_classes(settings.jars)
+        self._java_options = settings.java_options(java_options, archive)
         self._pod: DriverPod | None = None
         self._application, self._jars = str(application), spark_jars(settings.jars)
         if self.is_cluster:

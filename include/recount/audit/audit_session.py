@@ -20,7 +20,7 @@ FOR_FEW = {
 """Nothing is compiled for a query, and its plan, which is long, is not described at length to Spark's listeners. One
 task does what two could: to send a task costs more than it does."""
 COLLECTOR = "-XX:+UseParallelGC"
-"""The collector that a JVM takes by itself marks the heap beside the work: 4 percent of the processor time of audits."""
+"""The collector that a JVM takes by itself marks its heap beside the work: 4 percent of an audit's processor time."""
 JAVA_FOR_FEW = f"{COLLECTOR} -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m"
 """The JVM's optimizing compiler would take a third of all processor time, and hardly has begun to pay in the end."""
 _CALL_SITES = ("callSite.short", "callSite.long")

@@ -32,6 +32,10 @@ def jars(
     packages: Annotated[
         bool, typer.Option("--packages", help="Fetch nothing: print what spark-submit takes for --packages.")
     ] = False,
+    class_archive: Annotated[
+        bool,
+        typer.Option(help="Make an archive of Spark's classes, 200 MB, with which JVMs of this machine start faster."),
+    ] = True,
 ) -> None:
     """Fetch the jars that this version of Recount needs, with Maven. What is there already is not fetched again."""
     wanted = [_known(name) for name in sets or ["spark"]]
@@ -40,7 +44,13 @@ def jars(
         return
     into = folder or Project.containing(Path.cwd()).jars
     for name in wanted:
-        print(fetched(name, into / name))
+        folder = fetched(name, into / name)
+        if name == "spark" and class_archive:
+            # what it imports takes long
+            from recount.local.class_archive import make_archive
+
+            make_archive(folder)
+        print(folder)
 
 
 def fetched(name: JarSet, folder: Path) -> Path:

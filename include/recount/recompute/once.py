@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from recount.recompute.columns import named
-
 
 def once(frame: DataFrame) -> DataFrame:
     """``frame``, computed when it is first read, and kept by Spark until nobody refers to it any more.
@@ -15,7 +13,7 @@ def once(frame: DataFrame) -> DataFrame:
     """
     checkpoint = in_one_task(frame).localCheckpoint(eager=False)
     # columns of their own: Spark cannot rename those of a checkpoint where it meets the frame that it was made of
-    return checkpoint.select(*(named(name).alias(name) for name in checkpoint.columns))
+    return checkpoint.toDF(*checkpoint.columns)
 
 
 def in_one_task(frame: DataFrame) -> DataFrame:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
+from recount.jar_list import CLASS_ARCHIVE
 from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+
+
+def test_spark_has_its_classes_from_the_archive_that_make_setup_made(spark: SparkSession, project: Project) -> None:
+    pid = getattr(spark._jvm, "java.lang.ProcessHandle").current().pid()
+    assert str(project.spark_jars / CLASS_ARCHIVE) in Path(f"/proc/{pid}/maps").read_text()
 
 
 def test_a_delta_table_is_written_and_read_back(spark: SparkSession, table: str) -> None:

@@ -17,6 +17,7 @@ from recount.airflow.submission import Submission
 from recount.core.errors import Terminal
 from recount.core.resources import Resources
 from recount.core.settings import Settings
+from recount.jar_list import CLASS_ARCHIVE
 
 
 @pytest.fixture
@@ -133,6 +134,20 @@ def test_the_jvm_of_a_job_logs_as_the_settings_say(
     [options] = [word for word in made.command if word.startswith("spark.driver.extraJavaOptions=")]
     assert options.partition("=")[2].startswith("-XX:+UseSerialGC")
     assert ("log4j2-json-layout" in options) is is_json
+
+
+def test_only_a_jvm_of_this_machine_has_its_classes_from_the_archive_beside_the_jars(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    def archives(master: str, **more: str) -> int:
+        connect(monkeypatch, master, **more)
+        return sum("SharedArchiveFile" in word for word in submission(settings).command)
+
+    assert archives("local[1]") == 0
+    archive = Path(settings.jars) / CLASS_ARCHIVE
+    archive.touch()
+    assert archives("local[1]") == 1
+    assert archives("k8s://https://kubernetes.default.svc", **{"deploy-mode": "cluster", "namespace": "streams"}) == 0
 
 
 def test_spark_may_fetch_the_jars_itself(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""How often a driver or an audit asks the JVM for a class or a method that it has asked for before: not again."""
+"""What a driver or an audit asks of the JVM: no class and no method twice, and no list element by element."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from py4j.clientserver import ClientServerConnection
+from py4j.java_collections import JavaList
 from py4j.java_gateway import JavaPackage
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -55,3 +56,26 @@ def test_a_static_field_is_asked_for_each_time(spark: SparkSession, commands: li
 def test_a_package_is_not_kept_for_a_class_of_its_name_may_come(spark: SparkSession) -> None:
     assert isinstance(getattr(spark._jvm, "org.example.NotYetThere"), JavaPackage)
     assert "org.example.NotYetThere" not in vars(spark._jvm)
+
+
+@pytest.mark.parametrize("number", [2, 10, 11, 37])
+def test_a_list_is_handed_over_in_parts(spark: SparkSession, commands: list[str], number: int) -> None:
+    columns = [F.lit(at).alias(f"c{at}") for at in range(number)]
+    commands.clear()
+    selected = spark.range(1).select(*columns)
+    calls = len([command for command in commands if command.startswith(("c\n", "i\n"))])
+    assert calls <= 8 + 2 * (number // 10)
+    assert selected.collect() == [tuple(range(number))]
+
+
+@pytest.mark.parametrize(
+    "given", [[], ["a"], ["a", None, 2], [1.5, "b", True, 2**40], [["a", "b"], ["c"]], ("a",) * 25]
+)
+def test_a_list_arrives_as_it_is(spark: SparkSession, given: list[object]) -> None:
+    arrived = getattr(spark._jvm, "java.util.ArrayList")(given)
+    assert [list(one) if isinstance(one, JavaList) else one for one in arrived] == list(given)
+
+
+def test_a_set_and_a_map_arrive_as_such(spark: SparkSession) -> None:
+    assert sorted(getattr(spark._jvm, "java.util.HashSet")({"a", "b"})) == ["a", "b"]
+    assert dict(getattr(spark._jvm, "java.util.HashMap")({"a": 1, "b": 2})) == {"a": 1, "b": 2}

@@ -1,0 +1,109 @@
+"""Spark's classes in a file that each JVM maps, instead of loading and verifying them itself (CDS of the JDK).
+
+The archive holds for one JDK and for the jars of one installed PySpark. It lies beside the jars of ours, where
+``jar_list.shared_classes`` finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from recount.audit.audit_session import FOR_FEW, JAVA_FOR_FEW
+from recount.jar_list import CLASS_ARCHIVE
+from recount.sessions import session_configuration
+
+_TIMEOUT_S = 600
+_LAST_WORDS = 1_000
+_SCHEMA = "id long, text string"
+_LOG = logging.getLogger(__name__)
+
+
+def make_archive(jars: Path) -> None:
+    """Make the archive beside ``jars`` if there is none of this PySpark: run one that does a little of what jobs do.
+
+    Where that fails a warning says why: JVMs start slower without an archive, and nothing else is different.
+    """
+    archive, of_spark = jars / CLASS_ARCHIVE, Path(pyspark.__file__).with_name("jars")
+    if archive.exists() and archive.stat().st_mtime > of_spark.stat().st_mtime:
+        return
+    with TemporaryDirectory(dir=jars.parent, prefix=".classes-") as folder:
+        command = [sys.executable, "-m", "recount.local.class_archive", str(jars), folder]
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+            said = ended.stdout + ended.stderr
+        except subprocess.TimeoutExpired:
+            said = f"not done in {_TIMEOUT_S} s"
+        made = Path(folder) / CLASS_ARCHIVE
+        if made.exists():
+            made.replace(archive)
+        else:
+            _LOG.warning("no archive of Spark's classes, without it JVMs start slower: %s", said[-_LAST_WORDS:])
+
+
+def do_a_little(jars: str, folder: str) -> None:
+    """What streams and audits do, on a few rows, in a JVM that leaves the archive in ``folder`` when it ends."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {
+        **session_configuration(jars),
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{JAVA_FOR_FEW} -XX:ArchiveClassesAtExit={folder}/{CLASS_ARCHIVE}",
+        "spark.local.dir": f"{folder}/local",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+    }
+    session = SparkSession.builder.config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    session.range(100).withColumn("text", F.col("id").cast("string")).write.parquet(f"{folder}/rows")
+    _stream(session, folder)
+    _query(session, f"{folder}/compiled")
+    interpreted = session.newSession()
+    for name, value in FOR_FEW.items():
+        interpreted.conf.set(name, value)
+    _query(interpreted, f"{folder}/interpreted")
+    session.stop()
+
+
+def _stream(session: SparkSession, folder: str) -> None:
+    def collected(batch: DataFrame, _number: int) -> None:
+        batch.mapInArrow(_unchanged, _SCHEMA).toArrow()
+
+    rows = session.readStream.schema(_SCHEMA).parquet(f"{folder}/rows")
+    writer = rows.writeStream.foreachBatch(collected).option("checkpointLocation", f"{folder}/checkpoint")
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def _query(session: SparkSession, path: str) -> None:
+    rows = session.createDataFrame([(at, str(at)) for at in range(100)], _SCHEMA)
+    rows.write.format("delta").save(path)
+    read = session.read.format("delta").load(path).withColumn("key", F.col("id") % 7)
+    ranked = read.withColumn("rank", F.row_number().over(Window.partitionBy("key").orderBy(F.desc("id"))))
+    kept = ranked.where(F.col("rank") < 5).localCheckpoint(eager=False)
+    texts = F.transform(F.array_sort(F.collect_list("text")), lambda text: F.concat(text, F.lit("!")))
+    grouped = kept.groupBy("key").agg(F.count("*").alias("n"), F.sum("id").alias("sum"), texts.alias("texts"))
+    told = F.to_json(F.struct("n", "sum", F.element_at("texts", 1).alias("first")))
+    joined = grouped.join(read.select("key").distinct(), "key", "full").withColumn("told", told)
+    joined.unionByName(joined.limit(1)).orderBy("key").collect()
+    kept.select("id", "text").mapInArrow(_unchanged, _SCHEMA).toArrow()
+    kept.select("id", "text").toPandas()
+
+
+def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+if __name__ == "__main__":
+    do_a_little(*sys.argv[1:3])
