@@ -65,7 +65,10 @@ def do_a_little(jars: str, folder: str) -> None:
         "spark.local.dir": f"{folder}/local",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
     }
-    session = SparkSession.builder.config(map=settings).getOrCreate()
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session.range(100).withColumn("text", F.col("id").cast("string")).write.parquet(f"{folder}/rows")
     _stream(session, folder)
