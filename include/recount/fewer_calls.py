@@ -45,7 +45,7 @@ class _Lists(ListConverter):  # type: ignore[misc]
         return isinstance(given, list | tuple)
 
     def convert(self, given: list[Any] | tuple[Any, ...], client: Any) -> Any:
-        if len(given) < 2 or any(one is None for one in given):  # List.of takes no null
+        if len(given) < 3 or any(one is None for one in given):  # List.of takes no null
             return super().convert(given, client)
         of = JavaMember("of", None, f"{STATIC_PREFIX}java.util.List", client)
         first, *others = (of(*given[at : at + _AT_A_TIME]) for at in range(0, len(given), _AT_A_TIME))
