@@ -62,7 +62,7 @@ class BatchProof:
     ``fingerprint`` is that of the declaration by which the batch was made (``core.fingerprint``), None in proofs of
     earlier releases. ``appended`` says of each table beside the state which batch added the last rows to it, this one
     or an earlier one, by checkpoint id and number: a table that lacks it is older than the ledger. ``topic_ids`` are
-    those that its topics, read and written, had once it had been read; empty where they were not known.
+    the last known ones of the topics that the stream reads and writes; proofs of earlier releases have none.
     """
 
     stream: str

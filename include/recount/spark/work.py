@@ -39,7 +39,7 @@ class Attempt:
     ``generation`` is the checkpoint's place in the stream's history, see ``BatchProof``. ``fingerprint`` is that of
     the declaration that is run, ``closed_ms`` the frontier at which all is closed that was before an upgrade, ``added``
     what upgrades have added to it; ``version`` counts the stream's resets from 1. ``topic_ids``
-    tells the ids of the stream's topics now, and raises where one that it reads is another than at the start.
+    tells the ids of the stream's topics, and raises where one that it reads has been made anew.
     ``published`` says that Kafka has the batches of this run already.
     """
 

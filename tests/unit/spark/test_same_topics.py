@@ -78,7 +78,7 @@ def accept(settings: Settings, stream: str, now: TopicIds) -> None:
 def test_a_stream_goes_on_with_the_topics_that_it_has_read(
     settings: Settings, work: TopologyWork, brokers: Brokers
 ) -> None:
-    assert brokers.ids == SameTopics.at_start(settings, work, LAST)() == BEFORE
+    assert brokers.ids == SameTopics(settings, work, LAST)() == BEFORE
 
 
 @pytest.mark.parametrize("last", [None, replace(LAST, topic_ids={})])
@@ -86,7 +86,7 @@ def test_a_ledger_that_knows_no_ids_takes_those_of_now(
     settings: Settings, work: TopologyWork, brokers: Brokers, last: None
 ) -> None:
     brokers.ids = MADE_ANEW
-    assert SameTopics.at_start(settings, work, last)() == MADE_ANEW
+    assert SameTopics(settings, work, last)() == MADE_ANEW
 
 
 def test_a_source_that_was_made_anew_is_refused_until_that_very_change_is_accepted(
@@ -96,30 +96,31 @@ def test_a_source_that_was_made_anew_is_refused_until_that_very_change_is_accept
     accept(settings, work.name, {ORDERS: "c"})
     accept(settings, "another-stream", MADE_ANEW)
     with pytest.raises(OtherTopic) as refused:
-        SameTopics.at_start(settings, work, LAST)
+        SameTopics(settings, work, LAST).require()
     assert ORDERS in refused.value.what
     assert (refused.value.given, refused.value.expected[:10]) == ("topic id b", "topic id a")
     assert f"recount reset {work.name}" in refused.value.remedy
     accept(settings, work.name, MADE_ANEW)
-    assert SameTopics.at_start(settings, work, LAST)() == MADE_ANEW
+    assert SameTopics(settings, work, LAST)() == MADE_ANEW
 
 
 def test_an_archive_goes_by_what_was_accepted_for_a_stream_that_reads_its_topic(
     settings: Settings, brokers: Brokers
 ) -> None:
     work: Work = ArchiveOfOrders()  # type: ignore[assignment]
-    brokers.ids = MADE_ANEW
+    brokers.ids, last = MADE_ANEW, replace(LAST, topic_ids={ORDERS: "a"})
     with pytest.raises(OtherTopic):
-        SameTopics.at_start(settings, work, LAST)
+        SameTopics(settings, work, last).require()
     accept(settings, TOPOLOGY.name, MADE_ANEW)
-    assert SameTopics.at_start(settings, work, LAST)() == {ORDERS: "b"}
+    assert SameTopics(settings, work, last)() == {ORDERS: "b"}
 
 
 def test_a_sink_that_was_made_anew_is_noted_for_the_audit_and_stops_nothing(
     settings: Settings, work: TopologyWork, brokers: Brokers
 ) -> None:
     brokers.ids = {**BEFORE, REVENUE: "s"}
-    topics = SameTopics.at_start(settings, work, LAST)
+    topics = SameTopics(settings, work, LAST)
+    topics.require()
     brokers.ids = {**BEFORE, REVENUE: "t"}
     assert topics()[REVENUE] == "t"
 
@@ -127,18 +128,28 @@ def test_a_sink_that_was_made_anew_is_noted_for_the_audit_and_stops_nothing(
 def test_a_source_that_is_made_anew_while_the_stream_runs_stops_it(
     settings: Settings, work: TopologyWork, brokers: Brokers
 ) -> None:
-    topics = SameTopics.at_start(settings, work, None)
+    topics = SameTopics(settings, work, None)
+    topics.require()
     brokers.ids = MADE_ANEW
     with pytest.raises(OtherTopic):
         topics()
 
 
-def test_a_batch_for_which_the_brokers_do_not_answer_says_nothing_and_the_next_is_asked_again(
+@pytest.mark.parametrize("silent", [None, {}])
+def test_a_batch_for_which_the_brokers_say_nothing_notes_the_ids_before_and_the_next_asks_again(
+    settings: Settings, work: TopologyWork, brokers: Brokers, silent: TopicIds | None
+) -> None:
+    topics = SameTopics(settings, work, LAST)
+    brokers.ids = silent
+    assert topics() == BEFORE
+    brokers.ids = MADE_ANEW
+    with pytest.raises(OtherTopic):
+        topics()
+
+
+def test_a_stream_does_not_start_before_the_brokers_answer(
     settings: Settings, work: TopologyWork, brokers: Brokers
 ) -> None:
-    topics = SameTopics.at_start(settings, work, LAST)
     brokers.ids = None
-    assert topics() == {}
-    brokers.ids = MADE_ANEW
-    with pytest.raises(OtherTopic):
-        topics()
+    with pytest.raises(Transient):
+        SameTopics(settings, work, LAST).require()
