@@ -41,9 +41,10 @@ ROOMS = {
     "maintenance": {"core"},
     "declarations": {"core"},
     "erasures": {"core"},
-    "spark": FOUNDATION | {"proofs", "released", "declarations", "erasures", "status_metrics"},
+    "acceptance_log": {"core"},
+    "spark": FOUNDATION | {"proofs", "released", "declarations", "erasures", "acceptance_log", "status_metrics"},
     "recompute": FOUNDATION,
-    "audit": FOUNDATION | {"recompute", "proofs", "released", "declarations", "erasures"},
+    "audit": FOUNDATION | {"recompute", "proofs", "released", "declarations", "erasures", "acceptance_log"},
     "backfill": FOUNDATION | {"recompute", "audit", "declarations", "versions"},
     "versions": FOUNDATION | {"proofs", "declarations", "audit"},
     # it writes the tables of streams, of archives and of audits, each as their writer does

@@ -23,7 +23,7 @@ from recount.audit.judgement import Judge, Judgement, Row, Stretch
 from recount.audit.keeping import keep_partials, keep_published
 from recount.audit.kept import decided, decided_if_any, log_of, require_grown, require_kept, sources_of, unread
 from recount.audit.ledger import Ledger, Order
-from recount.audit.ledger_rules import ledger_faults
+from recount.audit.ledger_rules import ledger_faults, topic_faults
 from recount.audit.listing import Listing
 from recount.audit.register import certificates_in_force
 from recount.audit.removed import released_by, released_so_far
@@ -39,9 +39,11 @@ from recount.core.ledger import BatchProof
 from recount.core.retention import farthest
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.core.topic_ids import TopicIds
 from recount.core.topology import Topology
 from recount.core.verdict import Difference, PartitionAccount
 from recount.kafka.connection import Connection
+from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import LogRange
 from recount.recompute.digests import DigestedLog
 from recount.recompute.flow import Flow
@@ -58,7 +60,8 @@ class _Scope:
     ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began, the former
     with the first ``published_backfills``;
     ``backfills`` those whose corrections count (None: all). ``erased`` are the keys that were erased so far, and
-    ``begins_after`` is the erasure behind which an audit from the beginning cannot look.
+    ``begins_after`` is the erasure behind which an audit from the beginning cannot look. ``topic_ids`` have the topics
+    now that the stream reads and writes.
     """
 
     stretch: Stretch
@@ -73,6 +76,7 @@ class _Scope:
     backfills: Sequence[str] | None
     erased: ErasedKeys
     begins_after: str | None
+    topic_ids: TopicIds
 
     @property
     def unseen(self) -> Ranges:
@@ -187,6 +191,7 @@ class Auditor:
             backfills=repetition.backfills if repetition else None,
             erased=erased,
             begins_after=begins_after,
+            topic_ids=repetition.topic_ids if repetition else ids_of(self._connection, segment.proofs[-1].topic_ids),
         )
 
     def _seed(self, ledger: Ledger, cut: BatchProof, erased: ErasedKeys, *, from_the_beginning: bool) -> Seed:
@@ -317,6 +322,7 @@ class Auditor:
     ) -> list[Difference]:
         is_first = scope.stretch.seed.run is None
         return [
+            *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),

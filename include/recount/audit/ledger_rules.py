@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from recount.core.joins import StreamTableJoin
 from recount.core.ledger import BatchProof, PartitionProof
+from recount.core.topic_ids import TopicIds, topics_made_anew
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
 
@@ -27,6 +28,12 @@ def ledger_faults(before: BatchProof | None, proofs: tuple[BatchProof, ...], top
         faults += _frontier_follows(reached, proof)
         reached = proof.frontier_ms
     return faults
+
+
+def topic_faults(before: BatchProof | None, proofs: tuple[BatchProof, ...], now: TopicIds) -> list[Difference]:
+    """The topics that were made anew between two of these batches, or since the last: ``now`` they have these ids."""
+    chain = proofs if before is None else (before, *proofs)
+    return topics_made_anew([*(proof.topic_ids for proof in chain), now])
 
 
 def _within(proof: BatchProof) -> Iterator[Difference]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from deltalake import DeltaTable
 
+from recount.acceptance_log import acceptances
 from recount.audit.certificate import sound
 from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import MATCH
@@ -18,7 +18,7 @@ from recount.audit.signing import PublicKeys, trusted_in
 from recount.audit.store import VERDICTS, AuditStore
 from recount.core.certificate import Certificate
 from recount.core.errors import Terminal
-from recount.core.finding import UNLISTED, Acceptance, Finding, Sighting, difference_from
+from recount.core.finding import UNLISTED, Finding, Sighting, difference_from
 from recount.core.finding_faults import version_of
 from recount.core.finding_register import Register, Standing, found_repaired, register, sightings, standing
 from recount.core.nodes import WINDOW_END, WINDOW_START
@@ -72,14 +72,6 @@ def certificates_in_force(settings: Settings, stream: str) -> list[Certificate]:
     version = DeclarationLog(settings.data, stream).version()
     files = sorted((Path(settings.reports) / "certificates" / stream).glob("*.json"))
     return [one for one in _certified(files, stream, trusted_in(settings.keys)) if version_of(one) == version]
-
-
-def acceptances(tables: Tables, stream: str) -> list[Acceptance]:
-    """All acceptances of ``stream``."""
-    path = tables.acceptances(stream)
-    if not DeltaTable.is_deltatable(path):
-        return []
-    return [Acceptance(**row) for row in pl.scan_delta(path).collect().to_dicts()]
 
 
 def standing_after(

@@ -11,6 +11,7 @@ from recount.core.certificate import Certificate
 from recount.core.errors import Terminal
 from recount.core.finding import ROW_KINDS, UNLISTED
 from recount.core.ledger import BatchProof
+from recount.core.topic_ids import TOPIC, TopicIds
 from recount.kafka.offsets import LogRange
 from recount.recompute.log import Ranges
 
@@ -20,7 +21,7 @@ class Repetition:
     """Of ``audit``: the batch ``cut`` up to which was judged, after the audit ``seed`` (None: from the beginning).
 
     ``published`` are by topic the offsets that were read, ``backfills`` the corrections that there were, ``rows``
-    those of findings, which were judged again.
+    those of findings, which were judged again. ``topic_ids`` had the topics then that had been made anew.
     """
 
     audit: str
@@ -29,6 +30,7 @@ class Repetition:
     published: Mapping[str, Ranges]
     backfills: tuple[str, ...]
     rows: tuple[Row, ...]
+    topic_ids: TopicIds
 
     @classmethod
     def of(cls, certificate: Certificate) -> Repetition:
@@ -48,6 +50,7 @@ class Repetition:
             published=published,
             backfills=tuple(sorted(backfills)),
             rows=tuple(sorted(rows, key=str)),
+            topic_ids={one["place"]: one["actual"] for one in certificate["differences"] if one["kind"] == TOPIC},
         )
 
     def cut_in(self, ledger: Ledger) -> BatchProof:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from recount.core.errors import Terminal
+from recount.core.topic_ids import TopicIds
 
 VERSION = 1
 
@@ -60,7 +61,8 @@ class BatchProof:
     ``batch_timestamp_ms`` is the time that Spark recorded for the batch, the same in every replay of it.
     ``fingerprint`` is that of the declaration by which the batch was made (``core.fingerprint``), None in proofs of
     earlier releases. ``appended`` says of each table beside the state which batch added the last rows to it, this one
-    or an earlier one, by checkpoint id and number: a table that lacks it is older than the ledger.
+    or an earlier one, by checkpoint id and number: a table that lacks it is older than the ledger. ``topic_ids`` are
+    the last known ones of the topics that the stream reads and writes; proofs of earlier releases have none.
     """
 
     stream: str
@@ -74,6 +76,7 @@ class BatchProof:
     emitted: Mapping[str, int] = field(default_factory=dict)
     fingerprint: str | None = None
     appended: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    topic_ids: TopicIds = field(default_factory=dict)
     version: int = VERSION
 
     def to_json(self) -> str:

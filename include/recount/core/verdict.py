@@ -15,10 +15,11 @@ Outcome = Literal["match", "violation"]
 class Difference:
     """One difference between what the log says and what was found: a violation of exactly-once.
 
-    ``kind`` is what was checked: ``output``, ``late ledger``, ``dead letters``, ``offsets``, ``batch ledger``.
+    ``kind`` is what was checked: ``output``, ``late ledger``, ``dead letters``, ``offsets``, ``batch ledger`` or
+    ``topic``.
     ``place`` is where it was found. ``key``, ``window_start`` and ``window_end`` (ms) are None where there is none.
     ``origin``, of a row that is no window's result, names the records that it was made of.
-    ``evidence`` names offsets as ``topic-partition@offset`` and batches as ``batch generation/batch``.
+    ``evidence`` names offsets as ``topic-partition@offset`` and batches as ``batch generation/batch``; of a topic, ids.
     """
 
     kind: str

@@ -101,6 +101,7 @@ class ArchiveProcessor:
             partitions=tuple(ranges.partitions.values()),
             frontier_ms=None,
             fingerprint=self._attempt.fingerprint,
+            topic_ids=self._attempt.topic_ids(),
         )
         dated = records.withColumn("event_date", F.to_date(F.timestamp_millis("timestamp_ms")))
         options = {

@@ -1,7 +1,8 @@
 """One micro-batch, step by step; every step is safe to repeat.
 
 1. The batch is computed (``computation``): tasks map the records, the driver merges and emits what is due.
-2. Output records, dead letters and the input offsets go out in one Kafka transaction.
+2. Output records, dead letters and the input offsets go out in one Kafka transaction, unless a topic that was read has
+   been made anew.
 3. Late and rejected records, outputs, and last the state with the batch's proof, are appended to Delta.
 
 A replay starts from the state of the batches before it, so it computes the same; Kafka's committed offsets and Delta's
@@ -223,6 +224,7 @@ class BatchProcessor:
             frontier_ms=computed.after.frontier_ms,
             emitted={table: rows.height for table, rows in computed.emitted.items()},
             fingerprint=self._attempt.fingerprint,
+            topic_ids=self._attempt.topic_ids(),
             appended={**self._appended, **dict.fromkeys(rows.filled, (checkpoint_id, span.batch))},
         )
 

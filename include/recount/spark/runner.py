@@ -36,6 +36,7 @@ from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.headroom import Headroom
 from recount.spark.progress import BatchProgress, ProgressListener
 from recount.spark.resuming import Known, Planned, Resumption, Standing, Unfinished
+from recount.spark.same_topics import SameTopics
 from recount.spark.source import kafka_range, kafka_source
 from recount.spark.stream_query import StreamQuery
 from recount.spark.turns import Turn, at_once
@@ -164,6 +165,8 @@ class StreamRunner:
         require_topics(self._connection, self._work.topics, self._work.outputs)
         last = self._work.history.last_before()
         self._declarations.require(self._work.declared, last)
+        topics = SameTopics(self._settings, self._work, last)
+        topics.require()
         known = self._declarations.last()
         location = checkpoint_location(self._settings, self._work.name, known.version if known else 1)
         checkpoint = Checkpoint(self._session, location, sources=len(self._work.layers))
@@ -177,6 +180,7 @@ class StreamRunner:
             transaction=transaction,
             generation=resumption.generation,
             lease_epoch=lease_epoch,
+            topic_ids=topics,
             fingerprint=enacted.fingerprint,
             closed_ms=enacted.closed_ms,
             added=enacted.additions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -12,6 +12,7 @@ from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.reading import Layers
+from recount.core.topic_ids import TopicIds
 from recount.kafka.transaction import OutputTransaction
 from recount.spark.checkpoint import Planned
 from recount.spark.history import History
@@ -37,14 +38,16 @@ class Attempt:
 
     ``generation`` is the checkpoint's place in the stream's history, see ``BatchProof``. ``fingerprint`` is that of
     the declaration that is run, ``closed_ms`` the frontier at which all is closed that was before an upgrade, ``added``
-    what upgrades have added to it; ``version`` counts the stream's resets from 1. ``published``
-    says that Kafka has the batches of this run already.
+    what upgrades have added to it; ``version`` counts the stream's resets from 1. ``topic_ids``
+    tells the ids of the stream's topics, and raises where one that it reads has been made anew.
+    ``published`` says that Kafka has the batches of this run already.
     """
 
     checkpoint: Planned
     transaction: OutputTransaction
     generation: int
     lease_epoch: int
+    topic_ids: Callable[[], TopicIds]
     fingerprint: str | None = None
     closed_ms: int | None = None
     added: Additions = NOTHING_ADDED

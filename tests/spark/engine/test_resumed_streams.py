@@ -10,21 +10,27 @@ from typing import Any
 import polars as pl
 import pytest
 from pyspark.errors import StreamingQueryException
+from tests.eventually import eventually
 from tests.integration.spark.drivers import committed
 from tests.spark.audit.conftest import MINUTE_MS, Scene, order, scene
 
+from recount.audit.acceptances import accept
 from recount.core.archive import Archive
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import BATCH
+from recount.core.topic_ids import MADE_ANEW
+from recount.core.topics import Topic
 from recount.kafka.connection import Fenced
 from recount.kafka.lease import Lease
+from recount.kafka.topics import apply, plan
 from recount.kafka.transaction import OutputTransaction
 from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import AppendOnlyTable
 from recount.spark.resuming import OutOfStep
 from recount.spark.runner import RunOptions, StreamRunner, checkpoint_location
+from recount.spark.same_topics import OtherTopic
 from recount.spark.work import Step, Work
 
 __all__ = ["scene"]
@@ -86,6 +92,14 @@ def expire_offsets(scene: Scene) -> None:
     admin = scene.connection.admin()
     [gone] = admin.delete_consumer_groups([scene.connection.group(scene.topology.name)]).values()
     gone.result()
+
+
+def make_anew(scene: Scene, topic: Topic) -> None:
+    """Delete the topic and create it again."""
+    admin = scene.connection.admin()
+    admin.delete_topics([topic.name])[topic.name].result(15)
+    assert eventually(lambda: topic.name in admin.list_topics(timeout=15).topics, False) is False
+    apply(admin, plan(admin, [topic], "embedded"))
 
 
 def ledger(scene: Scene) -> list[BatchProof]:
@@ -281,3 +295,46 @@ def test_an_archive_that_is_older_than_its_group_is_refused(scene: Scene, tmp_pa
     shutil.copytree(tmp_path / "older", work.path)
     with pytest.raises(OutOfStep, match="older than"):
         run(scene, work)
+
+
+def test_a_source_that_was_made_anew_and_has_grown_beyond_is_refused_and_no_audit_matches_before_it_is_accepted(
+    scene: Scene,
+) -> None:
+    """The new topic even has the same records at the same offsets: by its id alone it is another."""
+    [orders] = [source.topic for source in scene.topology.sources]
+    produce(scene, 0)
+    run(scene)
+    before = files(scene)
+    make_anew(scene, orders)
+    produce(scene, 0, 1)
+    with pytest.raises(OtherTopic) as refused:
+        run(scene)
+    assert orders.name in refused.value.what
+    assert files(scene) == before
+
+    night = scene.audit().findings
+    assert night.outcome == "violation"
+    assert [(one.verdict, one.place) for one in night.differences] == [(MADE_ANEW, orders.name)]
+    assert night.standing is not None
+    [finding] = night.standing.open
+    accept(scene.settings, scene.topology.name, finding.id, by="Ada", reason="a copy of the former cluster")
+    run(scene)
+    assert orders_of(ledger(scene)) == [(0, 0), (0, 1)]
+    assert_right(scene, 2)
+
+
+def test_a_source_that_is_made_anew_between_two_batches_ends_the_stream_before_it_publishes(scene: Scene) -> None:
+    [orders] = [source.topic for source in scene.topology.sources]
+    produce(scene, 0, 1)
+
+    def observer(step: Step, batch: int) -> None:
+        if (step, batch) == ("delta committed", 0):
+            make_anew(scene, orders)
+            produce(scene, 2, 3)
+
+    options = RunOptions(available_now=True, max_offsets=2 * EACH + 2)
+    with pytest.raises(OtherTopic):
+        StreamRunner(scene.session, scene.settings, work_of(scene), options, observer).run()
+    assert orders_of(ledger(scene)) == [(0, 0)]
+    [output] = work_of(scene).tables.outputs.values()
+    assert output.read().collect().height == len(committed(scene.connection, scene.revenue)) > 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.batch_proofs import a_proof
 
-from recount.audit.ledger_rules import ledger_faults
+from recount.audit.ledger_rules import ledger_faults, topic_faults
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.schema import STRING, RecordSchema
 from recount.core.topics import Topic
@@ -111,3 +111,16 @@ def test_a_topic_that_a_batch_may_not_have_asked_need_not_be_idle() -> None:
     nothing = replace(read, end=10, records=0, counted=0, last_read_ms=10_000, idle=True)
     none_read = replace(proofs[1], partitions=(nothing, silent))
     assert verdicts(proofs[0], none_read, topology=LOOKING_UP) == ["idle claim"]
+
+
+def test_a_topic_has_one_id_in_the_batch_before_in_those_that_are_judged_and_now() -> None:
+    first, second = (replace(one, topic_ids={"orders": "a", "revenue": "r"}) for one in (FIRST, SECOND))
+    same = {"orders": "a", "revenue": "r"}
+    assert topic_faults(None, (first, second), same) == []
+    assert topic_faults(first, (second,), same) == []
+    told = [
+        topic_faults(None, (first, second), {**same, "orders": "b"}),
+        topic_faults(first, (replace(second, topic_ids={"orders": "b"}),), {"orders": "b"}),
+        topic_faults(None, (first, replace(second, topic_ids={"orders": "b"})), {"orders": "b"}),
+    ]
+    assert [[(one.place, one.expected, one.actual) for one in found] for found in told] == [[("orders", "a", "b")]] * 3

@@ -27,7 +27,7 @@ from recount.audit.kept import (
     written_so_far,
 )
 from recount.audit.ledger import Ledger, Order
-from recount.audit.ledger_rules import LEDGER, ledger_faults
+from recount.audit.ledger_rules import LEDGER, ledger_faults, topic_faults
 from recount.audit.register import certificates_in_force
 from recount.audit.removed import (
     kept_late_by_spark,
@@ -198,6 +198,7 @@ class TopologyAuditor:
             topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()
         }
         differences = [
+            *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),

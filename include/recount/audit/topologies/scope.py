@@ -31,8 +31,10 @@ from recount.core.ledger import BatchProof
 from recount.core.retention import Released
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.core.topic_ids import TopicIds
 from recount.core.topology import Topology
 from recount.kafka.connection import Connection
+from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import LogRange
 from recount.recompute.graph.carrying import Carried
 from recount.recompute.graph.recomputed import Recomputed
@@ -59,7 +61,8 @@ class Scope:
     the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit before has
     read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections, ``backfills``
     the names of those whose corrections count. ``erased`` are the keys that were erased so far, and ``begins_after`` is
-    the erasure behind which an audit from the beginning cannot look.
+    the erasure behind which an audit from the beginning cannot look. ``topic_ids`` have the topics now that the stream
+    reads and writes.
     """
 
     audit: str
@@ -78,6 +81,7 @@ class Scope:
     backfills: Sequence[str]
     erased: ErasedKeys
     begins_after: str | None
+    topic_ids: TopicIds
 
     @property
     def cut(self) -> Order:
@@ -219,6 +223,7 @@ class Scoping:
             backfills=backfills,
             erased=erased,
             begins_after=erased.newest.erasure if from_the_beginning and erased.newest else None,
+            topic_ids=repetition.topic_ids if repetition else ids_of(self.connection, ledger.proofs[-1].topic_ids),
         )
 
     def _since_the_last(
