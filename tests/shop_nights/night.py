@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import psutil
+from bench.process_tree import ProcessTree
 from pyspark.sql import Row
 from tests.lies.lies import identity_in, said_in, with_other_value
 from tests.shop_nights.deployment import DAY_MS, Deployment
@@ -61,9 +62,13 @@ def live(deployed: Deployment, diary: Diary, number: int, records: int) -> Night
         _lie(deployed, diary, number)
     if fault == FAULTS[2]:
         _audit_that_ends_early(deployed, victim.topology)
-    before_s, began_audits = _cpu_s(), time.monotonic()
-    outcomes = deployed.audit(new_audit_id())
-    audit_s, audit_cpu_s = time.monotonic() - began_audits, _cpu_s() - before_s
+    began_audits = time.monotonic()
+    # the broker is among these processes, and Python workers that end meanwhile
+    with ProcessTree(os.getpid(), memory=False) as tree:
+        before_s = tree.cpu_s
+        outcomes = deployed.audit(new_audit_id())
+        audit_cpu_s = tree.cpu_s - before_s
+    audit_s = time.monotonic() - began_audits
     diary.lies = [_looked_for(lie, number, outcomes) for lie in diary.lies]
     for lie in diary.lies:
         if lie.last_night == number:
@@ -180,14 +185,3 @@ def _backfilled(deployed: Deployment) -> int:
                 stage.spark, stage.settings, plan(stage.spark, stage.tables, stage.topology)
             ).corrections
     return corrections
-
-
-def _cpu_s() -> float:
-    """Of this process and all that it started, the broker too, and Python workers that have ended since."""
-    me = psutil.Process()
-    spent = 0.0
-    for one in (me, *me.children(recursive=True)):
-        with suppress(psutil.Error):
-            times = one.cpu_times()
-            spent += times.user + times.system + times.children_user + times.children_system
-    return spent
