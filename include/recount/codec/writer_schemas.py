@@ -62,19 +62,24 @@ def _asked(address: str, schema_id: int, wanted: str | None = None) -> Schema:
     try:
         return client.get_schema(schema_id, fmt=wanted)
     except SchemaRegistryError as error:
-        raise _failure(error, schema_id) from error
+        code = error.error_code
+        if error.http_status_code == 404 and isinstance(code, int) and 40400 <= code < 40500:
+            raise UnknownSchema(f"the registry has no schema {schema_id}") from error
+        raise registry_failure(error, f"asked for schema {schema_id}") from error
     except Exception as error:  # the transport has errors of its own, none of which says anything about the record
         raise RegistryUnreachable(f"{type(error).__name__} when asked for schema {schema_id}") from error
 
 
-def _failure(error: Any, schema_id: int) -> Exception:
-    status, code = error.http_status_code, error.error_code
-    if status == 404 and isinstance(code, int) and 40400 <= code < 40500:
-        return UnknownSchema(f"the registry has no schema {schema_id}")
-    said = f"status {status}, code {code} when asked for schema {schema_id}"
-    if status in (408, 429) or status >= 500:
-        return RegistryUnreachable(said)
-    return RegistryRefused(said)
+def registry_failure(error: Any, when: str) -> RegistryUnreachable | RegistryRefused:
+    """What the client's ``error`` means, but for one that says that there is no such schema."""
+    status = error.http_status_code
+    said = f"status {status}, code {error.error_code} when {when}"
+    return RegistryUnreachable(said) if status in (408, 429) or status >= 500 else RegistryRefused(said)
+
+
+def registry_client(address: str) -> SchemaRegistryClient:
+    """The client of this process; raises ``RegistryRefused`` without an address."""
+    return _client(address, os.getpid(), None)
 
 
 @lru_cache(maxsize=8)

@@ -20,6 +20,7 @@ FARTHEST_AHEAD = "message.timestamp.after.max.ms"
 """The setting that says how far ahead of the broker's clock the time of a record may be."""
 _DECLARED = ("cleanup.policy", "min.insync.replicas", "retention.ms")
 """Settings that have an argument of their own."""
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -30,8 +31,9 @@ class Topic:
     ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
     with milliseconds since the epoch, or a TIMESTAMP; None takes the record's own timestamp. ``value`` says what a
     record holds: a JSON object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by
-    us. A sink writes JSON unless its topic has a plain value. ``encoding="avro"`` and ``"protobuf"``: each value of
-    a source has the id of its writer's schema in a schema registry, and is read as the fields of the ``RecordSchema``.
+    us. A sink writes JSON unless its topic has a plain value or is of Avro. ``encoding="avro"`` and ``"protobuf"``:
+    each value has the id of its writer's schema in a schema registry, and is read as the fields of the
+    ``RecordSchema``; a sink can be of Avro only.
     ``retention_ms`` -1 keeps records for ever; a topic that is only compacted does so too. ``configs`` holds any
     further topic setting, by Kafka's own names.
 
@@ -118,9 +120,9 @@ class Topic:
             remedy="leave it out for 'json'",
         )
         require(
-            not self.is_of_registry or isinstance(self.value, RecordSchema),
+            not self.is_of_registry or not isinstance(self.value, PlainValue),
             f"topic {self.name} encoding",
-            given=f"{self.encoding}, {'with a plain value' if self.value else 'without value='}",
+            given=f"{self.encoding}, with a plain value",
             expected="the fields that are read: value=RecordSchema.of(...)",
             remedy="declare the fields that you need; further ones of the writers are ignored",
         )
@@ -186,11 +188,19 @@ class Topic:
         what is written, and no required field may be missing; further fields are ignored by readers.
         """
         require(
-            not self.is_of_registry,
+            self.encoding != "protobuf",
             f"sink {self.name}",
             given=f"encoding={self.encoding!r}",
-            expected="JSON or a plain value: Avro and Protobuf are read only",
-            remedy="declare the topic of the sink without encoding=",
+            expected="JSON, Avro or a plain value: Protobuf is read only",
+            remedy="declare the topic of the sink with encoding='avro' or without",
+        )
+        no_names = [name for name in fields if not name.startswith(INTERNAL) and not _AVRO_NAME.fullmatch(name)]
+        require(
+            self.encoding != "avro" or not no_names,
+            f"sink {self.name}",
+            given=", ".join(no_names),
+            expected="names of Avro: letters, digits and _, and no digit first",
+            remedy="name the fields otherwise before: .select(weight_kg=col('weight.kg'))",
         )
         if isinstance(self.value, RecordSchema):
             self._require_readable(self.value, fields)

@@ -84,6 +84,11 @@ class TopologyWork:
         self.topics = tuple(source.topic.name for source in topology.sources)
         letters = (source.topic.dead_letter_name for source in topology.sources)
         self.outputs = tuple(dict.fromkeys([*(node.topic.name for node in topology.written), *letters]))
+        self.schemas = {
+            node.topic.name: sink_schema(node.topic.name, node.fields)
+            for node in topology.written
+            if node.topic.encoding == "avro"
+        }
         self.layers = topology.layers
         self.history = self.tables.history
         self.declared = Declared.of(topology)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from recount.codec.avro_encoder import avro_encoder
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.output import (
     ORIGIN_HEADER,
@@ -60,10 +61,18 @@ def output_records(
 
 def encoded_values(sink: Written, rows: pl.DataFrame) -> pl.Series:
     """The values of the records that ``sink`` writes for ``rows`` of its output table; null where the row deletes."""
+    if sink.topic.encoding == "avro":
+        return _avro(sink, rows)
     plain = sink.topic.plain_field
     text = _object(sink, rows) if plain is None else _plain(rows[plain], sink.fields[plain])
     encoded = pl.when(~pl.col(IS_NULL)).then(text) if IS_NULL in rows.columns else text
     return rows.select(_bytes(encoded).alias("value")).to_series()
+
+
+def _avro(sink: Written, rows: pl.DataFrame) -> pl.Series:
+    encode, deletes = avro_encoder(sink), rows[IS_NULL] if IS_NULL in rows.columns else [False] * rows.height
+    made = [None if gone else encode(row) for row, gone in zip(rows.iter_rows(named=True), deletes, strict=True)]
+    return pl.Series("value", made, pl.Binary)
 
 
 def _object(sink: Written, rows: pl.DataFrame) -> pl.Expr:

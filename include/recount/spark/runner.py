@@ -170,6 +170,8 @@ class StreamRunner:
         resumption = self._resumption(transaction, checkpoint, last, known)
         repeated = self._repeated(resumption, last, known)
 
+        for topic, schema in self._work.schemas.items():
+            schema_id(topic, schema)
         enacted = self._declarations.admit(self._work.declared, last)
         self._work.create()
         attempt = Attempt(
