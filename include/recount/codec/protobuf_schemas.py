@@ -104,7 +104,7 @@ def _read(text: str) -> _Read:
     file.message_type.extend(given.message_type)
     foreign = _reduced(file)
     try:
-        pool.AddSerializedFile(file.SerializeToString())  # type: ignore[no-untyped-call]
+        pool.AddSerializedFile(file.SerializeToString())
     except TypeError as error:  # names what is wrong
         raise NoProtobufSchema(" ".join(str(error).split())) from error
     return _Read(file, pool, foreign)
@@ -123,22 +123,22 @@ def _reduced(file: FileDescriptorProto) -> dict[tuple[str, str], str]:
     for names, message in messages:
         is_entry = message.options.map_entry
         for part in ("extension", "extension_range", "reserved_range", "reserved_name", "options"):
-            message.ClearField(part)  # type: ignore[arg-type] # one of these
+            message.ClearField(part)
         if is_entry:
             message.options.map_entry = True
         for field in message.field:
             for part in ("default_value", "options", "json_name", "extendee"):
-                field.ClearField(part)  # type: ignore[arg-type] # one of these
+                field.ClearField(part)
             field.label = _OPTIONAL if field.label == _REQUIRED else field.label
             if field.type_name:
                 found = _found(types, names, field.type_name)
                 if found is None:
                     foreign[".".join(names), field.name] = field.type_name.lstrip(".")
                     field.ClearField("type_name")
-                    field.type = _BYTES  # type: ignore[assignment] # a number of the enum
+                    field.type = _BYTES
                 else:
                     field.type_name = f".{found}"
-                    field.type = _GROUP if field.type == _GROUP else types[found]  # type: ignore[assignment] # as above
+                    field.type = _GROUP if field.type == _GROUP else types[found]
     return foreign
 
 
@@ -182,5 +182,5 @@ def _pool() -> DescriptorPool:
             for number, (field, kind) in enumerate(KNOWN[f"{package}.{name}"].items(), 1):
                 wanted = FieldDescriptorProto.Type.Value(f"TYPE_{kind}")
                 message.field.add(name=field, number=number, type=wanted, label=FieldDescriptorProto.LABEL_OPTIONAL)
-        pool.AddSerializedFile(file.SerializeToString())  # type: ignore[no-untyped-call]
+        pool.AddSerializedFile(file.SerializeToString())
     return pool
