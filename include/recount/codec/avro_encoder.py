@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from io import BytesIO
@@ -10,6 +11,7 @@ from typing import Any
 
 from recount.codec.sink_schemas import schema_id, sink_schema
 from recount.core.nodes import KEY
+from recount.core.registry_errors import VARIABLE
 from recount.core.schema import FieldType
 from recount.core.topology import Written
 from recount.extras import require_extra
@@ -19,11 +21,12 @@ Encode = Callable[[Mapping[str, Any]], bytes]
 
 def avro_encoder(written: Written) -> Encode:
     """What makes the bytes of a row of the sink; its schema has been registered when this is done."""
-    return _encoder(written.topic.name, tuple((name, kind) for name, kind in written.fields.items() if name != KEY))
+    fields = tuple((name, kind) for name, kind in written.fields.items() if name != KEY)
+    return _encoder(os.environ.get(VARIABLE, ""), written.topic.name, fields)
 
 
 @lru_cache(maxsize=256)
-def _encoder(topic: str, fields: tuple[tuple[str, FieldType], ...]) -> Encode:
+def _encoder(_address: str, topic: str, fields: tuple[tuple[str, FieldType], ...]) -> Encode:
     require_extra("registry")
     import fastavro
 

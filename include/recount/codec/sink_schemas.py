@@ -24,9 +24,8 @@ def sink_schema(topic: str, fields: Mapping[str, FieldType]) -> str:
     So a field can be added and taken away, and readers of the one schema read values of the other.
     """
     name = _NO_NAME.sub("_", topic)
-    made = [
-        {"name": field, "type": ["null", _avro(kind)], "default": None} for field, kind in fields.items() if field != KEY
-    ]
+    kinds = {field: _avro(kind) for field, kind in fields.items() if field != KEY}
+    made = [{"name": field, "type": ["null", kind], "default": None} for field, kind in kinds.items()]
     return json.dumps({"type": "record", "name": f"_{name}" if name[:1].isdigit() else name, "fields": made})
 
 

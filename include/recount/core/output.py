@@ -1,8 +1,8 @@
 """An output record as it lies on Kafka: one encoding for the interpreter, the stream, the backfill and the audit.
 
 The value is a JSON object with the sink's fields in declared order and no spaces; decimals are numbers written with
-their full scale. Where the topic has a plain value, it is that field alone, texts without quotes; Avro is made elsewhere. Same
-row, same bytes: that is how two runs are compared.
+their full scale. Where the topic has a plain value, it is that field alone, texts without quotes; Avro is made in
+``recount.codec``. Same row, same bytes: that is how two runs are compared.
 """
 
 from __future__ import annotations

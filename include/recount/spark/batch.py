@@ -19,6 +19,7 @@ from itertools import pairwise
 import polars as pl
 from pyspark.sql import DataFrame
 
+from recount.codec.sink_schemas import sink_schema
 from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared

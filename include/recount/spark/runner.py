@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from recount.codec.sink_schemas import schema_id
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
