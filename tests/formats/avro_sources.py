@@ -1,7 +1,8 @@
-"""A stream of Avro values by a real schema registry, and its audit: green, and red once an output row is altered."""
+"""Streams of Avro values by a real schema registry, and their audits: green, and red once something is altered."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from datetime import date
@@ -17,19 +18,25 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.formats import avro_payments
 from tests.formats.apicurio import Registry, java, running
-from tests.formats.avro_payments import COMPATIBLE, FIRST, INCOMPATIBLE, paid, payments
+from tests.formats.avro_payments import COMPATIBLE, FIRST, INCOMPATIBLE, amounts, copied, paid, payments
 from tests.formats.registry_streams import letters, outcome, port_of, run, send, settings_for
-from tests.integration.spark.drivers import delta_rows
+from tests.integration.spark.drivers import committed, delta_rows
 from tests.local_spark import TINY, local_session
 
+from recount.audit.published_avro import fields_of
+from recount.codec.avro_encoder import avro_encoder
+from recount.codec.sink_schemas import schema_id, sink_schema
+from recount.core.output import REVISION_HEADER
 from recount.core.registry import declared
-from recount.core.registry_errors import RegistryUnreachable
+from recount.core.registry_errors import VARIABLE, RegistryUnreachable, SchemaRefused
+from recount.core.schema import LONG, STRING, decimal
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
 from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
+from recount.local.ports import free_ports
 from recount.local.project import Project
 from recount.sessions import task_environment
 
@@ -52,7 +59,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory, project: Project, settings: 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     folder = tmp_path_factory.mktemp("spark")
     session = local_session(str(project.spark_jars), folder, **TINY, **task_environment(settings))
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, settings.schema_registry)  # of a driver, which sinks in Avro need
+        yield session
     session.stop()
 
 
@@ -79,6 +88,8 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
     # nobody answers: nothing is dead-lettered, the batch is tried again
     with pytest.raises(RegistryUnreachable):
         run(spark, settings, paid)
+    with pytest.raises(RegistryUnreachable):
+        run(spark, settings, amounts)
     assert letters(settings, payments) == []
     assert _rows(settings) == []
 
@@ -101,6 +112,62 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
         table = DeltaTable.forPath(spark, Tables(settings.data).output("avro_paid"))
         table.update(F.col("customer") == "ann", {"amount": F.lit(Decimal("30.76"))})
         assert outcome(spark, settings, paid) == "violation"
+
+        _require_sinks(spark, settings, registry)
+
+
+def _require_sinks(spark: SparkSession, settings: Settings, registry: Registry) -> None:
+    """That what sinks publish in Avro is judged by what it says."""
+    rows = {
+        amounts: [
+            {"customer": "ann", "window_start": 0, "window_end": MINUTE_MS, "payments": 2, "amount": Decimal("30.75")},
+            {
+                **{"customer": "bob", "window_start": 0, "window_end": MINUTE_MS, "payments": 1},
+                "amount": Decimal("12345678901234.56"),
+            },
+        ],
+        copied: [
+            {"customer": "ann", "amount": Decimal("10.50"), "note": None, "at": 1_000},
+            {"customer": "ann", "amount": Decimal("20.25"), "note": "x", "at": 2_000},
+            {"customer": "bob", "amount": Decimal("12345678901234.56"), "note": None, "at": 3_000},
+            {"customer": "eve", "amount": Decimal("1.00"), "note": None, "at": 2 * MINUTE_MS},
+        ],
+    }
+    for topology, expected in rows.items():
+        run(spark, settings, topology)
+        [written] = topology.written
+        published = committed(Connection.of(settings), written.topic.name)
+        said = [fields_of(message.value(), written.fields) for message in published]
+        assert sorted(said, key=str) == sorted(expected, key=str)
+        assert f"{written.topic.name}-value" in registry.subjects()
+        assert outcome(spark, settings, topology) == "match"
+
+        forged = {**expected[0], "amount": Decimal("30.76")}
+        producer = Connection.of(settings).producer()
+        message = published[0]
+        value = avro_encoder(written)({**dict.fromkeys(written.fields), **forged})
+        at_ms = message.timestamp()[1]
+        headers = [(name, b"1" if name == REVISION_HEADER else told) for name, told in message.headers()]
+        producer.produce(written.topic.name, key=message.key(), value=value, headers=headers, timestamp=at_ms)
+        assert producer.flush(60) == 0
+        assert outcome(spark, settings, topology) == "violation"
+
+
+def test_a_real_registry_finds_a_schema_again_and_refuses_one_that_its_rule_forbids(
+    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert JAVA is not None
+    with running(project, tmp_path / "registry.log", JAVA, free_ports(1)[0]) as registry:
+        monkeypatch.setenv(VARIABLE, registry.address)
+        registry.require("FULL")
+        fields = {"n": LONG, "amount": decimal(20, 2)}
+        first = schema_id("results", sink_schema("results", fields))
+        assert registry.register("results-value", json.loads(sink_schema("results", fields))) == first
+        more = {"text": STRING, **fields}
+        assert schema_id("results", sink_schema("results", more)) != first
+        with pytest.raises(SchemaRefused, match="results-value"):
+            schema_id("results", sink_schema("results", {**fields, "n": STRING}))
+        assert schema_id("others", sink_schema("results", fields)) == first  # under a subject of its own
 
 
 def _payments(registry: Registry) -> list[bytes]:
