@@ -122,7 +122,10 @@ def _require_sinks(spark: SparkSession, settings: Settings, registry: Registry) 
         amounts: [
             {"customer": "ann", "window_start": 0, "window_end": MINUTE_MS, "payments": 2, "amount": Decimal("30.75")},
             {
-                **{"customer": "bob", "window_start": 0, "window_end": MINUTE_MS, "payments": 1},
+                "customer": "bob",
+                "window_start": 0,
+                "window_end": MINUTE_MS,
+                "payments": 1,
                 "amount": Decimal("12345678901234.56"),
             },
         ],
