@@ -25,6 +25,7 @@ from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.retention import ageing
+from recount.core.schema import RecordSchema
 from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
@@ -57,7 +58,6 @@ class TopologyWork:
     What audits have released is removed where their certificates lie below ``reports``.
     """
 
-    with_headers = False
     delta_first = False
 
     def __init__(
@@ -90,6 +90,10 @@ class TopologyWork:
             for node in topology.written
             if node.topic.encoding == "avro"
         }
+        self.with_headers = any(
+            isinstance(source.topic.value, RecordSchema) and bool(source.topic.value.header_fields)
+            for source in topology.sources
+        )
         self.layers = topology.layers
         self.history = self.tables.history
         self.declared = Declared.of(topology)

@@ -74,12 +74,13 @@ class TopologyDriver:
         timestamp_ms: int,
         key: str | int | bytes | None = None,
         partition: int = 0,
+        headers: Mapping[str, str | bytes | None] = MappingProxyType({}),
     ) -> Fate:
         """Append a record to a source topic, and let it run through; says what became of it.
 
-        ``value`` is the fields as a dict, or the bytes of the value, or None for a null value. Offsets count from 0 per
-        partition. Raises ``InvalidDeclaration`` for a topic that the topology does not read, and ``Terminal`` for a
-        bad record where the topology fails on one.
+        ``value`` is the fields as a dict, or the bytes of the value, or None for a null value; fields that are headers
+        are given in ``headers``. Offsets count from 0 per partition. Raises ``InvalidDeclaration`` for a topic that the
+        topology does not read, and ``Terminal`` for a bad record where the topology fails on one.
         """
         names = sorted(source.topic.name for source in self.topology.sources)
         require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="pipe into a source topic")
@@ -95,6 +96,7 @@ class TopologyDriver:
             key=raw_key,
             value=raw_value,
             wall_clock_ms=self.wall_clock_ms,
+            headers=[(name, one.encode() if isinstance(one, str) else one) for name, one in headers.items()],
         )
         if isinstance(taken, DeadLetter):
             self._set_aside(taken)
