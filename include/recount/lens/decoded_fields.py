@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recount.codec.value_decoders import decoder_of
+from recount.codec.record_decoder import RecordDecoder
 from recount.core.fields_read import columns_read
 from recount.core.interpreter.clock import Clock
 from recount.core.interpreter.journal import Journal
@@ -38,7 +38,7 @@ class DecodedFields:
         self._is_key_needed = self._topic.name in topics_needing_a_key(modelled.topology)
         self._parts: dict[int, list[_Part]] = {}
         self._journal = Journal()
-        self._decoder = decoder_of(self._topic, columns_read(modelled.topology, self._topic))
+        self._decoder = RecordDecoder(self._topic, columns_read(modelled.topology, self._topic))
         clock = Clock([self._topic.name])
         self._steps = [
             StatelessOperator(node=step, clock=clock, journal=self._journal)
@@ -51,7 +51,7 @@ class DecodedFields:
 
         A record is bad that cannot be decoded, lacks the key that is needed, or is later than ``latest_ms``.
         """
-        decoded = self._decoder.decode(records.values)
+        decoded = self._decoder.decode(records.values, records.headers)
         bad = {fault.index for fault in decoded.faults}
         part = _Part(
             offsets=np.array(records.offsets, np.int64),

@@ -19,13 +19,13 @@ from itertools import pairwise
 import polars as pl
 from pyspark.sql import DataFrame
 
+from recount.codec.record_decoder import reads_headers
 from recount.codec.sink_schemas import sink_schema
 from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.retention import ageing
-from recount.core.schema import RecordSchema
 from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
@@ -90,10 +90,7 @@ class TopologyWork:
             for node in topology.written
             if node.topic.encoding == "avro"
         }
-        self.with_headers = any(
-            isinstance(source.topic.value, RecordSchema) and bool(source.topic.value.header_fields)
-            for source in topology.sources
-        )
+        self.with_headers = any(reads_headers(source.topic) for source in topology.sources)
         self.layers = topology.layers
         self.history = self.tables.history
         self.declared = Declared.of(topology)

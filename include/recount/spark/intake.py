@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from recount.codec.decoder import Decoded
-from recount.codec.header_columns import HeaderColumns
-from recount.codec.value_decoders import decoder_of
+from recount.codec.record_decoder import RecordDecoder
 from recount.core.nodes import Source
-from recount.core.schema import RecordSchema
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
 
@@ -43,14 +40,12 @@ class Intake:
         self._source = source
         self._needs_key = needs_key
         self._latest_ms = latest_ms
-        self._decoder = decoder_of(source.topic, columns)
-        declared = source.topic.value
-        has_headers = isinstance(declared, RecordSchema) and bool(declared.header_fields)
-        self._headers = HeaderColumns(declared, columns) if has_headers else None
+        self._decoder = RecordDecoder(source.topic, columns)
 
     def take(self, batch: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good records in order (place, event time, raw key and value, fields), and the rejected ones."""
-        decoded = self._decoded(batch)
+        headers = batch.column(HEADERS).to_pylist() if self._decoder.reads_headers else ()
+        decoded = self._decoder.decode(batch.column("value").to_pylist(), headers)
         frame = pl.from_arrow(batch.select(list(INPUT_COLUMNS)))
         assert isinstance(frame, pl.DataFrame)
         frame = frame.rename({"key": "record_key", "value": "record_value", TIMESTAMP: "record_timestamp_ms"})
@@ -63,15 +58,6 @@ class Intake:
         bad = judged.filter(pl.col("reason").is_not_null())
         rejected = bad.with_columns(pl.col("record_timestamp_ms").alias(TIMESTAMP)).select(list(REJECTED_SCHEMA))
         return judged.filter(pl.col("reason").is_null()).drop("reason", "detail"), rejected
-
-    def _decoded(self, batch: pa.RecordBatch) -> Decoded:
-        """What is wrong with a record's value counts before what is wrong with its headers."""
-        values = batch.column("value").to_pylist()
-        decoded = self._decoder.decode(values)
-        if self._headers is None:
-            return decoded
-        more = self._headers.decode(batch.column(HEADERS).to_pylist(), values)
-        return Decoded(columns={**decoded.columns, **more.columns}, faults=[*more.faults, *decoded.faults])
 
     def _judged(self, frame: pl.DataFrame, faults: Mapping[int, tuple[str, str]]) -> pl.DataFrame:
         said = {
