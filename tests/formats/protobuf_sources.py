@@ -55,9 +55,7 @@ import "google/type/date.proto";
 message Outer {
   message Inner {
     optional Kind kind = 1 [default = B];
-    optional group Part = 2 {
-      optional int32 n = 1;
-    }
+    optional int32 n = 2 [deprecated = true];
   }
   enum Kind {
     A = 0;
@@ -115,13 +113,13 @@ def test_what_a_real_registry_makes_of_a_file_is_read_by_both(
     assert descriptors[0] == descriptors[1]
     asked = RecordSchema.of(
         kind=nested("inner", "kind", kind=STRING),
-        n=nested("inner", "part", "n", kind=LONG),
+        n=nested("inner", "n", kind=LONG),
         perhaps=decimal(20, 2),
         day=DATE,
         one=LONG,
         by=nested("by", "k", "kind", kind=STRING),
     )
-    inner = b"\x0a\x06\x08\x00\x13\x08\x05\x14"
+    inner = b"\x0a\x04\x08\x00\x10\x05"
     rest = b"\x12\x02\x08\x07\x1a\x07\x08\xe8\x0f\x10\x02\x18\x1d\x20\x09\x32\x07\x0a\x01k\x12\x02\x08\x01"
     told = by_both([wire(number, inner + rest), wire(number, b"")], asked, lambda _: descriptors[0])
     good = {"kind": "A", "n": 5, "perhaps": Decimal("7.00"), "day": "2024-02-29", "one": 9, "by": "B"}

@@ -54,7 +54,9 @@ def _id(address: str, subject: str, schema: str) -> int:
     wanted = Schema(schema, "AVRO")
     try:
         try:
-            return int(client.lookup_schema(subject, wanted).schema_id)
+            found = client.lookup_schema(subject, wanted).schema_id
+            if found is not None:
+                return found
         except SchemaRegistryError as error:
             if error.http_status_code != 404:
                 raise
