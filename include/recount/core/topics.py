@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from recount.core.schema import FieldType, RecordSchema
 
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 Encoding = Literal["json", "avro", "protobuf"]
+KeyForm = Literal["text", "bytes"]
 
 UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS = -1, 7 * 86_400_000
 FARTHEST_AHEAD = "message.timestamp.after.max.ms"
@@ -28,7 +30,8 @@ _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class Topic:
     """A Kafka topic as it must be.
 
-    ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
+    ``key`` names the value field that producers use as the record key (text, UTF-8). ``key_form="bytes"``: the key of a
+    source's records is any bytes, and rows have it in base64. ``event_time`` names a LONG field
     with milliseconds since the epoch, or a TIMESTAMP; None takes the record's own timestamp. ``value`` says what a
     record holds: a JSON object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by
     us. A sink writes JSON unless its topic has a plain value or is of Avro. ``encoding="avro"`` and ``"protobuf"``:
@@ -46,6 +49,7 @@ class Topic:
     value: RecordSchema | PlainValue | None = None
     event_time: str | None = None
     encoding: Encoding = "json"
+    key_form: KeyForm = "text"
     partitions: int = 4
     replication_factor: int = 3
     min_insync_replicas: int = 2
@@ -120,6 +124,13 @@ class Topic:
             remedy="leave it out for 'json'",
         )
         require(
+            self.key_form in get_args(KeyForm),
+            f"topic {self.name} key_form",
+            given=self.key_form,
+            expected=f"one of {', '.join(get_args(KeyForm))}",
+            remedy="leave it out for 'text'",
+        )
+        require(
             not self.is_of_registry or not isinstance(self.value, PlainValue),
             f"topic {self.name} encoding",
             given=f"{self.encoding}, with a plain value",
@@ -181,12 +192,37 @@ class Topic:
         """The field that is the whole value; None where the value is JSON or not decoded."""
         return self.value.name if isinstance(self.value, PlainValue) else None
 
+    def key_text(self, raw: bytes) -> str | None:
+        """What rows have of the key ``raw`` of a record; None where it is no text and must be one."""
+        if self.key_form == "bytes":
+            return base64.b64encode(raw).decode()
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+
+    def raw_key(self, text: str) -> bytes | None:
+        """The key of the records of which rows have ``text``; None where none can have it."""
+        if self.key_form == "text":
+            return text.encode()
+        try:
+            return base64.b64decode(text, validate=True)
+        except ValueError:
+            return None
+
     def require_writable(self, key: str, fields: Mapping[str, FieldType]) -> None:
         """Refuse rows of ``fields`` under the key ``key`` of which a reader of this topic could make nothing.
 
         A plain value is exactly the one field. Of a schema each field that the rows have must be of a type that reads
         what is written, and no required field may be missing; further fields are ignored by readers.
         """
+        require(
+            self.key_form == "text",
+            f"sink {self.name}",
+            given=f"key_form={self.key_form!r}",
+            expected="keys as text: those in bytes are read only",
+            remedy="declare the topic of the sink without key_form=",
+        )
         require(
             self.encoding != "protobuf",
             f"sink {self.name}",

@@ -49,14 +49,15 @@ class DecodedFields:
     def take(self, records: Records, latest_ms: list[int]) -> Iterator[tuple[int, int, list[Record]]]:
         """Of each good record of ``records`` its index, its event time, and what the steps make of it.
 
-        A record is bad that cannot be decoded, lacks the key that is needed, or is later than ``latest_ms``.
+        A record is bad that cannot be decoded, lacks the key that is needed, or is later than ``latest_ms``. A key that
+        is no text counts as none.
         """
         decoded = self._decoder.decode(records.values, records.headers)
         bad = {fault.index for fault in decoded.faults}
         part = _Part(
             offsets=np.array(records.offsets, np.int64),
             columns=decoded.columns,
-            keys=[_text(key) for key in records.keys],
+            keys=[None if key is None else self._topic.key_text(key) for key in records.keys],
             is_null=[value is None for value in records.values],
         )
         self._parts.setdefault(records.partition, []).append(part)
@@ -91,11 +92,3 @@ class DecodedFields:
         for step in self._steps:
             found = [made for record in found for made in step.receive(record, 0)]
         return [] if entry in self._journal.raised else found
-
-
-def _text(key: bytes | None) -> str | None:
-    """A key that is not UTF-8 counts as none, unless it is needed: then the record is bad, as one without a key is."""
-    try:
-        return None if key is None else key.decode()
-    except UnicodeDecodeError:
-        return None

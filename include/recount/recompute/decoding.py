@@ -24,6 +24,7 @@ from recount.recompute.parsing import Parsed, Parser
 from recount.recompute.plain_parsing import PlainParser
 from recount.recompute.protobuf_parsing import ProtobufParser
 from recount.recompute.rules.header_values import headers_named
+from recount.recompute.rules.readings import base64_of
 
 NO_LIMIT_MS = 2**63 - 1
 _Parser = Parser | PlainParser | AvroParser | ProtobufParser
@@ -140,7 +141,7 @@ class DecodePass:
         event_time = self.flow.source.topic.event_time
         times = parsed.columns[event_time] if event_time else records.column("timestamp_ms")
         raw_keys = records.column("key")
-        keys = _texts(raw_keys)
+        keys = _in_base64(raw_keys) if self.flow.source.topic.key_form == "bytes" else _texts(raw_keys)
         faults = dict(parsed.bad)
 
         def reject(bad: np.ndarray, reason: str, detail: str) -> None:
@@ -190,6 +191,10 @@ def _texts(keys: pa.Array) -> pa.Array:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([_text(key) for key in keys.to_pylist()], pa.string())
+
+
+def _in_base64(keys: pa.Array) -> pa.Array:
+    return pa.array([None if key is None else base64_of(key) for key in keys.to_pylist()], pa.string())
 
 
 def _text(key: bytes | None) -> str | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from recount.codec.record_decoder import RecordDecoder
 from recount.core.nodes import Source
+from recount.core.topics import Topic
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
 
@@ -49,7 +50,7 @@ class Intake:
         frame = pl.from_arrow(batch.select(list(INPUT_COLUMNS)))
         assert isinstance(frame, pl.DataFrame)
         frame = frame.rename({"key": "record_key", "value": "record_value", TIMESTAMP: "record_timestamp_ms"})
-        fields = {**decoded.columns, self._source.key: _text(batch.column("key"))}
+        fields = {**decoded.columns, self._source.key: _texts(batch.column("key"), self._source.topic)}
         frame = frame.with_columns(pl.Series(field_column(name), column) for name, column in fields.items())
         event_time = self._source.topic.event_time
         time = pl.col(field_column(event_time) if event_time else "record_timestamp_ms")
@@ -90,16 +91,11 @@ class Intake:
         )
 
 
-def _text(keys: pa.Array) -> pa.Array:
-    """Keys as text; null where one is not UTF-8."""
+def _texts(keys: pa.Array, topic: Topic) -> pa.Array:
+    """Keys as rows have them; null where one is no such."""
     try:
-        return keys.cast(pa.string())
+        if topic.key_form == "text":
+            return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([None if key is None else _utf8(key) for key in keys.to_pylist()], pa.string())
-
-
-def _utf8(key: bytes) -> str | None:
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return None
+        pass
+    return pa.array([None if key is None else topic.key_text(key) for key in keys.to_pylist()], pa.string())

@@ -40,4 +40,4 @@ copied = Topology(
     name="header-copied",
     sinks=[stream(calls).to(Topic(name="header-copies", key="id", partitions=1, retention_ms=-1))],
 )
-kept = Archive(name="header-archive", topic=calls)
+kept = Archive(topic=calls)

@@ -76,12 +76,10 @@ class Intake:
             if needed:
                 raise BadRecord("null-key", "the record has no key")
             return None
-        try:
-            return key.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if needed:
-                raise BadRecord("undecodable", "the key is not UTF-8") from error
-            return None
+        text = self._topics[topic].key_text(key)
+        if text is None and needed:
+            raise BadRecord("undecodable", "the key is not UTF-8")
+        return text
 
 
 def _fields(topic: Topic, value: bytes | None, headers: Headers) -> dict[str, Any]:
