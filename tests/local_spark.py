@@ -20,7 +20,7 @@ TINY = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.ui.explainMode": "simple",
 }
-"""Settings for data so small that planning and compiling would take most of the time: those of audits of few records."""
+"""Settings for data so small that planning and compiling would take most of the time, as audits of few records have."""
 
 
 def local_session(jars: str, scratch: Path, **settings: str) -> SparkSession:

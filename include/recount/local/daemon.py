@@ -61,18 +61,25 @@ class Daemon:
 
     def wait(self, home: Home, limit_s: float) -> None:
         """Wait for a process that ends by itself; ``Terminal`` with the end of the log unless it ends well in time."""
+        if self.exit_code(home, limit_s) != 0:
+            raise Terminal(f"{self.name} failed", given=end_of(Path(self.log)), remedy=f"read {self.log}")
+
+    def exit_code(self, home: Home, limit_s: float) -> int | None:
+        """Wait for a process that ends by itself and that this one has started; returns how it ended.
+
+        One that takes longer than ``limit_s`` is ended, and ``Terminal`` has the end of its log.
+        """
         try:
-            code = psutil.Process(self.pid).wait(limit_s)
+            code: int | None = psutil.Process(self.pid).wait(limit_s)
         except psutil.TimeoutExpired:
             stop(home, [self])
-            code = None
-        (home.run / f"{self.name}.json").unlink(missing_ok=True)
-        if code != 0:
             raise Terminal(
-                f"{self.name} took longer than {limit_s:.0f} s" if code is None else f"{self.name} failed",
+                f"{self.name} took longer than {limit_s:.0f} s",
                 given=end_of(Path(self.log)),
                 remedy=f"read {self.log}",
-            )
+            ) from None
+        (home.run / f"{self.name}.json").unlink(missing_ok=True)
+        return code
 
     @property
     def alive(self) -> bool:

@@ -31,10 +31,11 @@ class DagRun:
 
 
 class DagRuns:
-    """The runs of ``airflow``'s DAGs."""
+    """The runs of ``airflow``'s DAGs; approvals are answered after ``thinking_s``."""
 
-    def __init__(self, airflow: AirflowApi) -> None:
+    def __init__(self, airflow: AirflowApi, *, thinking_s: float = _THINKING_S) -> None:
         self._airflow = airflow
+        self._thinking_s = thinking_s
 
     def unpause(self, dag: str, timeout_s: float = 120) -> None:
         """Switch ``dag`` on, as soon as Airflow has parsed it; raises ``Transient`` when that takes too long."""
@@ -107,14 +108,25 @@ class DagRuns:
         return DagRun(dag=dag, run=run, state=state, tasks={task["task_id"]: task["state"] or "" for task in tasks})
 
     def approve(self, dag: str, run: str, task: str, timeout_s: float) -> None:
-        """Approve what ``task`` of the run asks, as a user does in the UI."""
+        """Approve what ``task`` of the run asks, as a user does in the UI.
+
+        Raises ``Terminal`` where the run ends without asking.
+        """
 
         def asked() -> bool | None:
-            return self.of(dag, run).tasks.get(task) in ("deferred", "awaiting_input") or None
+            found = self.of(dag, run)
+            if found.state in _OVER:
+                raise Terminal(
+                    f"a run of DAG {dag} ended before it asked for approval",
+                    given=found.tasks,
+                    expected=f"the task {task} to ask",
+                    remedy=f"open {self._airflow.url} and read the logs of its tasks",
+                )
+            return found.tasks.get(task) in ("deferred", "awaiting_input") or None
 
         self._until(timeout_s, f"task {task} of {run} to ask for approval", asked)
         # Airflow fails a deferred task whose answer comes before its worker has left: answer no faster than a person.
-        time.sleep(_THINKING_S)
+        time.sleep(self._thinking_s)
         self._airflow.request(
             "PATCH",
             f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/-1/hitlDetails",

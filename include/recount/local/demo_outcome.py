@@ -17,11 +17,10 @@ from recount.local.dag_runs import DagRun
 from recount.local.order_flow import OrderFlow
 
 
-@dataclass(frozen=True)
-class Audited:
-    """A run of the audit DAG and the certificate it issued."""
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The certificate of an audit, and what it says."""
 
-    run: DagRun
     certificate: Path
 
     @cached_property
@@ -57,6 +56,13 @@ class Audited:
         except Unverified:
             return False
         return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited(Judged):
+    """A run of the audit DAG and the certificate it issued."""
+
+    run: DagRun
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from recount.core.registry import declared
 from recount.core.tables import Tables
-from recount.local.demo_outcome import Audited
+from recount.local.demo_outcome import Judged
 from recount.local.profile import Profile
 from recount.play.arrival import Arrival
 from recount.play.expected_backfill import with_late_records
-from recount.play.expected_shop import Expected, Rows, expected
+from recount.play.expected_shop import Rows
 from recount.play.planted_days import DAYS, PlantedDays
 from recount.play.shop_demo_steps import ShopDemoSteps
 from recount.play.shop_held import archived, corrected, held
 from recount.play.shop_kinds import SHARES
 from recount.play.shop_lie import ShopLie
 from recount.play.shop_outcome import Check, ShopOutcome, StreamOutcome, number_check
+from recount.play.shop_reference import ShopReference
 
 TOPOLOGIES = "topologies"
 """All that is declared in this deployment, whatever the environment names."""
@@ -43,29 +43,38 @@ class ShopDemo:
     def run(self) -> ShopOutcome:
         """All of it; what it started is left running."""
         begun_s = time.monotonic()
+        with ShopReference(self._shop.topologies, self._log, self._partitions, self._say) as reference:
+            return self._run(reference, begun_s)
+
+    def _run(self, reference: ShopReference, begun_s: float) -> ShopOutcome:
         self._profile.start(report=self._say)
         steps = ShopDemoSteps(self._profile, self._shop, self._say)
         self._say(f"Airflow: {steps.airflow.url}  user {steps.airflow.username}, password {steps.airflow.password}")
         steps.start()
-        steps.offer_backfill(BACKFILLED)
         others = [self._first_day(steps)]
-        first_night = steps.start_night(datetime.now(UTC))
+        first_night = steps.begin_night(1)
         # what comes next is no part of the night that is at work: it ends with what was recorded before
         steps.produce(self._days, 1)
         steps.read_all(1)
         held_by = {name: held(self._tables, topology) for name, topology in self._shop.topologies.items()}
         others += self._archives()
-        expected_of = self._expected()
-        judged = [steps.end_night(0, first_night)]
+        judged = [steps.end_night(1, first_night)]
+        # it shows what it would change, and then waits for who approves it, while the second night is at work
+        backfill = steps.begin_backfill(BACKFILLED)
         lie = self._told_lie()
-        judged.append(steps.end_night(1, steps.start_night(datetime.now(UTC))))
-        others += self._found_lie(steps, lie, judged[1].get(LIED_ABOUT))
-        others += self._backfill(steps, judged)
+        judged.append(steps.end_night(2, steps.begin_night(2)))
+        others.append(_found_lie(lie, judged[1].get(LIED_ABOUT)))
+        lie.take_back()
+        self._say(f"the lie in {lie.place} is taken back")
+        # beside the repair of the backfill
+        audit = steps.begin_audit(LIED_ABOUT)
+        backfilled = list(self._backfilled(steps, backfill, reference, judged))
+        others += [*_repaired(steps.end_audit(LIED_ABOUT, audit)), *backfilled]
         return ShopOutcome(
             streams=[
                 StreamOutcome(
                     stream=name,
-                    expected=expected_of[name],
+                    expected=reference.of(name),
                     held=held_by[name],
                     nights=[night.get(name) for night in judged],
                     is_lied_about=name == LIED_ABOUT,
@@ -89,13 +98,6 @@ class ShopDemo:
     def _log(self) -> list[list[Arrival]]:
         return [self._days.day(number) for number in range(DAYS)]
 
-    def _expected(self) -> Mapping[str, Expected]:
-        """Of every topology."""
-        topologies = self._shop.topologies.values()
-        found = {one.name: expected(one, self._log, self._partitions) for one in topologies}
-        self._say(f"the reference interpreter has said what {len(found)} streams must hold")
-        return found
-
     def _archives(self) -> Iterator[Check]:
         for archive in self._shop.archives.values():
             planted = sum(one.topic == archive.topic.name for day in self._log for one in day)
@@ -107,26 +109,32 @@ class ShopDemo:
         self._say(f"a lie in {lie.place}: {lie.field} of {lie.key} is one more than it is")
         return lie
 
-    def _found_lie(self, steps: ShopDemoSteps, lie: ShopLie, found: Audited | None) -> Iterator[Check]:
-        """Whether the night has named it and nothing else, and whether it is gone after the repair."""
-        said = found.document["findings"]["open"] if found else []
-        named = ", ".join(f"{one['key']} in {one['place']}" for one in said) or "nothing"
-        yield Check(name=f"the lie about {lie.stream}", expected=f"{lie.key} in {lie.place}", found=named)
-        lie.take_back()
-        again = steps.audit(lie.stream)
-        yield Check(name="its audit after the repair", expected="match", found=again.outcome)
-        yield number_check("its open findings after the repair", 0, len(again.document["findings"]["open"]))
-
-    def _backfill(self, steps: ShopDemoSteps, judged: list[Mapping[str, Audited]]) -> Iterator[Check]:
+    def _backfilled(
+        self, steps: ShopDemoSteps, run: str, reference: ShopReference, judged: Sequence[Mapping[str, Judged]]
+    ) -> Iterator[Check]:
+        """Approve the backfill; whether it has corrected all that was late in both nights, and nothing else."""
         topology = self._shop.topologies[BACKFILLED]
-        [(sink, on_time)] = expected(topology, self._log, self._partitions).rows.items()
+        [(sink, on_time)] = reference.of(BACKFILLED).rows.items()
         whole: Rows = with_late_records(topology, self._log, self._partitions)[sink]
         due = (whole - on_time).total()
         misses = sum(night[BACKFILLED].misses for night in judged if BACKFILLED in night)
         yield number_check(f"grace misses of {BACKFILLED}", due, misses)
-        after = steps.backfill(BACKFILLED)
+        after = steps.end_backfill(BACKFILLED, run)
         yield number_check("corrections of its backfill", due, corrected(self._tables, topology))
         now = held(self._tables, topology)[sink]
         yield number_check("its rows that are as if nothing were late", whole.total(), (now & whole).total())
         yield number_check("its grace misses after the backfill", 0, after.misses)
         yield Check(name="its audit after the backfill", expected="match", found=after.outcome)
+
+
+def _found_lie(lie: ShopLie, found: Judged | None) -> Check:
+    """Whether the night has named it and nothing else."""
+    said = found.document["findings"]["open"] if found else []
+    named = ", ".join(f"{one['key']} in {one['place']}" for one in said) or "nothing"
+    return Check(name=f"the lie about {lie.stream}", expected=f"{lie.key} in {lie.place}", found=named)
+
+
+def _repaired(again: Judged) -> Iterator[Check]:
+    """Whether the lie is gone."""
+    yield Check(name="its audit after the repair", expected="match", found=again.outcome)
+    yield number_check("its open findings after the repair", 0, len(again.document["findings"]["open"]))

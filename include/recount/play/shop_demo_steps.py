@@ -1,15 +1,13 @@
-"""The steps of the demo of the whole shop: what people do in Airflow, one kill -9, one lie, and its repair."""
+"""The steps of the demo of the whole shop: what people do in Airflow and by command, and one kill -9."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from datetime import datetime
-from pathlib import Path
+from datetime import UTC, datetime
 
-from recount.audit.certificate import load
 from recount.core.errors import Terminal, Transient
 from recount.core.registry import Declarations
 from recount.kafka.connection import Connection
@@ -17,16 +15,17 @@ from recount.kafka.status import StatusBoard, StreamStatus
 from recount.local import daemon
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRun, DagRuns
-from recount.local.demo_outcome import Audited
+from recount.local.demo_outcome import Judged
 from recount.local.first_answer import Found, first_answer
 from recount.local.profile import Profile
 from recount.play.planted_days import PlantedDays
 from recount.play.shop_flow import Planted
+from recount.play.shop_night import ShopNight, newest_of
 from recount.play.shop_outcome import Check
 from recount.play.shop_reading import ShopReading
 from recount.play.shop_source import ShopSource
 
-_LIMIT_S = 3_600.0
+_LIMIT_S = 1_800.0
 _POLL_S = 2.0
 
 
@@ -40,6 +39,8 @@ class ShopDemoSteps:
             )
         self.airflow: EmbeddedAirflow = profile.airflow
         self._home, self._settings = profile.home, profile.settings
+        # as somebody has it who calls `recount` beside the profile
+        self._environment = {**os.environ, **profile.environment}
         self._declarations = declarations
         self._say = say
         self._runs = DagRuns(profile.airflow.api)
@@ -71,10 +72,10 @@ class ShopDemoSteps:
         """kill -9 to the driver of ``group`` while it reads; returns the lease epochs of its streams before."""
         members = self._declarations.group(group).members
         reading = ShopReading(self._connection, self._declarations)
-        whole = self._until("the log to be looked at", lambda: _sum_of(members, reading.unread()))
+        whole = self._until("the log to be looked at", lambda: sum(reading.unread(members).values()))
         rest = self._until(
             f"a batch of the group {group} to be committed",
-            lambda: found if not (found := _sum_of(members, reading.unread())) or found < whole else None,
+            lambda: found if not (found := sum(reading.unread(members).values())) or found < whole else None,
         )
         epochs = {name: status.lease_epoch for name, status in self._statuses().items() if name in members}
         [driver] = (one for one in daemon.drivers(self._home) if one.name == group)
@@ -85,11 +86,14 @@ class ShopDemoSteps:
         return epochs
 
     def read_all(self, day: int) -> None:
-        """Wait until every stream runs and has read all there is."""
+        """Wait until every stream runs and has read all there is; nothing is produced meanwhile."""
         reading, streams = ShopReading(self._connection, self._declarations), self._declarations.streams
+        behind = set(streams)
 
         def left() -> bool | None:
-            return not any(reading.unread().values()) or None
+            # who has read all is asked no more: to ask takes processor time from those who read
+            behind.intersection_update([name for name, count in reading.unread(behind).items() if count])
+            return not behind or None
 
         def all_run() -> bool | None:
             said = self._statuses()
@@ -108,65 +112,59 @@ class ShopDemoSteps:
 
         with suppress(Transient):
             self._until("the streams of the killed driver to be relaunched", lambda: again() == len(before) or None)
-        return Check(
-            name="streams relaunched after kill -9",
-            expected=f"{len(before)} of {len(before)}",
-            found=f"{again()} of {len(before)}",
+        found = f"{again()} of {len(before)}"
+        self._say(f"{found} streams of the killed driver are launched again")
+        return Check(name="streams relaunched after kill -9", expected=f"{len(before)} of {len(before)}", found=found)
+
+    def begin_night(self, number: int) -> ShopNight:
+        """Start the night ``number``, from 1: one command audits every stream, up to what is recorded by now."""
+        night = ShopNight.begin(self._home, f"night-{number}", datetime.now(UTC), self._environment)
+        self._say(f"night {number}: {night.command}")
+        return night
+
+    def end_night(self, number: int, night: ShopNight) -> Mapping[str, Judged]:
+        """Wait for the night; returns what was judged, by stream."""
+        judged = night.end(self._declarations.topologies, _LIMIT_S, self._say)
+        red = sorted(stream for stream, one in judged.items() if one.outcome != "match")
+        last_s = max(one.certificate.stat().st_mtime for one in judged.values())
+        self._say(
+            f"night {number}: {len(judged)} streams audited, the last after {last_s - night.process.started:.0f} s; "
+            f"no match: {', '.join(red) or 'none'}"
         )
+        return judged
 
-    def start_night(self, through: datetime) -> Mapping[str, str]:
-        """Start the night of every group, up to what was recorded before ``through``; returns the runs."""
-        return {dag: self._runs.trigger(dag, through=through.isoformat()) for dag in self._nights()}
+    def begin_audit(self, stream: str) -> str:
+        """Start the audit DAG of ``stream`` by hand, as of now; returns the run."""
+        run = self._runs.trigger(f"audit__{stream}", through="now")
+        self._say(f"audit of {stream} started by hand")
+        return run
 
-    def end_night(self, number: int, runs: Mapping[str, str]) -> Mapping[str, Audited]:
-        """Wait for the runs; returns what was judged, by stream."""
-        ended = [self._runs.wait(dag, run, _LIMIT_S) for dag, run in runs.items()]
-        audits: dict[str, Audited] = {}
-        for run in ended:
-            for stream in self._declarations.group(run.dag.removeprefix("night__")).members:
-                newest = self.newest_audit(stream, run)
-                # a stream that was not judged still has the certificate of the night before, or none
-                if newest is not None and newest.document["sequence"] == number + 1:
-                    audits[stream] = newest
-        red = sorted(stream for stream, audit in audits.items() if audit.outcome != "match")
-        self._say(f"night {number + 1}: {len(audits)} streams audited; no match: {', '.join(red) or 'none'}")
-        return audits
+    def end_audit(self, stream: str, run: str) -> Judged:
+        """Wait for the run; returns what it judged."""
+        return self._newest_of(stream, self._runs.wait(f"audit__{stream}", run, _LIMIT_S))
 
-    def audit(self, stream: str) -> Audited:
-        """Run the audit DAG of ``stream`` by hand, as of now."""
-        run = self._runs.wait(f"audit__{stream}", self._runs.trigger(f"audit__{stream}", through="now"), _LIMIT_S)
-        return self._required_audit(stream, run)
+    def begin_backfill(self, stream: str) -> str:
+        """Start the backfill of ``stream`` by hand: it shows what would change, and waits; returns the run."""
+        run = self._runs.trigger(f"backfill__{stream}")
+        self._say(f"backfill of {stream} started by hand: it will ask for approval")
+        return run
 
-    def offer_backfill(self, stream: str) -> None:
-        """Switch the backfill of ``stream`` on: the night that finds grace misses starts it."""
-        self._runs.unpause(f"backfill__{stream}")
-
-    def backfill(self, stream: str) -> Audited:
-        """Approve the backfill that the first night has started; returns the audit that follows it."""
+    def end_backfill(self, stream: str, run: str) -> Judged:
+        """Approve the backfill and wait for it; returns the audit that follows it."""
         dag = f"backfill__{stream}"
-        run = min(self._runs.ids(dag), default=None) or self._runs.wait_for_next(dag, set(), _LIMIT_S)
         self._runs.approve(dag, run, "approval", _LIMIT_S)
         self._say(f"backfill of {stream} approved")
         repaired = self._runs.wait(dag, run, _LIMIT_S)
         if repaired.state != "success":
             raise Terminal("the backfill failed", given=repaired.tasks, remedy="read the log of the task that failed")
-        return self._required_audit(stream, repaired)
+        return self._newest_of(stream, repaired)
 
-    def newest_audit(self, stream: str, run: DagRun) -> Audited | None:
-        """The newest certificate of ``stream``, as that of ``run``."""
-        certificates = (Path(self._settings.reports) / "certificates" / stream).glob("*.json")
-        newest = max(certificates, key=lambda path: int(load(path)["sequence"]), default=None)
-        return None if newest is None else Audited(run=run, certificate=newest)
-
-    def _required_audit(self, stream: str, run: DagRun) -> Audited:
-        found = self.newest_audit(stream, run)
+    def _newest_of(self, stream: str, run: DagRun) -> Judged:
+        found = newest_of(self._home, stream)
         if found is None:
             raise Terminal("the audit issued no certificate", given=run.tasks, remedy="read the log of its task audit")
         self._say(f"audit of {stream}: {found.outcome}, {found.violations} violations, {found.misses} grace misses")
         return found
-
-    def _nights(self) -> Sequence[str]:
-        return [f"night__{name}" for name in self._declarations.groups]
 
     def _statuses(self) -> Mapping[str, StreamStatus]:
         with closing(StatusBoard(self._connection)) as board:
@@ -181,7 +179,3 @@ class ShopDemoSteps:
             remedy=f"read the logs in {self._settings.logs}/streams",
         )
         return first_answer(look, _LIMIT_S, late, poll_s=_POLL_S, passing=(Transient,))
-
-
-def _sum_of(members: Iterable[str], unread: Mapping[str, int]) -> int:
-    return sum(unread[name] for name in members)

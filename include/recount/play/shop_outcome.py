@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from recount.local.demo_outcome import Audited
+from recount.local.demo_outcome import Judged
 from recount.play.expected_shop import Expected, Rows
 
 _COUNTED = ("records", "late", "dead_lettered")
@@ -46,7 +46,7 @@ class StreamOutcome:
     stream: str
     expected: Expected
     held: Mapping[str, Rows]
-    nights: Sequence[Audited | None]
+    nights: Sequence[Judged | None]
     is_lied_about: bool
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from recount.core.registry import Declarations
 from recount.kafka.connection import Connection
@@ -18,12 +18,18 @@ class ShopReading:
         names = {topic for topics in self._topics.values() for topic in topics}
         self._partitions = {topic: partitions_of(connection, topic) for topic in names}
 
-    def unread(self) -> Mapping[str, int]:
-        """By stream how many records of its topics no batch has committed; ``Transient`` where no broker says so."""
-        ends = log_ranges(self._connection, [place for places in self._partitions.values() for place in places])
+    def unread(self, streams: Iterable[str] | None = None) -> Mapping[str, int]:
+        """Of each of ``streams`` (None: of all) how many records of its topics no batch has committed.
+
+        Each costs a client of Kafka of its own. Raises ``Transient`` where no broker says so.
+        """
+        places_of = {
+            stream: [place for topic in self._topics[stream] for place in self._partitions[topic]]
+            for stream in (self._topics if streams is None else streams)
+        }
+        ends = log_ranges(self._connection, {place for places in places_of.values() for place in places})
         found = {}
-        for stream, topics in self._topics.items():
-            places = [place for topic in topics for place in self._partitions[topic]]
+        for stream, places in places_of.items():
             read = committed_offsets(self._connection, self._connection.group(stream), places)
             found[stream] = sum(ends[place].end - read.get(place, 0) for place in places)
         return found

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 from weakref import WeakMethod
 
 from pyspark.sql import DataFrame
@@ -13,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.kafka.told_by_spark import refusals_told
 from recount.log_lines import about
+from recount.spark.calls_of_jvm import connection_of_this_thread, end_calls
 from recount.spark.catching_up import BatchLimit
 from recount.spark.headroom import Headroom
 from recount.spark.turns import Turn, at_once
@@ -53,6 +55,7 @@ class StreamQuery:
         self.limit = limit
         self.batch_begun_ms: int | None = None
         self._failed: Exception | None = None
+        self._called_by: Any = None
         self._is_stopping = self._left_one_out = False
         self._query = start(limit, _held_weakly(self._process))
 
@@ -94,10 +97,14 @@ class StreamQuery:
             except Exception:
                 if self._failed is None and not self._left_one_out:
                     raise
+            finally:
+                end_calls(self._called_by)
+                self._called_by = None
             if self._failed is not None:
                 raise self._failed
 
     def _process(self, records: DataFrame, batch: int) -> None:
+        self._called_by = connection_of_this_thread()
         with about(batch=batch), self._turn(), self._between_batches:
             if self._is_stopping:
                 self._left_one_out = True

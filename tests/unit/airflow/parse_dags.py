@@ -68,6 +68,7 @@ def parse(file: str) -> dict[str, Any]:
             for name, dag in bag.dags.items()
         },
         "groups": {name: getattr(dag.task_dict.get("run"), "group", None) for name, dag in bag.dags.items()},
+        "paused": {name: dag.is_paused_upon_creation for name, dag in bag.dags.items()},
         "first_runs": {name: first_run(dag) for name, dag in bag.dags.items()},
         "rules": {
             name: {task.task_id: task.trigger_rule.value for task in dag.tasks} for name, dag in bag.dags.items()

@@ -35,8 +35,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def parsed(files: dict[str, Any]) -> dict[str, Any]:
-    """What it says of all DAGs, whatever their file: tasks, labels, groups, first runs, rules."""
-    kinds = ("dags", "labels", "groups", "first_runs", "rules")
+    """What it says of all DAGs, whatever their file: tasks, labels, groups, first runs, rules, whether paused."""
+    kinds = ("dags", "labels", "groups", "first_runs", "rules", "paused")
     return {kind: {name: one for found in files.values() for name, one in found[kind].items()} for kind in kinds}
 
 
@@ -136,3 +136,10 @@ def test_open_findings_are_accepted_only_after_a_person_has_approved(parsed: dic
         "approval": ["accept"],
         "accept": [],
     }
+
+
+def test_no_night_and_no_backfill_that_is_new_runs_by_itself(parsed: dict[str, Any]) -> None:
+    """Airflow pauses what is new unless the DAG says otherwise; an audit of a group's stream has no schedule."""
+    unpaused = {name for name, paused in parsed["paused"].items() if paused is False}
+    of_groups = {f"audit__{name}" for group in declared().groups.values() for name in group.members}
+    assert unpaused == of_groups & parsed["dags"].keys()

@@ -12,9 +12,8 @@ import pytest
 from rich.console import Console
 
 from recount.core.errors import Terminal
-from recount.local.dag_runs import DagRun
 from recount.local.demo import Injection
-from recount.local.demo_outcome import Audited
+from recount.local.demo_outcome import Judged
 from recount.play.demo_command import demo
 from recount.play.expected_shop import Expected, Rows
 from recount.play.shop_outcome import Check, ShopOutcome, StreamOutcome, number_check
@@ -22,13 +21,12 @@ from recount.play.shop_outcome import Check, ShopOutcome, StreamOutcome, number_
 FATES = [{"counted": 7, "late": 2, "dead_lettered": 1}, {"counted": 20}]
 TOTALS = [{"records": 10, "late": 2, "dead_lettered": 1}, {"records": 20, "late": 0, "dead_lettered": 0}]
 ROWS = Counter({"'ann' 1": 1, "'bob' 2": 2})
-RUN = DagRun(dag="night__a", run="r", state="success", tasks={})
 
 
-def a_night(folder: Path, number: int, outcome: str = "match", **totals: int) -> Audited:
+def a_night(folder: Path, number: int, outcome: str = "match", **totals: int) -> Judged:
     path = folder / f"{number}-{outcome}-{totals}.json"
     path.write_text(json.dumps({"sha256": "", "outcome": outcome, "totals": TOTALS[number] | totals}))
-    return Audited(run=RUN, certificate=path)
+    return Judged(certificate=path)
 
 
 def a_stream(folder: Path, **changed: Any) -> StreamOutcome:
