@@ -17,6 +17,8 @@ from tests.mutants.scenes_of_time import (
 from tests.mutants.scenes_of_values import (
     SUMS,
     a_full_sketch,
+    headers,
+    keys_of_bytes,
     long_numbers,
     of_sums,
     paths,
@@ -47,6 +49,8 @@ _OTHERS: dict[str, Callable[[], Scene]] = {
     "prices": prices,
     "readings": readings,
     "paths": paths,
+    "headers": headers,
+    "keys of bytes": keys_of_bytes,
     "long numbers": long_numbers,
     "plain numbers": plain_numbers,
     "plain texts": plain_texts,
