@@ -55,7 +55,9 @@ import "google/type/date.proto";
 message Outer {
   message Inner {
     optional Kind kind = 1 [default = B];
-    optional int32 n = 2 [deprecated = true];
+    optional group Part = 2 {
+      optional int32 n = 1 [deprecated = true];
+    }
   }
   enum Kind {
     A = 0;
@@ -91,37 +93,37 @@ def spark(tmp_path_factory: pytest.TempPathFactory, project: Project, settings: 
 def _value(registry: Registry, schema_id: int, at_ms: int, row: dict[str, Any]) -> bytes:
     """Of a payment 999 microseconds after ``at_ms``."""
     at = {"seconds": at_ms // 1_000, "nanos": at_ms % 1_000 * 1_000_000 + 999_000}
-    message: Any = writer_message(_descriptor(registry, schema_id), (1,)).made()
+    message: Any = writer_message(_file(registry, schema_id), (1,)).made()
     fill(message, {"at": at, "day": "2024-02-29", "receipt": b"\x01\x02", "pieces": [1, -2], **row})
     return wire(schema_id, message, _SECOND_MESSAGE)
 
 
-def _descriptor(registry: Registry, schema_id: int) -> str:
+def _file(registry: Registry, schema_id: int) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, registry.address)
         return protobuf_schema(schema_id)
 
 
-def test_what_a_real_registry_makes_of_a_file_is_read_by_both(
+def test_a_file_of_a_real_registry_is_read_by_both(
     tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert JAVA is not None
     with running(project, tmp_path / "registry.log", JAVA, free_ports(1)[0]) as registry:
         monkeypatch.setenv(VARIABLE, registry.address)
         number = registry.register("more-value", MORE)
-        descriptors = protobuf_schema(number), fetched_file(number)
-    assert descriptors[0] == descriptors[1]
+        files = protobuf_schema(number), fetched_file(number)
+    assert files[0] == files[1]
     asked = RecordSchema.of(
         kind=nested("inner", "kind", kind=STRING),
-        n=nested("inner", "n", kind=LONG),
+        n=nested("inner", "part", "n", kind=LONG),
         perhaps=decimal(20, 2),
         day=DATE,
         one=LONG,
         by=nested("by", "k", "kind", kind=STRING),
     )
-    inner = b"\x0a\x04\x08\x00\x10\x05"
+    inner = b"\x0a\x06\x08\x00\x13\x08\x05\x14"
     rest = b"\x12\x02\x08\x07\x1a\x07\x08\xe8\x0f\x10\x02\x18\x1d\x20\x09\x32\x07\x0a\x01k\x12\x02\x08\x01"
-    told = by_both([wire(number, inner + rest), wire(number, b"")], asked, lambda _: descriptors[0])
+    told = by_both([wire(number, inner + rest), wire(number, b"")], asked, lambda _: files[0])
     good = {"kind": "A", "n": 5, "perhaps": Decimal("7.00"), "day": "2024-02-29", "one": 9, "by": "B"}
     assert told == [good, dict.fromkeys(asked.fields)]
 

@@ -1,12 +1,14 @@
-"""Messages of Protobuf by the descriptors that a schema registry has: ``FileDescriptorProto`` in base64.
+"""Messages of Protobuf by the files that a schema registry has: as text, or as ``FileDescriptorProto`` in base64.
 
-Of a file only what reading a value needs is kept: messages with their fields, and enums. A field whose type is in
-another file, but for the few in ``KNOWN``, is kept as bytes that nobody reads.
+Confluent's client for Python registers descriptors, its other clients texts. Of a file only what reading a value needs
+is kept: messages with their fields, and enums. A field whose type is in another file, but for the few in ``KNOWN``, is
+kept as bytes that nobody reads.
 """
 
 from __future__ import annotations
 
 import binascii
+import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from recount.codec.protobuf_texts import NoProtobufText, described
 from recount.extras import require_extra
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ KNOWN: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """Messages of other files that are read: by their full name the fields, which are numbered from 1."""
 _FILE = "writer.proto"
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _SYNTAXES = frozenset({"", "proto2", "proto3"})
 _OPTIONAL, _REQUIRED = 1, 2
 _BYTES, _GROUP, _MESSAGE, _ENUM = 12, 10, 11, 14
@@ -44,7 +48,7 @@ _BYTES, _GROUP, _MESSAGE, _ENUM = 12, 10, 11, 14
 
 
 class NoProtobufSchema(Exception):
-    """A text that is no descriptor of a file, or one of a file that we do not read."""
+    """A text that is no file, or one of a file that we do not read."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +77,15 @@ def writer_message(text: str, indexes: Sequence[int]) -> WriterMessage:
     from google.protobuf.message_factory import GetMessageClass
 
     within: Sequence[DescriptorProto] = read.file.message_type
-    names, is_entry = [read.file.package] if read.file.package else [], False
+    names = [read.file.package] if read.file.package else []
     for index in indexes:
-        if index not in range(len(within)):
-            raise NoProtobufSchema(f"it has no message {list(indexes)}")
+        # some clients count the pairs of maps among the messages within one, others do not
+        counted = [[one.name for one in within], [one.name for one in within if not one.options.map_entry]]
+        meant = {names[index] if index in range(len(names)) else None for names in counted}
+        if len(meant) > 1 or None in meant:
+            raise NoProtobufSchema(f"it has no message {list(indexes)} by every way to count")
         names.append(within[index].name)
-        is_entry = within[index].options.map_entry
         within = within[index].nested_type
-    if is_entry:
-        raise NoProtobufSchema(f"its message {list(indexes)} is a pair of a map")
     return WriterMessage(GetMessageClass(read.pool.FindMessageTypeByName(".".join(names))), read.foreign)
 
 
@@ -91,11 +95,10 @@ def _read(text: str) -> _Read:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
-    given = FileDescriptorProto()
     try:
-        given.ParseFromString(b64decode(text, validate=True))
-    except (binascii.Error, ValueError, DecodeError) as error:
-        raise NoProtobufSchema(f"it is no descriptor of a file: {error}") from error
+        given = FileDescriptorProto.FromString(b64decode(text)) if _BASE64.fullmatch(text) else described(text)
+    except (binascii.Error, DecodeError, NoProtobufText) as error:
+        raise NoProtobufSchema(f"it is no file of Protobuf: {error}") from error
     if given.syntax not in _SYNTAXES:
         raise NoProtobufSchema(f"its syntax is {given.syntax}, which is not read")
     pool = _pool()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,9 @@ from recount.core.registry_errors import VARIABLE, RegistryRefused, RegistryUnre
 from recount.extras import require_extra
 
 if TYPE_CHECKING:
-    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry import SchemaRegistryClient
 
 _AVRO, _PROTOBUF = "AVRO", "PROTOBUF"
-_DESCRIPTOR = "serialized"
-"""The format of a Protobuf file as its descriptor in base64, also where the registry was given the file's text."""
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TIMEOUT_S = 10
 _TRIES = 3
 
@@ -35,32 +31,17 @@ def avro_schema(schema_id: int) -> str:
 
 
 def protobuf_schema(schema_id: int) -> str:
-    """The file of Protobuf with the id, as its descriptor in base64; raises what ``avro_schema`` does."""
+    """The Protobuf file with the id, as it was registered; raises what ``avro_schema`` does."""
     return _fetched(os.environ.get(VARIABLE, ""), schema_id, _PROTOBUF)
 
 
 @lru_cache(maxsize=4096)
 def _fetched(address: str, schema_id: int, kind: str) -> str:
-    found = _asked(address, schema_id)
-    if found.schema_type != kind:
-        raise UnknownSchema(f"schema {schema_id} is not {kind} but {found.schema_type}")
-    if kind == _AVRO:
-        if found.references:
-            raise UnknownSchema(f"schema {schema_id} refers to other subjects")
-        return str(found.schema_str)
-    # only now, for a registry may refuse this format where the schema is of another kind
-    descriptor = str(_asked(address, schema_id, _DESCRIPTOR).schema_str)
-    if not _BASE64.fullmatch(descriptor):
-        raise RegistryRefused(f"no descriptor of schema {schema_id}, though it was asked for with format={_DESCRIPTOR}")
-    return descriptor
-
-
-def _asked(address: str, schema_id: int, wanted: str | None = None) -> Schema:
-    client = _client(address, os.getpid(), wanted)
+    client = _client(address, os.getpid())
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:
-        return client.get_schema(schema_id, fmt=wanted)
+        found = client.get_schema(schema_id)
     except SchemaRegistryError as error:
         code = error.error_code
         if error.http_status_code == 404 and isinstance(code, int) and 40400 <= code < 40500:
@@ -68,6 +49,11 @@ def _asked(address: str, schema_id: int, wanted: str | None = None) -> Schema:
         raise registry_failure(error, f"asked for schema {schema_id}") from error
     except Exception as error:  # the transport has errors of its own, none of which says anything about the record
         raise RegistryUnreachable(f"{type(error).__name__} when asked for schema {schema_id}") from error
+    if found.schema_type != kind:
+        raise UnknownSchema(f"schema {schema_id} is not {kind} but {found.schema_type}")
+    if found.references and kind == _AVRO:
+        raise UnknownSchema(f"schema {schema_id} refers to other subjects")
+    return str(found.schema_str)
 
 
 def registry_failure(error: Any, when: str) -> RegistryUnreachable | RegistryRefused:
@@ -82,9 +68,9 @@ def registry_client(address: str) -> SchemaRegistryClient:
     return _client(address, os.getpid(), None)
 
 
-@lru_cache(maxsize=8)
-def _client(address: str, _process: int, _wanted: str | None) -> SchemaRegistryClient:
-    """Not shared with the process that has forked this one, nor by formats: it keeps a schema in the first one."""
+@lru_cache(maxsize=4)
+def _client(address: str, _process: int) -> SchemaRegistryClient:
+    """Not shared with the process that has forked this one."""
     if not address:
         raise RegistryRefused(f"no {VARIABLE}")
     require_extra("registry")

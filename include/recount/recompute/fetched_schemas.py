@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from base64 import b64decode
 from functools import lru_cache
 from http.client import HTTPException
 from typing import Any
@@ -24,7 +23,7 @@ def fetched_schema(number: int) -> str:
 
 
 def fetched_file(number: int) -> str:
-    """The descriptor of the Protobuf file ``number`` in base64; raises ``Bad`` where the registry has no such."""
+    """The Protobuf file ``number`` as it was registered; raises ``Bad`` where the registry has no such."""
     return _protobuf(os.environ.get(VARIABLE, ""), number)
 
 
@@ -38,22 +37,17 @@ def _avro(registry: str, number: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _protobuf(registry: str, number: int) -> str:
-    # a registry may refuse the format for schemas of another kind
-    if _answered(registry, number).get("schemaType") != "PROTOBUF":
+    found = _answered(registry, number)
+    if found.get("schemaType") != "PROTOBUF":
         raise Bad("schema", f"schema {number} is no Protobuf")
-    descriptor = str(_answered(registry, number, "?format=serialized")["schema"])
-    try:
-        b64decode(descriptor, validate=True)
-    except ValueError as error:
-        raise RegistryRefused(f"schema {number} in another format than format=serialized") from error
-    return descriptor
+    return str(found["schema"])
 
 
-def _answered(registry: str, number: int, wanted: str = "") -> dict[str, Any]:
+def _answered(registry: str, number: int) -> dict[str, Any]:
     """What the registry says of the schema ``number``."""
     if not registry.startswith(("http://", "https://")):
         raise RegistryRefused(f"no {VARIABLE}")
-    asked = f"{registry.rstrip('/')}/schemas/ids/{number}{wanted}"
+    asked = f"{registry.rstrip('/')}/schemas/ids/{number}"
     try:
         with urlopen(Request(asked, headers={"Accept": "application/json"}), timeout=_MOST_S) as answer:  # noqa: S310 - checked above
             found = json.load(answer)

@@ -562,21 +562,26 @@ def test_a_required_field_must_be_there_and_no_default_stands_for_it_where_it_ca
 
 def test_the_indexes_say_which_message_of_the_file_a_value_is() -> None:
     file = file_of()
-    for name in ("First", "Second"):
+    for name in ("First", "Second", "Third"):
         outer = file.message_type.add(name=name)
         field(outer, "n", 1, "int64")
-        map_field(outer, "by", 2, "string", "int64")
+        if name == "Third":
+            map_field(outer, "before", 3, "string", "int64")
         for inner in ("A", "B"):
             field(outer.nested_type.add(name=inner), "n", 2, "int64")
+        map_field(outer, "by", 2, "string", "int64")
     one, two = b"\x08\x05", b"\x10\x06"
-    indexes = {
+    indexes: dict[bytes, tuple[bytes, Any]] = {
         b"\0": (one, {"n": 5}),
         b"\2\0": (one, {"n": 5}),
         b"\2\2": (one, {"n": 5}),
+        b"\4\2\0": (two, {"n": 6}),
         b"\4\2\2": (two, {"n": 6}),
-        b"\4\2\4": (two, {"n": 6}),
-        b"\4\2\0": (one, "schema"),  # a pair of a map
-        b"\2\4": (one, "schema"),
+        b"\4\2\4": (one, "schema"),  # a pair of a map
+        b"\4\4\0": (two, "schema"),  # of a message with a map before: some clients count that, others do not
+        b"\4\4\2": (two, "schema"),
+        b"\4\4\4": (two, "schema"),
+        b"\2\6": (one, "schema"),
         b"\2\1": (one, "schema"),
         b"\6\0\2\0": (one, "schema"),
         b"\1": (one, "undecodable"),
@@ -592,10 +597,19 @@ def test_the_indexes_say_which_message_of_the_file_a_value_is() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "%", "AAAA", "CgE=", "syntax = 'proto3';"],
-    ids=["nothing", "no base64", "a part without a number", "cut off", "a text"],
+    ["", "%", "AAAA", "CgE=", "syntax = 'proto3';", "message M {", "message M { int32 n = ; }", "message M { int32 }"],
+    ids=[
+        "nothing",
+        "a sign",
+        "no number",
+        "cut off",
+        "no message",
+        "an open message",
+        "no number of a field",
+        "no name",
+    ],
 )
-def test_a_schema_that_is_no_descriptor_makes_its_records_bad(text: str) -> None:
+def test_a_schema_that_is_no_file_makes_its_records_bad(text: str) -> None:
     assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), lambda _: text) == ["schema"]
 
 

@@ -26,15 +26,7 @@ ANSWERS: dict[int, tuple[int, object]] = {
     7: (200, {"schema": '"other.Name"', "references": REFERENCES}),
     8: (200, {"schema": 'import "s"; message M {}', "schemaType": "PROTOBUF", "references": REFERENCES}),
     9: (200, {"schema": "{}", "schemaType": "JSON"}),
-    10: (200, {"schema": "message M {}", "schemaType": "PROTOBUF"}),
 }
-DESCRIPTORS: dict[int, tuple[int, object]] = {
-    1: (400, {"error_code": 400, "message": "Invalid format 'serialized' for AVRO schema"}),
-    6: (200, {"schema": "CgE=", "schemaType": "PROTOBUF"}),
-    8: (200, {"schema": "CgI=", "schemaType": "PROTOBUF", "references": REFERENCES}),
-    9: (400, {"error_code": 400, "message": "Invalid format 'serialized' for JSON schema"}),
-}
-"""What is answered to ``format=serialized``; of others it is not known."""
 Ask = Callable[[int], str]
 
 
@@ -42,11 +34,9 @@ class Registry(BaseHTTPRequestHandler):
     asked: list[int] = []
 
     def do_GET(self) -> None:
-        path, _, wanted = self.path.partition("?")
-        number = int(path.rpartition("/")[2])
+        number = int(self.path.partition("?")[0].rpartition("/")[2])
         self.asked.append(number)
-        in_format = DESCRIPTORS if "format=serialized" in wanted else ANSWERS
-        status, said = in_format.get(number, ANSWERS[number])
+        status, said = ANSWERS[number]
         body = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
@@ -88,28 +78,20 @@ def test_a_schema_is_asked_for_once(registry: type[Registry], ask: Ask) -> None:
     assert registry.asked == [1]
 
 
-def test_a_file_of_protobuf_is_asked_for_as_its_descriptor(registry: type[Registry], ask_for_a_file: Ask) -> None:
-    assert (ask_for_a_file(6), ask_for_a_file(6), ask_for_a_file(8)) == ("CgE=", "CgE=", "CgI=")
-    assert sorted(registry.asked) == [6, 6, 8, 8]  # what it is, and the descriptor
+def test_a_file_of_protobuf_is_asked_for_once_and_may_refer_to_others(
+    registry: type[Registry], ask_for_a_file: Ask
+) -> None:
+    assert (ask_for_a_file(6), ask_for_a_file(6)) == ("message M {}", "message M {}")
+    assert ask_for_a_file(8) == 'import "s"; message M {}'
+    assert registry.asked == [6, 8]
 
 
 @pytest.mark.parametrize("number", [1, 2, 9])
-def test_a_schema_of_another_kind_makes_a_protobuf_record_bad_though_the_format_is_refused(
+def test_a_schema_of_another_kind_makes_a_protobuf_record_bad(
     registry: type[Registry], ask_for_a_file: Ask, number: int
 ) -> None:
     with pytest.raises((UnknownSchema, Bad), match=str(number)):
         ask_for_a_file(number)
-
-
-def test_a_schema_that_was_asked_for_as_avro_is_asked_for_anew(registry: type[Registry], ask: Ask) -> None:
-    with pytest.raises((UnknownSchema, Bad)):
-        ask(6)
-    assert (protobuf_schema(6), fetched_file(6)) == ("CgE=", "CgE=")
-
-
-def test_a_registry_that_does_not_know_the_format_wants_a_human(registry: type[Registry], ask_for_a_file: Ask) -> None:
-    with pytest.raises(RegistryRefused, match="format=serialized"):
-        ask_for_a_file(10)
 
 
 @pytest.mark.parametrize(("number", "error"), [(3, RegistryUnreachable), (4, RegistryRefused), (5, RegistryRefused)])

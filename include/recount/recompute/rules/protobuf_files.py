@@ -1,11 +1,14 @@
-"""What the descriptor of a Protobuf file says of its messages, read by its own numbers (descriptor.proto)."""
+"""What a Protobuf file says of its messages: a text, or a descriptor that is read by its numbers (descriptor.proto)."""
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from recount.recompute.rules.protobuf_texts import Numbered, parts_of_text
 from recount.recompute.rules.protobuf_wire import BYTES, DEEPEST, NUMBER, parts, signed
 
 _NAMES = (
@@ -28,8 +31,6 @@ _OF_OTHER_FILES = {
     DECIMAL: (("value", "bytes"), ("precision", "uint32"), ("scale", "int32")),
     **{name: (("value", kind),) for name, kind in BOXES.items()},
 }
-Numbered = dict[int, list[Any]]
-"""The contents of the parts of a message, by number."""
 
 
 @dataclass(kw_only=True)
@@ -72,10 +73,11 @@ class WrittenField:
 
 
 class ProtobufFile:
-    """A file by its descriptor; raises ``ValueError`` where it is none that can be read."""
+    """A file by its text, or its descriptor in base64; raises ``ValueError`` where it is none that can be read."""
 
-    def __init__(self, descriptor: bytes) -> None:
-        found = _numbered(descriptor)
+    def __init__(self, written: str) -> None:
+        is_descriptor = re.fullmatch("[A-Za-z0-9+/]+={0,2}", written)
+        found = _numbered(b64decode(written)) if is_descriptor else parts_of_text(written)
         syntax = _text(found, 12) or "proto2"
         if syntax not in ("proto2", "proto3"):
             raise ValueError(f"of the syntax {syntax}")
@@ -93,11 +95,13 @@ class ProtobufFile:
         """The message with these numbers, from the outermost one to that within it; None where there is none."""
         messages, found = self.messages, None
         for index in indexes:
-            if not 0 <= index < len(messages):
+            # it must be the same with the pairs of maps counted, and without: clients do not agree
+            alone = [one for one in messages if not one.is_entry]
+            if not 0 <= index < len(alone) or alone[index] is not messages[index]:
                 return None
             found = messages[index]
             messages = found.within
-        return None if found is None or found.is_entry else found
+        return found
 
     def _added(self, name: str, made: Any) -> None:
         if name in self._types:
@@ -156,6 +160,9 @@ def _of_other_files() -> Iterator[tuple[str, MessageType]]:
 
 
 def _numbered(data: Any) -> Numbered:
+    """The parts of ``data``; as they are where a text has been read."""
+    if isinstance(data, dict):
+        return data
     found: Numbered = {}
     for number, wire, content in parts(data, DEEPEST):
         if wire in (NUMBER, BYTES):

@@ -7,7 +7,6 @@ their places.
 from __future__ import annotations
 
 import math
-from base64 import b64decode
 from collections.abc import Iterator
 from decimal import Context, Decimal
 from typing import Any
@@ -34,7 +33,7 @@ class WriterFile:
     def __init__(self, number: int, text: str, declared: RecordSchema) -> None:
         self._number, self._declared = number, declared
         try:
-            self._file = ProtobufFile(b64decode(text, validate=True))
+            self._file = ProtobufFile(text)
         except (ValueError, RecursionError) as error:
             raise self._unreadable(f"it is no Protobuf file: {error}") from error
         self._places: dict[tuple[int, ...], tuple[MessageType, dict[str, ProtobufPlace]] | Bad] = {}
