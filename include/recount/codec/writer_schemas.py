@@ -37,7 +37,7 @@ def protobuf_schema(schema_id: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _fetched(address: str, schema_id: int, kind: str) -> str:
-    client = _client(address, os.getpid())
+    client = registry_client(address)
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:
@@ -65,7 +65,7 @@ def registry_failure(error: Any, when: str) -> RegistryUnreachable | RegistryRef
 
 def registry_client(address: str) -> SchemaRegistryClient:
     """The client of this process; raises ``RegistryRefused`` without an address."""
-    return _client(address, os.getpid(), None)
+    return _client(address, os.getpid())
 
 
 @lru_cache(maxsize=4)
