@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import polars as pl
 from confluent_kafka import Message
@@ -101,7 +102,13 @@ def _records(partition: int, found: Sequence[Message]) -> Records:
 
 
 def _headers(message: Message) -> GivenHeaders:
-    return [{"key": name, "value": _raw(value)} for name, value in message.headers() or ()]
+    """None of them where the name of one is no UTF-8, for then the client can read none."""
+    try:
+        found: Any = message.headers()
+    except (SystemError, UnicodeDecodeError):  # the client's own code fails on such a name
+        return None
+    pairs = found.items() if isinstance(found, dict) else found or ()
+    return [{"key": name, "value": _raw(value)} for name, value in pairs]
 
 
 def _raw(found: str | bytes | None) -> bytes | None:

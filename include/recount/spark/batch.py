@@ -85,7 +85,7 @@ class TopologyWork:
         self.topics = tuple(source.topic.name for source in topology.sources)
         letters = (source.topic.dead_letter_name for source in topology.sources)
         self.outputs = tuple(dict.fromkeys([*(node.topic.name for node in topology.written), *letters]))
-        self.schemas = {
+        self.schemas: Mapping[str, str] = {
             node.topic.name: sink_schema(node.topic.name, node.fields)
             for node in topology.written
             if node.topic.encoding == "avro"
