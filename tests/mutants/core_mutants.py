@@ -143,7 +143,7 @@ def _of_readings() -> Iterator[Mutant]:
     missing = "given is None and name in self.required"
     yield from other(schema, "RecordSchema.of_headers", there, missing, "False", "given is None")
     yield from other(readings, "of_header", "the bytes of a header", "b64encode", "urlsafe_b64encode")
-    yield from other("core/topics.py", "Topic.key_text", "a key of bytes", "b64encode", "urlsafe_b64encode")
+    yield from other("core/record_keys.py", "key_text", "a key of bytes", "b64encode", "urlsafe_b64encode")
 
 
 def _of_defaults() -> Iterator[Mutant]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -191,24 +190,6 @@ class Topic:
     def plain_field(self) -> str | None:
         """The field that is the whole value; None where the value is JSON or not decoded."""
         return self.value.name if isinstance(self.value, PlainValue) else None
-
-    def key_text(self, raw: bytes) -> str | None:
-        """What rows have of the key ``raw`` of a record; None where it is no text and must be one."""
-        if self.key_form == "bytes":
-            return base64.b64encode(raw).decode()
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError:
-            return None
-
-    def raw_key(self, text: str) -> bytes | None:
-        """The key of the records of which rows have ``text``; None where none can have it."""
-        if self.key_form == "text":
-            return text.encode()
-        try:
-            return base64.b64decode(text, validate=True)
-        except ValueError:
-            return None
 
     def require_writable(self, key: str, fields: Mapping[str, FieldType]) -> None:
         """Refuse rows of ``fields`` under the key ``key`` of which a reader of this topic could make nothing.

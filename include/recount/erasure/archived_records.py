@@ -19,6 +19,7 @@ from recount.core.archive import Archive
 from recount.core.erasure import Erasure, key_sha256, new_salt
 from recount.core.errors import RecountError, Terminal
 from recount.core.ledger import BatchProof
+from recount.core.record_keys import raw_key
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topics import Topic
@@ -59,7 +60,7 @@ class ArchiveErasure:
         path = self._path
         if not DeltaTable.is_deltatable(path):
             return []
-        wanted = {reader_topic.raw_key(self.order.key) for reader_topic in self._topics()}
+        wanted = {raw_key(reader_topic, self.order.key) for reader_topic in self._topics()}
         mine = pl.scan_delta(path).filter(pl.col("key").is_in([one for one in wanted if one is not None]))
         found: list[tuple[int, int]] = mine.select("partition", "offset").sort("partition", "offset").collect().rows()
         return found

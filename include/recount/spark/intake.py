@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from recount.codec.record_decoder import RecordDecoder
 from recount.core.nodes import Source
+from recount.core.record_keys import key_text
 from recount.core.topics import Topic
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
@@ -98,4 +99,4 @@ def _texts(keys: pa.Array, topic: Topic) -> pa.Array:
             return keys.cast(pa.string())
     except pa.ArrowInvalid:
         pass
-    return pa.array([None if key is None else topic.key_text(key) for key in keys.to_pylist()], pa.string())
+    return pa.array([None if key is None else key_text(topic, key) for key in keys.to_pylist()], pa.string())

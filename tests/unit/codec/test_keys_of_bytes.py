@@ -20,6 +20,7 @@ from recount.core.fingerprint import Declared
 from recount.core.interpreter.intake import Intake as Reference
 from recount.core.interpreter.intake import Taken
 from recount.core.nodes import KEY
+from recount.core.record_keys import raw_key
 from recount.core.schema import LONG, RecordSchema
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -65,7 +66,7 @@ def by_all(topic: Topic, key: bytes | None) -> str | None:
 def test_any_bytes_are_a_key_in_base64_and_lead_back_to_them(key: bytes) -> None:
     text = by_all(BYTES, key)
     assert text is not None
-    assert BYTES.raw_key(text) == key
+    assert raw_key(BYTES, text) == key
 
 
 def test_a_key_is_text_unless_it_is_declared_as_bytes() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from recount.core.interpreter.journal import DeadLetter
 from recount.core.interpreter.record import Entry, Row
 from recount.core.nodes import Source
-from recount.core.record_keys import topics_needing_a_key
+from recount.core.record_keys import key_text, topics_needing_a_key
 from recount.core.schema import BadRecord, Headers, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology
@@ -76,7 +76,7 @@ class Intake:
             if needed:
                 raise BadRecord("null-key", "the record has no key")
             return None
-        text = self._topics[topic].key_text(key)
+        text = key_text(self._topics[topic], key)
         if text is None and needed:
             raise BadRecord("undecodable", "the key is not UTF-8")
         return text
