@@ -32,6 +32,7 @@ from recount.core.registry_errors import VARIABLE, RegistryUnreachable, SchemaRe
 from recount.core.schema import LONG, STRING, decimal
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.core.topology import Topology
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
 from recount.kafka.topics import apply, plan
@@ -73,27 +74,30 @@ def _value(schema_id: int, schema: Any, *, at_ms: int, **row: Any) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + written.getvalue()
 
 
-def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
-    tmp_path: Path, spark: SparkSession, settings: Settings, project: Project
-) -> None:
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory: pytest.TempPathFactory, settings: Settings, project: Project) -> None:
+    """The topics, with all payments."""
     assert JAVA is not None
     connection = Connection.of(settings)
     topics = all_topics(declared(settings.topologies), connection.own)
     apply(connection.admin(), plan(connection.admin(), topics, "embedded"))
-    port = port_of(settings)
-
-    with running(project, tmp_path / "registry.log", JAVA, port) as registry:
+    log = tmp_path_factory.mktemp("registry") / "registry.log"
+    with running(project, log, JAVA, port_of(settings)) as registry:
         send(settings, payments, _payments(registry))
 
+
+@pytest.mark.usefixtures("sent")
+def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
+    tmp_path: Path, spark: SparkSession, settings: Settings, project: Project
+) -> None:
+    assert JAVA is not None
     # nobody answers: nothing is dead-lettered, the batch is tried again
     with pytest.raises(RegistryUnreachable):
         run(spark, settings, paid)
-    with pytest.raises(RegistryUnreachable):
-        run(spark, settings, amounts)
     assert letters(settings, payments) == []
     assert _rows(settings) == []
 
-    with running(project, tmp_path / "registry.log", JAVA, port) as registry:
+    with running(project, tmp_path / "registry.log", JAVA, port_of(settings)) as registry:
         _payments(registry)
         run(spark, settings, paid)
         assert _rows(settings) == [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
@@ -113,45 +117,52 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(
         table.update(F.col("customer") == "ann", {"amount": F.lit(Decimal("30.76"))})
         assert outcome(spark, settings, paid) == "violation"
 
-        _require_sinks(spark, settings, registry)
+
+WINDOW = {"window_start": 0, "window_end": MINUTE_MS}
+PUBLISHED: dict[Topology, list[dict[str, Any]]] = {
+    amounts: [
+        {"customer": "ann", **WINDOW, "payments": 2, "amount": Decimal("30.75")},
+        {"customer": "bob", **WINDOW, "payments": 1, "amount": Decimal("12345678901234.56")},
+    ],
+    copied: [
+        {"customer": "ann", "amount": Decimal("10.50"), "note": None, "at": 1_000},
+        {"customer": "ann", "amount": Decimal("20.25"), "note": "x", "at": 2_000},
+        {"customer": "bob", "amount": Decimal("12345678901234.56"), "note": None, "at": 3_000},
+        {"customer": "eve", "amount": Decimal("1.00"), "note": None, "at": 2 * MINUTE_MS},
+    ],
+}
 
 
-def _require_sinks(spark: SparkSession, settings: Settings, registry: Registry) -> None:
-    """That what sinks publish in Avro is judged by what it says."""
-    rows = {
-        amounts: [
-            {"customer": "ann", "window_start": 0, "window_end": MINUTE_MS, "payments": 2, "amount": Decimal("30.75")},
-            {
-                "customer": "bob",
-                "window_start": 0,
-                "window_end": MINUTE_MS,
-                "payments": 1,
-                "amount": Decimal("12345678901234.56"),
-            },
-        ],
-        copied: [
-            {"customer": "ann", "amount": Decimal("10.50"), "note": None, "at": 1_000},
-            {"customer": "ann", "amount": Decimal("20.25"), "note": "x", "at": 2_000},
-            {"customer": "bob", "amount": Decimal("12345678901234.56"), "note": None, "at": 3_000},
-            {"customer": "eve", "amount": Decimal("1.00"), "note": None, "at": 2 * MINUTE_MS},
-        ],
-    }
-    for topology, expected in rows.items():
+@pytest.mark.usefixtures("sent")
+@pytest.mark.parametrize("topology", PUBLISHED, ids=lambda topology: topology.name)
+def test_what_a_sink_publishes_in_avro_is_judged_by_what_it_says(
+    topology: Topology, tmp_path: Path, spark: SparkSession, settings: Settings, project: Project
+) -> None:
+    assert JAVA is not None
+    with pytest.raises(RegistryUnreachable):
         run(spark, settings, topology)
-        [written] = topology.written
-        published = committed(Connection.of(settings), written.topic.name)
+    [written] = topology.written
+    topic, expected = written.topic.name, PUBLISHED[topology]
+    with running(project, tmp_path / "registry.log", JAVA, port_of(settings)) as registry:
+        _payments(registry)
+        run(spark, settings, topology)
+        published = committed(Connection.of(settings), topic)
         said = [fields_of(message.value(), written.fields) for message in published]
         assert sorted(said, key=str) == sorted(expected, key=str)
-        assert f"{written.topic.name}-value" in registry.subjects()
+        assert f"{topic}-value" in registry.subjects()
         assert outcome(spark, settings, topology) == "match"
 
-        forged = {**expected[0], "amount": Decimal("30.76")}
-        producer = Connection.of(settings).producer()
+        forged = {**dict.fromkeys(written.fields), **expected[0], "amount": Decimal("30.76")}
         message = published[0]
-        value = avro_encoder(written)({**dict.fromkeys(written.fields), **forged})
-        at_ms = message.timestamp()[1]
         headers = [(name, b"1" if name == REVISION_HEADER else told) for name, told in message.headers()]
-        producer.produce(written.topic.name, key=message.key(), value=value, headers=headers, timestamp=at_ms)
+        producer = Connection.of(settings).producer()
+        producer.produce(
+            topic,
+            key=message.key(),
+            value=avro_encoder(written)(forged),
+            headers=headers,
+            timestamp=message.timestamp()[1],
+        )
         assert producer.flush(60) == 0
         assert outcome(spark, settings, topology) == "violation"
 
