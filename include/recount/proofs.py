@@ -145,6 +145,35 @@ class Proofs:
         newest = rows.sort(GENERATION, BATCH, descending=True).head(1).collect()
         return next(map(Entry.of_row, newest.iter_rows(named=True)), None)
 
+    def last_before(self, at_ms: int, now_ms: int) -> Entry | None:
+        """The last batch that had been recorded at ``at_ms``, whatever clocks said at times.
+
+        It is before every batch that was recorded later, and of those with no later time before it. What was recorded
+        after ``now_ms`` says nothing: a clock was ahead then.
+        """
+        if not DeltaTable.is_deltatable(self.state):
+            return None
+        log = CommitLog(self.state)
+        found, rows = list(self._in_log(log)), self._rows_of(log.table_id)
+        is_later = pl.col("recorded_ms").is_between(at_ms, now_ms, closed="right")
+        later = [entry.proof.order for entry in found if at_ms < entry.proof.batch_timestamp_ms <= now_ms]
+        later += [entry.proof.order for entry in _first(rows.filter(is_later).sort(GENERATION, BATCH))]
+        first = min(later, default=None)
+        is_before = pl.lit(value=True) if first is None else earlier(first)
+        newest = ["recorded_ms", GENERATION, BATCH]
+        old = rows.filter(is_before & (pl.col("recorded_ms") <= at_ms)).sort(newest, descending=True)
+        known = [entry for entry in found if first is None or entry.proof.order < first]
+        known = [entry for entry in known if entry.proof.batch_timestamp_ms <= at_ms]
+        return max(
+            (*known, *_first(old)), key=lambda one: (one.proof.batch_timestamp_ms, one.proof.order), default=None
+        )
+
+    def _rows_of(self, state_id: str) -> pl.LazyFrame:
+        """The proofs that were moved."""
+        table = self._table()
+        rows = pl.LazyFrame(schema=LEDGER_SCHEMA) if table is None else pl.scan_delta(table)
+        return rows.filter(pl.col("state_id") == state_id)
+
     def _in_log(self, log: CommitLog) -> Iterator[Entry]:
         """The batches that were not moved when the table was looked at, newest first: no more than a hint."""
         for version in range(log.version, moved_up_to(self._table(), log.table_id), -1):
@@ -175,6 +204,10 @@ class Proofs:
                 yield Entry.of_row(row)
             if page.height < self.first_page:
                 return
+
+
+def _first(rows: pl.LazyFrame) -> list[Entry]:
+    return [Entry.of_row(row) for row in rows.head(1).collect().iter_rows(named=True)]
 
 
 def moved_up_to(table: DeltaTable | None, state_id: str) -> int:

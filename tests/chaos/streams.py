@@ -1,4 +1,4 @@
-"""The same flow twice: ``calm`` is never disturbed, ``killed`` and ``shot`` are killed again and again."""
+"""The same flow twice: ``calm`` is never disturbed, ``killed`` is killed again and again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from tests.integration.spark.purchases import deliveries_topic, journeys, purcha
 chaos_purchases = purchases_topic("chaos-purchases")
 calm = revenue("calm", chaos_purchases)
 killed = revenue("killed", chaos_purchases)
-shot = revenue("shot", chaos_purchases)
 
 chaos_deliveries = deliveries_topic("chaos-deliveries")
 calm_journeys = journeys("calm-journeys", chaos_purchases, chaos_deliveries)

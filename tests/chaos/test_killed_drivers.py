@@ -6,10 +6,7 @@ again; every death is followed by a restart, and the last driver runs to the end
 
 from __future__ import annotations
 
-import random
-import re
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +22,6 @@ from tests.chaos.streams import (
     chaos_purchases,
     killed,
     killed_journeys,
-    shot,
 )
 from tests.integration.spark.drivers import Deployment, Driver, by_key, committed, delta_rows, proofs
 from tests.integration.spark.purchases import create_topics, deliveries, produce, purchases
@@ -37,7 +33,6 @@ from recount.local.project import Project
 
 RECORDS, MAX_OFFSETS = 2_700, 450
 BATCHES = RECORDS // MAX_OFFSETS
-SEED = 20_261_121
 
 pytestmark = pytest.mark.timeout(1_200)
 DRIVER = Path(__file__).parent / "driver.py"
@@ -51,7 +46,7 @@ def deployment(
     deployment = Deployment.below(
         tmp_path_factory.mktemp("chaos"), project, kafka.bootstrap_servers, "tests.chaos.streams"
     )
-    create_topics(deployment.connection, [calm, killed, shot, calm_journeys, killed_journeys])
+    create_topics(deployment.connection, [calm, killed, calm_journeys, killed_journeys])
     bought = list(purchases(chaos_purchases.name, 0, RECORDS))
     produce(deployment.connection, [*bought, *deliveries(chaos_deliveries.name, bought)])
     try:
@@ -131,19 +126,6 @@ def test_a_driver_killed_before_between_and_after_its_commits_leaves_no_differen
     last = run(deployment, "killed", "never", 0)
     assert last.finish() == 0, last.said()
     assert_nothing_differs(deployment, "killed", buried)
-
-
-def test_drivers_shot_at_random_times_leave_no_difference(deployment: Deployment) -> None:
-    chance, buried = random.Random(SEED), dead_letters(deployment)
-    for _ in range(3):
-        driver = run(deployment, "shot", "never", 0)
-        batches = chance.randint(1, 2)
-        driver.until(lambda log, batches=batches: len(re.findall(r": batch \d+ ", log)) >= batches)  # type: ignore[misc]
-        time.sleep(chance.uniform(0, 1.2))
-        driver.kill()
-    last = run(deployment, "shot", "never", 0)
-    assert last.finish() == 0, last.said()
-    assert_nothing_differs(deployment, "shot", buried)
 
 
 def test_a_killed_join_with_sessions_leaves_no_difference(deployment: Deployment) -> None:

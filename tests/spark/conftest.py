@@ -29,9 +29,12 @@ def table(tmp_path: Path) -> str:
 @pytest.fixture(scope="module")
 def tiny(spark: SparkSession) -> Iterator[None]:
     """``TINY``, for one module."""
-    before = {name: spark.conf.get(name) for name in TINY}
     for name, value in TINY.items():
         spark.conf.set(name, value)
     yield
-    for name, known in before.items():
-        spark.conf.set(name, str(known))
+    for name in TINY:
+        known = spark.sparkContext.getConf().get(name)
+        if known is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, known)

@@ -21,7 +21,7 @@ from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.judgement import Judge, Judgement, Row, Stretch
 from recount.audit.keeping import keep_partials, keep_published
-from recount.audit.kept import kept, kept_if_any, log_of, require_grown, require_kept, sources_of, unread
+from recount.audit.kept import decided, decided_if_any, log_of, require_grown, require_kept, sources_of, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults
 from recount.audit.listing import Listing
@@ -142,8 +142,8 @@ class Auditor:
         reached = published_offsets(self._connection, self._topology)
         sink, dead_letters = self._flow.sink.topic.name, self._source.dead_letter_name
         backfills = published_backfills(self._connection, self._topology)
-        published = self._in_force.own(sink, kept(self._connection, sink))
-        letters = self._in_force.own_ranges(dead_letters, kept_if_any(self._connection, dead_letters))
+        published = self._in_force.own(sink, decided(self._connection, sink))
+        letters = self._in_force.own_ranges(dead_letters, decided_if_any(self._connection, dead_letters))
         covered = None if repetition or from_the_beginning else self._since_the_last(reached, interval, erased)
         if covered:
             ledger, cut, seed = covered

@@ -134,7 +134,7 @@ def _at_hand(folder: Path, stream: str) -> list[Certificate]:
             number = document["sequence"]
         except (Terminal, KeyError):
             number = None
-        if type(number) is int:
+        if type(number) is int and _names_hashes(document):
             found.append((number, path, document))
         else:
             _LOG.warning("%s is no certificate", path)
@@ -151,6 +151,12 @@ def _at_hand(folder: Path, stream: str) -> list[Certificate]:
     return [document for _, _, document in found]
 
 
+def _names_hashes(document: Certificate) -> bool:
+    """Whether the chain can be followed through it: ``successor_of`` looks at no more of what does not hold."""
+    before = document.get("previous_sha256")
+    return isinstance(document["sha256"], str) and (before is None or isinstance(before, str))
+
+
 def _require_trusted(head: Certificate, trusted: PublicKeys | None) -> None:
     fault = trusted.fault(head) if trusted else "no key is trusted"
     if fault:
@@ -165,14 +171,20 @@ def _require_trusted(head: Certificate, trusted: PublicKeys | None) -> None:
 def _settle_drafts(folder: Path, head: Certificate | None) -> None:
     """Complete the draft whose head was published, throw others away, and write the pages that are missing."""
     for draft in folder.glob(".*.json.draft"):
-        try:
-            is_published = head is not None and json.loads(draft.read_text())["sha256"] == head["sha256"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            is_published = False
-        if is_published:
+        if head is not None and _is_of(draft, head):
             _complete(draft, folder / draft.name.removeprefix(".").removesuffix(".draft"))
         else:
             draft.unlink(missing_ok=True)
+
+
+def _is_of(draft: Path, head: Certificate) -> bool:
+    """Whether ``draft`` is the certificate that ``head`` names; anybody who can write to the folder can write one."""
+    try:
+        certificate = load(draft)
+        verify_alone(certificate)
+    except Terminal:
+        return False
+    return bool(certificate["sha256"] == head["sha256"])
 
 
 def _complete(draft: Path, target: Path) -> None:
@@ -182,8 +194,19 @@ def _complete(draft: Path, target: Path) -> None:
     except FileExistsError:
         if target.read_bytes() != draft.read_bytes():
             raise
-    write_whole(target.with_suffix(".html"), page(json.loads(target.read_text(encoding="utf-8"))))
+    write_whole(target.with_suffix(".html"), _page_of(target))
     draft.unlink()
+
+
+def _page_of(certificate: Path) -> str:
+    """Whatever keeps the page of a ``certificate`` from being made, no later one has to wait for it."""
+    try:
+        return page(json.loads(certificate.read_text(encoding="utf-8")))
+    except Exception:
+        _LOG.exception("no page can be made of %s", certificate)
+        return (
+            f"<!doctype html><title>{certificate.stem}</title><p>No page can be made of this certificate: see its JSON."
+        )
 
 
 def _draft(target: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -22,12 +24,43 @@ from recount.recompute.archive_log import ArchiveLog
 from recount.recompute.log import KafkaLog, Log, LogByTopic, Ranges
 from recount.recompute.split_log import SplitLog
 
+_LOG = logging.getLogger(__name__)
+_PATIENCE_S, _PAUSE_S = 75.0, 0.5
+"""The transaction of a driver that was killed is aborted after a minute, unless it was told to take longer."""
+
 
 def kept(connection: Connection, topic: str) -> Mapping[int, LogRange]:
     """What Kafka holds of each partition of ``topic``."""
     return {
         partition: span for (_, partition), span in log_ranges(connection, partitions_of(connection, topic)).items()
     }
+
+
+def decided(connection: Connection, topic: str) -> Mapping[int, LogRange]:
+    """The same, once every transaction has been decided that was open when this was asked, or ``_PATIENCE_S`` is over.
+
+    A reader is told of nothing behind an open transaction, whosever it is: a dead letter that lies behind one of
+    another stream, or a result behind one of a backfill that was killed, would be called lost.
+    """
+    places, deadline = partitions_of(connection, topic), time.monotonic() + _PATIENCE_S
+    written = log_ranges(connection, places, IsolationLevel.READ_UNCOMMITTED)
+    while True:
+        found = log_ranges(connection, places)
+        hidden = [f"{topic}-{place[1]}@{found[place].end}" for place in places if found[place].end < written[place].end]
+        if not hidden:
+            break
+        if time.monotonic() > deadline:
+            _LOG.warning("a transaction stays open at %s: what lies behind it is not seen", ", ".join(hidden))
+            break
+        time.sleep(_PAUSE_S)
+    return {partition: span for (_, partition), span in found.items()}
+
+
+def decided_if_any(connection: Connection, topic: str) -> Ranges:
+    """What ``decided`` says of ``topic``; nothing where there is no such topic."""
+    if topic not in connection.admin().list_topics(timeout=15).topics:
+        return {}
+    return {partition: (span.start, span.end) for partition, span in decided(connection, topic).items()}
 
 
 def kept_if_any(connection: Connection, topic: str) -> Ranges:

@@ -10,13 +10,13 @@ from typing import Any
 import polars as pl
 from deltalake import DeltaTable
 
-from recount.audit.certificate import load
+from recount.audit.certificate import sound
 from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import MATCH
 from recount.audit.findings import Findings
 from recount.audit.signing import PublicKeys, trusted_in
 from recount.audit.store import VERDICTS, AuditStore
-from recount.core.certificate import Certificate, verify_alone
+from recount.core.certificate import Certificate
 from recount.core.errors import Terminal
 from recount.core.finding import UNLISTED, Acceptance, Finding, Sighting, difference_from
 from recount.core.finding_faults import version_of
@@ -117,8 +117,7 @@ def _certified(files: Iterable[Path], stream: str, trusted: PublicKeys) -> Itera
     """
     for path in files:
         try:
-            certificate = load(path)
-            verify_alone(certificate)
+            certificate = sound(path)
         except Terminal as error:
             _LOG.warning("%s does not hold: %s", path, error)
             continue

@@ -47,8 +47,9 @@ def released_by(
     if topology.retention_ms is None or not is_clean:
         return before
     proofs = Proofs(state=tables.state(topology.name), moved_to=tables.ledger(topology.name))
-    until_ms = ledger.proofs[-1].batch_timestamp_ms - topology.retention_ms
-    old = proofs.last_recorded_by(until_ms)
+    now_ms = time.time_ns() // 1_000_000
+    until_ms = min(ledger.proofs[-1].batch_timestamp_ms, now_ms) - topology.retention_ms
+    old = proofs.last_before(until_ms, now_ms)
     return farthest(before, None if old is None else _certified(old.proof, until_ms, ledger, certificates))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import polars as pl
@@ -46,9 +47,14 @@ def totals_by_window(judged: pl.DataFrame, flow: Flow) -> Sequence[Mapping[str, 
 
 
 def series_of(totals: Iterable[Mapping[str, Any]]) -> tuple[WindowTotal, ...]:
-    """``totals``, of which several may be about one window, as the newest ``MAX_WINDOWS`` windows in order."""
+    """``totals``, of which several may be about one window, as the newest ``MAX_WINDOWS`` windows in order.
+
+    A window whose total is beyond every double has no bar.
+    """
     windows: dict[int, dict[str, Decimal]] = {}
-    for total in totals:
+    totals = list(totals)
+    beyond = {one[WINDOW_START] for one in totals if not all(isfinite(one[side]) for side in _SIDES)}
+    for total in (one for one in totals if one[WINDOW_START] not in beyond):
         window = windows.setdefault(total[WINDOW_START], dict.fromkeys(_SIDES, Decimal(0)))
         for side in _SIDES:
             window[side] += _exact(total[side])

@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 
 from recount.audit.audit_session import FEW_OFFSETS
 from recount.audit.delta_frames import bytes_of, is_small, local_frame
-from recount.audit.store import SNAPSHOTS, AuditStore
+from recount.audit.store import SNAPSHOTS, AuditStore, complete_runs
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
 
@@ -128,12 +128,19 @@ class Snapshots:
         """Of all snapshots, as they lie on disk."""
         return bytes_of(DeltaTable(self._path)) if DeltaTable.is_deltatable(self._path) else 0
 
-    def keep_newest(self, number: int = KEPT, *, beside: str | None = None) -> None:
-        """Delete all but those of the newest ``number`` audits, and of ``beside``: their names sort by time."""
-        audits = sorted(one[AUDIT] for one in DeltaTable(self._path).partitions())
-        if len(audits) > number:
-            spared = "" if beside is None else f" AND {AUDIT} <> '{beside}'"
-            DeltaTable(self._path).delete(f"{AUDIT} <= '{audits[-number - 1]}'{spared}")
+    def keep_newest(self, newest: str, number: int = KEPT, *, beside: str | None = None) -> None:
+        """Delete all but those of the last ``number`` audits, and of ``beside``; ``newest`` is about to be complete.
+
+        By their names it cannot be told which were the last: some were given by people, some while a clock was wrong.
+        Of those that are not complete the last by name stays: another audit may be at work.
+        """
+        there = {str(one[AUDIT]) for one in DeltaTable(self._path).partitions()}
+        complete = [run.audit for run in complete_runs(self.tables, self.stream) if run.audit in there]
+        at_work = sorted(there - {newest, *complete})[-1:]
+        kept = {newest, beside, *complete[len(complete) + 1 - number :], *at_work}
+        if gone := sorted(there - kept):
+            names = ", ".join(f"'{audit}'" for audit in gone)
+            DeltaTable(self._path).delete(f"{AUDIT} IN ({names})")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from recount.audit.altered_lineage import Lineage
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.settled import published_backfills
+from recount.backfill.new_tables import make_table
 from recount.backfill.plan import Plan, forged, is_on_kafka
 from recount.codec.avro_encoder import avro_encoder
 from recount.core.errors import Terminal
@@ -120,6 +121,7 @@ def _append(session: SparkSession, settings: Settings, plan: Plan, rows: DataFra
         .withColumn(PUBLISHED_AT, F.lit(time.time_ns() // 1_000_000))
     )
     path = Tables(settings.data).corrections(plan.flow.sink.table)
+    make_table(path, corrections.schema)
     once = {"txnAppId": f"recount/{plan.topology.name}/backfill", "txnVersion": str(number)}
     corrections.coalesce(1).write.format("delta").mode("append").options(**once).save(path)
     return backfill

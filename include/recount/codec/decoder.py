@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from recount.codec.json_shape import json_shape
+from recount.core.nesting import has_too_deep, is_too_deep
 from recount.core.readings import Form, of_text
 from recount.core.schema import BadRecord, FieldType, RecordSchema
 
@@ -88,6 +89,8 @@ class ValueDecoder:
         try:
             # msgspec passes over what is not declared without looking at its text; a newline ends no character
             b"\n".join(values).decode()  # type: ignore[arg-type]  # a None raises
+            if has_too_deep(values):  # type: ignore[arg-type]
+                raise RecursionError
             decode = self._decode
             return [decode(value) for value in values]  # type: ignore[arg-type]
         except (*_REFUSED, TypeError):
@@ -98,9 +101,11 @@ class ValueDecoder:
             return self._row()
         try:
             value.decode()
-            return self._decode(value)
+            if not is_too_deep(value):
+                return self._decode(value)
         except _REFUSED:
-            return self._row(*self._by_reference(index, value, faults).values())
+            pass
+        return self._row(*self._by_reference(index, value, faults).values())
 
     def _by_reference(self, index: int, value: bytes, faults: dict[int, Fault]) -> Mapping[str, Any]:
         try:

@@ -171,8 +171,30 @@ def _verify_content(certificate: Certificate) -> None:
     _require(found >= len(certificate["differences"]), "differences", len(certificate["differences"]), found)
     if certificate["format"] != FIRST_FORMAT:
         _verify_digests(certificate)
+    _verify_handed_on(certificate)
     for fault in finding_faults(certificate):
         raise Unverified("the certificate contradicts itself", given=fault, remedy="issue it again from an audit")
+
+
+def _verify_handed_on(certificate: Certificate) -> None:
+    """What later audits and the stream take from it is of the kinds that they go on with: none of them may stop."""
+    cut = certificate["cut"]
+    numbers = [cut[name] for name in ("generation", "batch", "batch_timestamp_ms")]
+    numbers += [certificate.get("declaration", {}).get("stream_version", 1)]
+    numbers += [] if cut["frontier_ms"] is None else [cut["frontier_ms"]]
+    places = [(part["topic"], part["partition"]) for part in certificate["partitions"]]
+    released = certificate.get("released")
+    if released is not None:
+        generation, batch = released["cut"]
+        numbers += [released["before_ms"], generation, batch]
+        for topic, ends in released["offsets"].items():
+            places += [(topic, int(partition)) for partition in ends]
+            numbers += ends.values()
+    _require(all(type(one) is int for one in numbers), "cut, version and released", numbers, "whole numbers")
+    of_kinds = all(isinstance(topic, str) and type(partition) is int for topic, partition in places)
+    _require(of_kinds, "partitions", places, "topics and numbers")
+    for part in certificate.get("built_on") or ():
+        _require(isinstance(part["audit"], str) and isinstance(part["tables"], dict), "built_on", part, "checksums")
 
 
 def _verify_digests(certificate: Certificate) -> None:

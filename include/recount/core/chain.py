@@ -194,5 +194,5 @@ def successor_of(certificates: Iterable[Certificate], head: Certificate | None) 
         return head or newest
     ancestor: Certificate | None = newest
     while ancestor is not None and ancestor["sequence"] > head["sequence"]:
-        ancestor = at_hand.get(ancestor["previous_sha256"])
+        ancestor = at_hand.get(ancestor.get("previous_sha256"))
     return newest if ancestor is not None and ancestor["sha256"] == head["sha256"] else head

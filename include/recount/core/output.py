@@ -59,7 +59,8 @@ def output_record(
     ``encode``: how the fields are written where they are no JSON.
     """
     headers = [(REVISION_HEADER, b"%d" % revision), (ORIGIN_HEADER, origin.encode()), *version_header(version)]
-    if WINDOW_START in fields:
+    # a record of others can have fields of these names, and no value in them
+    if WINDOW_START in fields and row[WINDOW_START] is not None and row[WINDOW_END] is not None:
         headers.append((WINDOW_HEADER, b"%d/%d" % (row[WINDOW_START], row[WINDOW_END])))
     if source is not None:
         headers.append((SOURCE_HEADER, source.encode()))

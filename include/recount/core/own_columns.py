@@ -7,7 +7,7 @@ can have any other name. ``window_start`` and ``window_end`` are columns of a wi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from recount.core.errors import require
 
@@ -82,4 +82,20 @@ def require_distinct(what: str, names: Iterable[str]) -> None:
         given=", ".join(alike),
         expected="names that differ in more than their case",
         remedy="rename one of the two, or leave it out: .select(...)",
+    )
+
+
+def require_bounds(what: str, kinds: Mapping[str, str]) -> None:
+    """Refuse rows that are written with one bound of a window, or with bounds that are no times: ``kinds`` by name.
+
+    Whoever reads a table or topic tells rows apart by them, also where they are fields of records of others.
+    """
+    bounds = ("window_start", "window_end")
+    found = {name: kind for name, kind in kinds.items() if name.lower() in bounds}
+    require(
+        not found or found == dict.fromkeys(bounds, "long"),
+        f"names of {what}",
+        given=", ".join(f"{name}: {kind}" for name, kind in found.items()),
+        expected="window_start and window_end, both LONG, or none of them",
+        remedy='choose another name before: .select(begins=col("window_start"), …)',
     )

@@ -111,6 +111,14 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
         for node in (*topology.sources, *topology.written):
             _add(topics, node.topic, "topic")
     _require_one_writer(topologies.values())
+    for archive in archives.values():
+        require(
+            archive.name not in topologies,
+            "topology name",
+            given=archive.name,
+            expected=f"another name than that of the archive of {archive.topic.name}: they would share a lease",
+            remedy="rename the topology",
+        )
     require_apart(groups.values(), {**topologies, **archives})
     _require_archives(topologies.values(), {archive.topic.name for archive in archives.values()})
     return Declarations(
@@ -133,10 +141,23 @@ def _modules(names: str) -> Iterator[ModuleType]:
 
 
 def _require_one_writer(topologies: Iterable[Topology]) -> None:
-    """Each topic and table is written by one stream: the rows of another would be extra in its audit."""
+    """Each topic and table is written by one stream: the rows of another would be extra in its audit.
+
+    Only dead letters of one source are written by all streams that read it: each of them says whose it is.
+    """
     writers: dict[tuple[str, str], list[str]] = {}
+    topologies = list(topologies)
+    letters = {source.topic.dead_letter_name: one.name for one in topologies for source in one.sources}
     for topology in topologies:
         for node in topology.written:
+            reader = letters.get(node.topic.name)
+            require(
+                reader is None,
+                f"topic {node.topic.name}",
+                given=f"written by {topology.name}, and by {reader} for its dead letters",
+                expected="one stream that writes it",
+                remedy=f"give {topology.name} another topic",
+            )
             for output in (("topic", node.topic.name), ("table", node.table)):
                 writers.setdefault(output, []).append(topology.name)
     for (what, name), streams in writers.items():

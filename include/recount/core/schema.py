@@ -12,6 +12,7 @@ Rules, the same in the interpreter, the stream and the recompute:
   ``".5"`` or ``"NaN"``. A LONG may not: declare ``decimal(19, 0)`` for whole numbers that are sent as strings.
 * Moments, dates, bytes, headers and values within others are told in ``readings``.
 * A missing field and an explicit null are the same null; a *required* field must be neither.
+* No more than 500 objects and arrays lie in one another, declared or not (``core.nesting``).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal
 
 from recount.core.errors import RecountError, require, require_each
+from recount.core.nesting import MOST_NESTED, is_too_deep
 from recount.core.own_columns import require_free
 from recount.core.readings import Form, Reading, of_header, of_text
 
@@ -212,6 +214,8 @@ class RecordSchema:
 
     def decode(self, value: bytes, headers: Headers = ()) -> dict[str, Any]:
         """The declared fields of ``value`` and ``headers`` (all, null where missing); raises ``BadRecord``."""
+        if is_too_deep(value):
+            raise BadRecord("undecodable", f"nested deeper than {MOST_NESTED}")
         try:
             document = json.loads(
                 value.decode("utf-8"), parse_int=_integer, parse_float=_Real, parse_constant=_refuse_constant

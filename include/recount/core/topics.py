@@ -19,6 +19,8 @@ KeyForm = Literal["text", "bytes"]
 UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS = -1, 7 * 86_400_000
 FARTHEST_AHEAD = "message.timestamp.after.max.ms"
 """The setting that says how far ahead of the broker's clock the time of a record may be."""
+TIMESTAMP_TYPE, CREATE_TIME = "message.timestamp.type", "CreateTime"
+"""The setting that says whose time a record has, and that it is the one that its writer gave it."""
 _DECLARED = ("cleanup.policy", "min.insync.replicas", "retention.ms")
 """Settings that have an argument of their own."""
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -37,11 +37,11 @@ from recount.core.histories import require_histories
 from recount.core.in_order import require_order
 from recount.core.limits import Health, require_health
 from recount.core.nodes import Node, Sink, Source
-from recount.core.own_columns import require_distinct
+from recount.core.own_columns import require_bounds, require_distinct
 from recount.core.reading import Layers, reading_layers, require_versions
 from recount.core.stateless import Foreach, Merge, Through
 from recount.core.steps import Rows
-from recount.core.topics import FARTHEST_AHEAD
+from recount.core.topics import CREATE_TIME, FARTHEST_AHEAD, TIMESTAMP_TYPE
 from recount.core.withdrawals import require_followed
 
 Written = Sink | Through
@@ -98,6 +98,8 @@ class Topology:
         )
         for node in self.nodes():
             require_distinct(str(node), node.fields)
+        for node in self.written:
+            require_bounds(str(node), {name: str(kind) for name, kind in node.fields.items()})
         assert self.idle_after_ms >= 0
         assert self.max_future_ms >= 0
         require(
@@ -115,6 +117,13 @@ class Topology:
                 given=limit,
                 expected=f"at least max_future, {self.max_future_ms} ms: results have the times of records",
                 remedy="leave it out, it follows max_future; or lower max_future",
+            )
+            require(
+                node.topic.configs.get(TIMESTAMP_TYPE, CREATE_TIME) == CREATE_TIME,
+                f"topic {node.topic.name} {TIMESTAMP_TYPE}",
+                given=node.topic.configs.get(TIMESTAMP_TYPE),
+                expected=f"{CREATE_TIME}: results have the times of records, and audits compare them",
+                remedy="leave it out",
             )
         self._require_outputs_of_its_own()
         require_versions(self.nodes())

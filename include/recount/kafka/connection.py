@@ -129,13 +129,18 @@ class Connection:
         return Consumer(self._config({**defaults, **properties}), logger=_LOG)
 
     def producer(self, properties: Mapping[str, Any] = _NONE) -> Producer:
-        """An idempotent producer with acks=all that sends a key to the partition Java's producer would choose."""
+        """An idempotent producer with acks=all that sends a key to the partition Java's producer would choose.
+
+        How large a record may be is the topic's setting: by itself the client would send none of a megabyte, which
+        brokers and other clients take.
+        """
         defaults = {
             "acks": "all",
             "enable.idempotence": True,
             "compression.type": "lz4",
             "linger.ms": 5,
             "partitioner": "murmur2_random",
+            "message.max.bytes": 1_000_000_000,
         }
         return Producer(self._config({**defaults, **properties}), logger=_LOG)
 

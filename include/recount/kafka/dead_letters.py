@@ -14,7 +14,12 @@ SOURCE_PARTITION = "recount-source-partition"
 SOURCE_OFFSET = "recount-source-offset"
 SOURCE_TIMESTAMP = "recount-source-timestamp"
 
+LEFT_OUT = "recount-left-out"
+"""Of a letter whose topic would not take the record with our headers: how many bytes its value had."""
+
 _MAX_ERROR_BYTES = 2_000
+_MAX_BYTES = 1_000_000
+"""Of a letter. Topics take 1,048,588 by default, with what Kafka adds."""
 
 
 def dead_letter(
@@ -33,6 +38,9 @@ def dead_letter(
 ) -> KafkaRecord:
     """The record for ``destination``: original key, value and headers, byte for byte, then ours.
 
+    A value with which the letter would be too large is left out: it lies in ``topic`` still, and a record that nobody
+    can be told of must not stop the stream.
+
     ``stream`` is the consumer group of the stream that could not take the record: streams that read one topic share its
     dead-letter topic, and each judges its own letters.
 
@@ -49,5 +57,10 @@ def dead_letter(
         SOURCE_OFFSET: str(offset),
         SOURCE_TIMESTAMP: str(timestamp_ms),
     }
-    added = tuple((name, text.encode()[:_MAX_ERROR_BYTES]) for name, text in ours.items())
-    return KafkaRecord(topic=destination, key=key, value=value, headers=(*headers, *added))
+    added = [(name, text.encode()[:_MAX_ERROR_BYTES]) for name, text in ours.items()]
+    told = [*headers, *added]
+    size = len(key or b"") + len(value or b"") + sum(len(name) + len(said) for name, said in told)
+    if value is not None and size > _MAX_BYTES:
+        told.append((LEFT_OUT, b"%d" % len(value)))
+        value = None
+    return KafkaRecord(topic=destination, key=key, value=value, headers=tuple(told))

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from recount.core.registry import Declarations
-from recount.core.topics import FARTHEST_AHEAD, Topic
+from recount.core.topics import CREATE_TIME, FARTHEST_AHEAD, TIMESTAMP_TYPE, Topic
 from recount.core.topology import Topology
 from recount.kafka.platform import platform_topics
 
 _KAFKA_TAKES_MS = 3_600_000
 """What brokers take of records ahead of their clock where the topic says nothing, since Kafka 4."""
 _CLOCKS_APART_MS = 3_600_000
+_OWN_TIME = {TIMESTAMP_TYPE: CREATE_TIME}
 
 
 def all_topics(declarations: Declarations, named: Callable[[str], str] = str) -> list[Topic]:
@@ -29,11 +30,14 @@ def all_topics(declarations: Declarations, named: Callable[[str], str] = str) ->
 
 
 def _written(topology: Topology) -> Iterator[Topic]:
-    """What ``topology`` writes to. Results have the times of records: up to ``max_future`` ahead of the clock."""
+    """What ``topology`` writes to. Results have the times of records: up to ``max_future`` ahead of the clock.
+
+    A cluster can have ``LogAppendTime`` as its default: then each result would have another time than the log gives it.
+    """
     ahead_ms = topology.max_future_ms
     limit = {FARTHEST_AHEAD: str(ahead_ms + _CLOCKS_APART_MS)} if ahead_ms > _KAFKA_TAKES_MS else {}
     for node in topology.written:
-        yield replace(node.topic, owned=True, configs={**limit, **node.topic.configs})
+        yield replace(node.topic, owned=True, configs={**_OWN_TIME, **limit, **node.topic.configs})
 
 
 def dead_letter_topic(source: Topic) -> Topic:

@@ -23,6 +23,7 @@ _LED_ELSEWHERE = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._NOENT,  # librdkafka's own: of a topic that was just created it knows no leader
     }
 )
 """The client does not know yet which broker leads a partition now."""

@@ -20,7 +20,16 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from recount.core.schema import FieldType, RecordSchema
 from recount.recompute.columns import spark_type
-from recount.recompute.rules.json_values import DOUBLE_DIGITS, NUMBER, Bad, fields_of, path_of, refused
+from recount.recompute.rules.json_values import (
+    DOUBLE_DIGITS,
+    MOST_NESTED,
+    NUMBER,
+    Bad,
+    fields_of,
+    nests_too_deep,
+    path_of,
+    refused,
+)
 from recount.recompute.rules.readings import Amiss, found_at, told_as
 
 _PLAIN: dict[str, set[type]] = {
@@ -33,8 +42,6 @@ _PLAIN: dict[str, set[type]] = {
 }
 _DOUBLES = {int, float, type(None)}
 _NOTHING: dict[str, Any] = {}
-_DEEP = 800
-"""Brackets of a value that each of the parsers takes, however they are nested."""
 _BY_DIGITS = f"[0-9.]{{{DOUBLE_DIGITS + 1}}}|[0-9][eE][+-]?[0-9]{{3}}"
 """Finds all numbers that are not those of the double nearest to them; other text too."""
 _EXACT_SCALE = 22
@@ -92,7 +99,7 @@ class Parser:
     def _documents(self, values: Sequence[bytes]) -> list[Any]:
         """What each of ``values`` is, None where the rules must tell."""
         by_digits = set(_found(_BY_DIGITS, values)) if self._has_long_decimals else set()
-        if not by_digits and max(map(len, values), default=0) < 2 * _DEEP:
+        if not by_digits and max(map(len, values), default=0) <= 2 * MOST_NESTED:
             try:
                 return list(map(orjson.loads, values))
             except orjson.JSONDecodeError:
@@ -100,7 +107,7 @@ class Parser:
         return [self._document(value, by_digits=index in by_digits) for index, value in enumerate(values)]
 
     def _document(self, value: bytes, *, by_digits: bool) -> Any:
-        if len(value) >= 2 * _DEEP and value.count(b"[") + value.count(b"{") >= _DEEP:
+        if nests_too_deep(value):
             return None
         try:
             if not by_digits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import queue
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,6 +45,8 @@ class ProgressListener(StreamingQueryListener):
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self._queue: queue.SimpleQueue[BatchProgress] = queue.SimpleQueue()
+        self._run: str | None = None
+        self._has_ended = threading.Event()
 
     def take(self, timeout_s: float) -> Iterator[BatchProgress]:
         """What has come since the last call; waits up to ``timeout_s`` seconds for the first."""
@@ -54,8 +57,16 @@ class ProgressListener(StreamingQueryListener):
         except queue.Empty:
             return
 
+    def rest(self, timeout_s: float) -> Iterator[BatchProgress]:
+        """What comes until Spark has said that the query has ended; waits up to ``timeout_s`` seconds for that."""
+        self._has_ended.wait(timeout_s)
+        return self.take(timeout_s=0)
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  (Spark's name)
-        """Nothing to say yet."""
+        """Its end is that of the last run: a query can be started again."""
+        if event.name == self._stream:
+            self._run = str(event.runId)
+            self._has_ended.clear()
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  (Spark's name)
         """A batch was committed."""
@@ -78,7 +89,9 @@ class ProgressListener(StreamingQueryListener):
         """No new records: the heartbeat says that the stream lives."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  (Spark's name)
-        """The runner waits for the query itself."""
+        """No more comes of this run."""
+        if str(event.runId) == self._run:
+            self._has_ended.set()
 
 
 def _finite(rate: float) -> float:

@@ -6,7 +6,7 @@ or one batch apart. Whatever else is found comes from a backup that was restored
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from recount.core.errors import Terminal
@@ -105,7 +105,8 @@ class Known:
     """All that is known of a stream before it goes on.
 
     ``last`` is the end of its ledger, ``beginning`` where its version begins by partition. ``was_planned_by`` says
-    whether any batch of the ledger was planned by a checkpoint. ``delta_first`` holds for an archive.
+    whether any batch of the ledger was planned by a checkpoint. ``delta_first`` holds for an archive. ``partitions``
+    are all that the topics have now.
     """
 
     stream: str
@@ -115,9 +116,20 @@ class Known:
     beginning: Offsets
     was_planned_by: Callable[[str], bool]
     delta_first: bool = False
+    partitions: Collection[Partition] = ()
 
     def resumption(self) -> Resumption:
-        """Where the stream goes on; raises ``OutOfStep`` where that cannot be right."""
+        """Where the stream goes on; raises ``OutOfStep`` where that cannot be right.
+
+        A partition that was added since is read from its first record: Spark wants to be told of each.
+        """
+        found = self._found()
+        if found.start is None:
+            return found
+        added = {place: self.beginning.get(place, 0) for place in self.partitions if place not in found.start}
+        return replace(found, start={**found.start, **added})
+
+    def _found(self) -> Resumption:
         in_flight = self._in_flight()
         if self.checkpoint is not None:
             return self._with_checkpoint(self.checkpoint, in_flight)

@@ -242,6 +242,7 @@ class StreamRunner:
                 proof.checkpoint_id == identity for proof in self._work.history.newest_first()
             ),
             delta_first=self._work.delta_first,
+            partitions=partitions,
         )
         return known.resumption()
 
@@ -324,7 +325,7 @@ class StreamRunner:
                 self._tell(lease, status)
                 heartbeat_due = time.monotonic() + self._options.heartbeat_s
         query.await_end()
-        for progress in listener.take(timeout_s=2.0):
+        for progress in listener.rest(timeout_s=2.0):
             status = _progressed(status, progress, query.processor)
         return status
 

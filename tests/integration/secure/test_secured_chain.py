@@ -38,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory, project: Project) -> Iterato
         "spark.sql.ui.explainMode": "extended",
     }
     tell_no_calls()
-    session = local_session(str(project.spark_jars), folder, **TINY, **of_pages)
+    session = local_session(str(project.spark_jars), folder, **TINY | of_pages)
     yield session
     session.stop()
 

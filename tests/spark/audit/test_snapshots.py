@@ -54,7 +54,7 @@ def test_a_second_try_replaces_what_the_first_one_left(spark: SparkSession, snap
 def test_only_the_newest_are_kept(spark: SparkSession, snapshots: Snapshots, put: Put) -> None:
     for audit in ("1", "2", "3"):
         put(audit, {"truth": {"window": frame(spark, _ROWS)}})
-    snapshots.keep_newest(2)
+    snapshots.keep_newest("3", 2)
     assert [snapshots.has(audit) for audit in ("1", "2", "3")] == [False, True, True]
 
 

@@ -30,7 +30,10 @@ class Counting:
 
 
 def test_a_query_that_goes_on_again_and_again_leaves_no_thread_behind(spark: SparkSession, tmp_path: Path) -> None:
-    """Py4J gives each thread of the JVM that calls Python one of Python, for the life of the process."""
+    """Py4J gives each thread of the JVM that calls Python one of Python, for the life of the process.
+
+    It looks through the connections of all of them at every call of the JVM.
+    """
     lines = files_below(tmp_path / "lines")
 
     def start(_limit: BatchLimit, process: Callable[[DataFrame, int], None]) -> StreamingQuery:
@@ -41,12 +44,14 @@ def test_a_query_that_goes_on_again_and_again_leaves_no_thread_behind(spark: Spa
     processor = Counting()
     query = StreamQuery(start, cast(Processor, processor), BatchLimit(records=100))
     query.await_end()
-    before = threading.active_count()
+    client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    before, connections = threading.active_count(), len(client.deque)
     for _ in range(3):
         query.go_on(BatchLimit(records=100))
         query.await_end()
     assert processor.records == 4
     assert eventually(threading.active_count, before) <= before
+    assert len(client.deque) <= connections
 
 
 def files_below(folder: Path) -> Iterator[Path]:

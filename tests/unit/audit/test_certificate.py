@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from tests.unit.audit.documents import findings
 
-from recount.audit.certificate import certificates_in, load, verify_file
+from recount.audit.certificate import certificates_in, load, sound, verify_file
 from recount.audit.page import page
 from recount.audit.summary import explained
 from recount.core.certificate import Unverified, certified, content_hash
@@ -93,6 +93,17 @@ def test_a_changed_certificate_does_not_verify(folder: Path) -> None:
         verify_file(path)
 
 
+def test_a_certificate_that_was_sound_is_looked_at_again_once_it_is_changed(folder: Path) -> None:
+    path = folder / "night-2.json"
+    assert sound(path) is sound(path)
+    changed(folder, "night-2", lambda document: document.update(outcome="match, honestly"))
+    with pytest.raises(Terminal):
+        sound(path)
+    path.unlink()
+    with pytest.raises(Terminal, match="no certificate"):
+        sound(path)
+
+
 def test_a_changed_predecessor_breaks_the_chain_even_when_it_was_hashed_again(folder: Path) -> None:
     changed(folder, "night-1", lambda document: document.update(source="archive"), rehash=True)
     assert "chain ends here" in verify_file(folder / "night-3.json")[-1]
@@ -123,6 +134,37 @@ def test_a_changed_predecessor_breaks_the_chain_even_when_it_was_hashed_again(fo
 def test_a_certificate_that_contradicts_itself_does_not_verify(
     folder: Path, change: Callable[[dict[str, Any]], object]
 ) -> None:
+    with pytest.raises(Unverified):
+        verify_file(changed(folder, "night-3", change, rehash=True))
+
+
+RELEASED = {"before_ms": 5, "cut": [0, 1], "offsets": {"orders": {"0": 5}}}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(lambda one, name=name: one["cut"].pop(name) for name in ("generation", "batch_timestamp_ms", "frontier_ms")),
+        lambda one: one["cut"].update(batch="3"),
+        lambda one: one.pop("cut"),
+        lambda one: one.update(cut=[0, 3]),
+        lambda one: one["declaration"].update(stream_version="one"),
+        lambda one: one["declaration"].update(stream_version=None),
+        lambda one: one["partitions"][0].update(topic=["orders"]),
+        lambda one: one.update(released={**RELEASED, "cut": None}),
+        lambda one: one.update(released={**RELEASED, "cut": [0]}),
+        lambda one: one.update(released={**RELEASED, "before_ms": "5"}),
+        lambda one: one.update(released={**RELEASED, "offsets": {"orders": None}}),
+        lambda one: one.update(released={**RELEASED, "offsets": {"orders": {"zero": 5}}}),
+        lambda one: one.update(released="all"),
+        lambda one: one.update(built_on=["night-1"]),
+    ],
+)
+def test_a_certificate_with_which_no_audit_could_go_on_does_not_verify(
+    folder: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """Where there is no key, anybody who can write to the folder can put one there that holds by its hash."""
+    verify_file(changed(folder, "night-3", lambda one: one.update(released=RELEASED), rehash=True))
     with pytest.raises(Unverified):
         verify_file(changed(folder, "night-3", change, rehash=True))
 

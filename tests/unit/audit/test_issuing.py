@@ -160,6 +160,46 @@ def test_a_head_signed_by_a_stranger_stops_the_issue(tmp_path: Path) -> None:
         issued(tmp_path, "night-2", board.opened, **ours)
 
 
+@pytest.mark.parametrize("told", ["Infinity", "NaN", "many"])
+def test_a_certificate_of_which_no_page_can_be_made_keeps_no_later_one_from_being_issued(
+    tmp_path: Path, told: str
+) -> None:
+    """Two records of 1.7e308 in a sum of DOUBLE did it, for the page's bars were parts of an infinite one."""
+    board = Board()
+    series = [{"window_start": 0, "expected": told, "published": told, "complete": told}]
+    path = issue(
+        "revenue", "night-1", lambda: findings("night-1") | {"series": series}, str(tmp_path), opened=board.opened
+    )
+    assert "night-1" in path.with_suffix(".html").read_text()
+    assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2
+    assert chain_in(path.parent, "revenue", head=board.head, head_is_asked=True).faults() == []
+
+
+@pytest.mark.parametrize("draft", ['{"sha256": "%s"}', '{"sha256": "%s", "format": "recount certificate 2"}'])
+def test_a_draft_that_somebody_made_up_keeps_no_certificate_from_being_issued(tmp_path: Path, draft: str) -> None:
+    """It named the published head, was taken for that certificate, and no page could be made of it."""
+    board = Board()
+    head = issued(tmp_path, "night-1", board.opened)
+    folder = tmp_path / "certificates/revenue"
+    (folder / ".night-0.json.draft").write_text(draft % head["sha256"])
+    assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2
+    assert sorted(path.name for path in folder.glob("*.json")) == ["night-1.json", "night-2.json"]
+    assert chain_in(folder, "revenue", head=board.head, head_is_asked=True).faults() == []
+
+
+@pytest.mark.parametrize(
+    "said", ['"sha256": []', '"sha256": {}', '"sha256": "0"', '"sha256": "0", "previous_sha256": []']
+)
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_old_rubbish_that_looks_like_a_certificate_does_not_either(tmp_path: Path, said: str, number: int) -> None:
+    board = Board()
+    for audit in ("night-1", "night-2", "night-3"):
+        issued(tmp_path, audit, board.opened)
+    board.head = head_of(json.loads((tmp_path / "certificates/revenue/night-1.json").read_text()))
+    (tmp_path / "certificates/revenue/old.json").write_text(f'{{"sequence": {number}, {said}}}')
+    assert issued(tmp_path, "night-4", board.opened)["sequence"] == 4
+
+
 def test_rubbish_in_the_folder_does_not_keep_a_certificate_from_being_issued(tmp_path: Path) -> None:
     issued(tmp_path, "night-1")
     folder = tmp_path / "certificates/revenue"

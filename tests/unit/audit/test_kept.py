@@ -6,14 +6,17 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from confluent_kafka import IsolationLevel
 from deltalake import CommitProperties, write_deltalake
 from tests.batch_proofs import a_proof
 
+from recount.audit import kept
 from recount.audit.kept import require_grown, require_no_hole
 from recount.core.errors import Terminal
 from recount.core.ledger import PartitionProof
 from recount.core.tables import Tables
-from recount.kafka.offsets import LogRange
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import LogRange, Partition
 
 
 def test_a_topic_that_ends_where_the_last_audit_ended_or_later_has_grown() -> None:
@@ -25,6 +28,28 @@ def test_a_topic_that_ends_before_the_last_audit_did_is_another(spans: dict[int,
     with pytest.raises(Terminal) as refused:
         require_grown("revenue", {0: 10}, spans)
     assert "--from-the-beginning" in str(refused.value)
+
+
+@pytest.mark.parametrize(("decides", "end"), [(0, 12), (3, 12), (None, 7)])
+def test_what_lies_behind_an_open_transaction_is_waited_for_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch, decides: int | None, end: int
+) -> None:
+    """Streams that read one topic share its dead letters: one that was killed hid those of the others for a minute."""
+    pauses: list[float] = []
+
+    def ranges(
+        _: Connection, places: list[Partition], isolation: IsolationLevel | None = None
+    ) -> dict[Partition, LogRange]:
+        is_open = isolation is None and (decides is None or len(pauses) < decides)
+        return {place: LogRange(start=2, end=7 if is_open and place[1] else 12) for place in places}
+
+    monkeypatch.setattr(kept, "partitions_of", lambda _, topic: [(topic, 0), (topic, 1)])
+    monkeypatch.setattr(kept, "log_ranges", ranges)
+    monkeypatch.setattr(kept.time, "sleep", pauses.append)
+    monkeypatch.setattr(kept.time, "monotonic", lambda: sum(pauses))
+    found = kept.decided(Connection(bootstrap_servers="127.0.0.1:1"), "orders.dlq")
+    assert found == {0: LogRange(start=2, end=12), 1: LogRange(start=2, end=end)}
+    assert 75 <= sum(pauses) < 80 if decides is None else len(pauses) == decides
 
 
 @pytest.fixture

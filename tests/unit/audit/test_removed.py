@@ -79,8 +79,8 @@ def test_an_audit_that_finds_something_and_a_stream_that_keeps_all_release_nothi
     [
         (4, {}, 4_000),
         (4, {"frontier_ms": 2**60}, 5_000),
-        (5, {"batch_timestamp_ms": 0, "frontier_ms": 2**60}, 5_000),
-        (6, {"batch_timestamp_ms": 0}, 5_000),
+        (5, {"batch_timestamp_ms": 0, "frontier_ms": 2**60}, 4_000),
+        (6, {"batch_timestamp_ms": 0}, 4_000),
         (4, {"frontier_ms": 3_500}, 3_500),
     ],
 )
@@ -94,7 +94,48 @@ def test_an_old_batch_releases_no_more_than_the_audits_behind_it_had_judged(
     audits = [certified(2), certified(5), certified(5, outcome="violation") | {"cut": certified(0)["cut"]}]
     tables, ledger = Tables(str(tmp_path)), Ledger((*ledger_of(6).proofs, proof_of(7)))
     found = released_by(tables, TOPOLOGY, ledger, audits, is_clean=True)
-    assert found == Released(before_ms=before_ms, cut=(0, 7), offsets={"clicks": {0: 50 if batch == 4 else 60}})
+    assert found == Released(before_ms=before_ms, cut=(0, 7), offsets={"clicks": {0: 50}})
+
+
+FAR_MS = 4_000_000_000_000
+"""In 2096."""
+
+
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize(
+    ("wrong", "before_ms"),
+    [
+        ({6: 0}, 4_000),
+        ({5: 0, 6: 0, 7: 0}, 4_000),
+        ({2: FAR_MS}, 4_000),
+        ({3: FAR_MS, 4: FAR_MS}, 2_000),
+        ({2: 3_500}, 4_000),
+        ({2: 6_500}, 1_000),
+    ],
+)
+def test_a_clock_that_was_wrong_for_some_batches_releases_nothing_sooner(
+    tmp_path: Path, wrong: dict[int, int], before_ms: int, moved: bool
+) -> None:
+    """A machine that starts without a clock is in 1970: all that was judged before was released, and then removed."""
+    scene = LedgerScene(tmp_path)
+    proofs = [replace(proof_of(number), batch_timestamp_ms=wrong.get(number, 1_000 * number)) for number in range(9)]
+    for proof in proofs[:8]:
+        scene.state.append(ROWS, writer=proof.checkpoint_id, version=proof.batch, metadata=proof.to_json())
+    if moved:
+        scene.ledger.move()
+    last = replace(proofs[7], batch_timestamp_ms=7_000)
+    found = released_by(Tables(str(tmp_path)), TOPOLOGY, Ledger((*proofs[:7], last)), [], is_clean=True)
+    assert found is not None
+    assert found.before_ms == before_ms
+
+
+def test_a_clock_that_is_ahead_at_the_last_batch_releases_no_more_than_that_of_the_audit(
+    scene: LedgerScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recount.audit.removed.time.time_ns", lambda: 7_000_000_000)
+    ahead = Ledger((*ledger_of(*range(7)).proofs, replace(proof_of(7), batch_timestamp_ms=FAR_MS)))
+    found = released_by(Tables(str(tmp_path)), TOPOLOGY, ahead, [], is_clean=True)
+    assert found == Released(before_ms=4_000, cut=(0, 7), offsets={"clicks": {0: 50}})
 
 
 def test_a_batch_that_no_audit_has_judged_releases_nothing(scene: LedgerScene, tmp_path: Path) -> None:

@@ -52,6 +52,43 @@ def test_a_module_of_a_package_is_told_with_its_line_too(tmp_path: Path, monkeyp
     assert refused.value.place == f"{folder / 'depots.py'}:3"
 
 
+SOURCES = """
+from recount.core.archive import Archive
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+
+orders, visits = (Topic(name=name, key="id", value=RecordSchema.of(n=LONG)) for name in ("orders", "visits"))
+copied = Topology(name="copied", sinks=[stream(orders).to(Topic(name="copies", key="id"))])
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            'mended = Topology(name="mended", sinks=[stream(visits).to(Topic(name="orders.dlq", key="id"))])',
+            "by copied",
+        ),
+        (
+            'kept, mine = Archive(topic=visits), Topology(name="archive-visits", sinks=[stream(visits)'
+            '.to(Topic(name="kept", key="id"))])',
+            "lease",
+        ),
+    ],
+)
+def test_streams_that_would_write_over_each_other_are_refused(
+    text: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dead letters of one stream would be extra in the audits of the other, and one would fence the other for ever."""
+    _written(SOURCES, tmp_path, monkeypatch)
+    assert list(declared("parcels").topologies) == ["copied"]
+    monkeypatch.delitem(sys.modules, "parcels")
+    _written(SOURCES + text, tmp_path, monkeypatch)
+    with pytest.raises(InvalidDeclaration, match=what):
+        declared("parcels")
+
+
 def _written(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     module = folder / "parcels.py"
     module.write_text(text)

@@ -12,11 +12,13 @@ from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, cogroup
 from recount.core.nodes import KEY
+from recount.core.output import WINDOW_HEADER, output_record
 from recount.core.own_columns import REVISION
-from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.schema import LONG, STRING, FieldType, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import tumbling
+from recount.testing import TopologyDriver
 
 ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(id=STRING, amount=LONG))
 OUT = Topic(name="out", key="id")
@@ -57,6 +59,38 @@ def test_a_name_that_json_escapes_is_refused_where_it_is_declared(declare: Calla
 def test_every_other_name_is_free(declare: Callable[[str], object]) -> None:
     for name in USER_NAMES:
         assert declare(name)
+
+
+def copied(**fields: FieldType) -> Topology:
+    copies = Topic(name="copies", key="id", value=RecordSchema.of(**fields))
+    return Topology(name="example", sinks=[stream(copies).to(OUT)])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"window_start": LONG},
+        {"window_end": LONG},
+        {"window_start": STRING, "window_end": STRING},
+        {"Window_Start": LONG, "window_end": LONG},
+    ],
+)
+def test_fields_that_nobody_could_take_for_bounds_are_refused_where_they_are_written(
+    fields: dict[str, FieldType],
+) -> None:
+    """With one of them each batch of the stream failed, with texts its audit."""
+    with pytest.raises(InvalidDeclaration, match="window_start and window_end"):
+        copied(**fields)
+
+
+def test_results_of_another_stream_have_their_bounds_with_a_value_or_without() -> None:
+    driver = TopologyDriver(copied(window_start=LONG, window_end=LONG, n=LONG))
+    for value in ({"window_start": 1, "window_end": 2, "n": 3}, {"n": 4}):
+        driver.pipe("copies", key="a", value=value, timestamp_ms=0)
+    rows = [{"id": "a", **found.value} for found in driver.read("out") if found.value]
+    said = {"key": "id", "fields": list(rows[0]), "timestamp_ms": 1, "revision": 0, "origin": "backfill"}
+    headers = [dict(output_record(row, **said).headers) for row in rows]  # type: ignore[arg-type]
+    assert [one.get(WINDOW_HEADER) for one in headers] == [b"1/2", None]
 
 
 def test_a_result_of_a_window_has_its_bounds_to_itself() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from recount.kafka import dead_letters
+from recount.kafka.connection import Connection
 from recount.kafka.dead_letters import dead_letter
+from recount.kafka.transaction import KafkaRecord
 
 
 def test_a_dead_letter_keeps_the_record_and_names_its_origin() -> None:
@@ -32,3 +36,35 @@ def test_a_dead_letter_keeps_the_record_and_names_its_origin() -> None:
         dead_letters.SOURCE_OFFSET: b"42",
         dead_letters.SOURCE_TIMESTAMP: b"-1",
     }
+
+
+def a_letter(value: bytes | None) -> KafkaRecord:
+    return dead_letter(
+        destination="orders.dlq",
+        stream="recount.revenue",
+        topic="orders",
+        partition=3,
+        offset=42,
+        timestamp_ms=1,
+        key=b"k",
+        value=value,
+        reason="undecodable",
+        error="no JSON " * 1_000,
+    )
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(999_000 - 2_000, True), (1_000_000, False), (1_048_500, False)])
+def test_the_value_of_a_record_that_leaves_no_room_for_what_is_said_of_it_is_left_out(size: int, is_kept: bool) -> None:
+    """Whoever could write a bad record of a megabyte to a source stopped its streams for good."""
+    letter = a_letter(b"?" * size)
+    said = dict(letter.headers)
+    assert letter.value == (b"?" * size if is_kept else None)
+    assert said.get(dead_letters.LEFT_OUT) == (None if is_kept else b"%d" % size)
+    assert said[dead_letters.SOURCE_OFFSET] == b"42"
+    assert dead_letters.LEFT_OUT not in dict(a_letter(None).headers)
+
+
+def test_the_client_sends_whatever_the_topic_takes() -> None:
+    producer = Connection(bootstrap_servers="127.0.0.1:1").producer()
+    producer.produce("large", value=b"?" * 1_048_000)
+    producer.purge()

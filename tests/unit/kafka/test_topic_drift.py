@@ -11,11 +11,11 @@ from recount.core.errors import Terminal
 from recount.core.registry import Declarations
 from recount.core.schema import STRING, RecordSchema
 from recount.core.settings import Profile
-from recount.core.topics import FARTHEST_AHEAD, Topic
+from recount.core.topics import FARTHEST_AHEAD, TIMESTAMP_TYPE, Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.kafka.declared import all_topics
-from recount.kafka.topic_drift import Found, change_of
+from recount.kafka.topic_drift import Found, change_of, settings_of
 
 DAY_MS = 86_400_000
 ORDERS = Topic(name="orders", key="order_id", retention_ms=7 * DAY_MS, value=RecordSchema.of(region=STRING))
@@ -124,6 +124,20 @@ def test_the_topic_of_results_takes_them_as_far_ahead_of_the_clock_as_records_ma
     found = {topic.name: topic for topic in all_topics(Declarations(topologies={"revenue": topology}, topics={}))}
     assert found["revenue"].configs.get(FARTHEST_AHEAD) == expected
     assert FARTHEST_AHEAD not in found["orders.dlq"].configs
+
+
+def test_the_topic_of_results_keeps_their_times_whatever_the_cluster_does_by_default() -> None:
+    """With LogAppendTime, which some clusters have, audits called every result altered."""
+    topology = counted(Topic(name="revenue", key="region"), "1 h")
+    found = {topic.name: topic for topic in all_topics(Declarations(topologies={"revenue": topology}, topics={}))}
+    assert {name for name, one in found.items() if TIMESTAMP_TYPE in one.configs} == {"revenue"}
+    there = Found(
+        partitions=4, factors=(3,), settings={**settings_of(found["revenue"]), TIMESTAMP_TYPE: "LogAppendTime"}
+    )
+    change = change_of(found["revenue"], there, "production", brokers=3)
+    assert (change.action, change.reasons) == ("repair", [f"{TIMESTAMP_TYPE} is LogAppendTime, declared CreateTime"])
+    with pytest.raises(Terminal, match=TIMESTAMP_TYPE):
+        counted(Topic(name="revenue", key="region", configs={TIMESTAMP_TYPE: "LogAppendTime"}), "1 h")
 
 
 def test_a_topic_that_would_refuse_results_of_records_ahead_of_the_clock_is_refused_when_it_is_declared() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
 from typing import Any
 
@@ -110,18 +111,35 @@ def test_numbers_are_those_that_the_rules_read(written: list[tuple[str, bool]], 
         assert (row, _reason(found, index)) == _told_alone(value, schema)
 
 
-@pytest.mark.parametrize("depth", [500, 799, 800, 1_000, 1_022])
-@pytest.mark.parametrize("around", ["[%s]", '{"a":%s}'])
-def test_a_value_is_taken_however_deep_it_nests_if_the_rules_take_it(depth: int, around: str) -> None:
-    """orjson stops at another depth than Python's parser."""
-    nested = "1"
-    for _ in range(depth):
-        nested = around % nested
-    schema, value = RecordSchema.of(n=LONG), b'{"n":1,"other":%s}' % nested.encode()
+@pytest.mark.parametrize("depth", [499, 500, 800, 987, 990, 1_022, 100_000])
+@pytest.mark.parametrize("around", [(b"[", b"]"), (b'{"a":', b"}"), (b'["[[",', b"]")])
+@pytest.mark.parametrize("name", [b"other", b"n"])
+def test_a_value_that_nests_too_deep_is_bad_at_one_depth(depth: int, around: tuple[bytes, bytes], name: bytes) -> None:
+    """Parsers stop at depths of their own, and Python's at one that depends on who calls it: one record could be good
+    for the stream and bad for its audit, or stop the stream where it was to be told."""
+    nested = around[0] * depth + b"1" + around[1] * depth
+    schema, value = RecordSchema.of(n=LONG), b'{"m":1,"%s":%s}' % (name, nested)
+    reason = "undecodable" if depth >= 500 else "schema" if name == b"n" else None
+    assert _told_alone(value, schema)[1] == reason
+    assert _reason(Parser(schema, ["n"]).parsed([value]), 0) == reason
+    assert [fault.reason for fault in ValueDecoder(schema).decode([value, None]).faults] == [reason] * bool(reason)
+    assert [fault.reason for fault in ValueDecoder(schema).decode([value]).faults] == [reason] * bool(reason)
     assert _reason(Parser(schema, ["n"]).parsed([value]), 0) == _told_alone(value, schema)[1]
     by_digits = RecordSchema.of(n=LONG, long=decimal(38, 2))
     longer = b'{"long":1234567890123456.5,%s' % value[1:]
     assert _reason(Parser(by_digits, ["n"]).parsed([longer]), 0) == _told_alone(longer, by_digits)[1]
+
+
+@pytest.mark.parametrize(
+    "value", [b'\\"' * 500_000, b'"' + b"a" * 500_000, b'"\\' * 300_000, b'{"n":"' + b"[" * 500_000]
+)
+def test_the_depth_of_a_value_that_is_no_json_is_soon_known(value: bytes) -> None:
+    """Looked for in turn from each of a million quotes, the end of a text would take hours to be found missing."""
+    schema, began = RecordSchema.of(n=LONG), time.process_time()
+    deep = b"[" * 501 + value
+    assert _reason(Parser(schema, ["n"]).parsed([deep]), 0) == "undecodable"
+    assert [fault.reason for fault in ValueDecoder(schema).decode([deep]).faults] == ["undecodable"]
+    assert time.process_time() - began < 5
 
 
 def _told_alone(value: bytes, schema: RecordSchema) -> tuple[dict[str, Any], str | None]:

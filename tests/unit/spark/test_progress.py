@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
+import uuid
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryProgress,
+)
 
 from recount.spark.progress import BatchProgress, ProgressListener
 
@@ -60,3 +68,24 @@ def test_a_batch_that_took_no_time_has_no_rate_that_a_status_could_not_carry(rat
     offsets = {"endOffset": {"orders": {"0": 1}}, "latestOffset": {"orders": {"0": 1}}}
     [progress] = heard(report(rate=rate, **offsets))
     assert progress.records_per_second == 0.0
+
+
+def test_what_comes_before_the_end_of_the_last_run_is_waited_for_and_no_longer() -> None:
+    listener, query, runs = ProgressListener("orders"), uuid.uuid4(), [uuid.uuid4(), uuid.uuid4()]
+    now = "2026-11-21T00:00:00.000Z"
+    ends = [QueryTerminatedEvent(query, run, exception=None, errorClassOnException=None) for run in runs]
+    for run in runs:
+        listener.onQueryStarted(QueryStartedEvent(query, run, "orders", now, set()))
+    listener.onQueryStarted(QueryStartedEvent(uuid.uuid4(), uuid.uuid4(), "payments", now, set()))
+    listener.onQueryTerminated(ends[0])
+
+    def last() -> None:
+        offsets = {"endOffset": {"orders": {"0": 1}}, "latestOffset": {"orders": {"0": 1}}}
+        listener.onQueryProgress(report(**offsets))
+        listener.onQueryTerminated(ends[1])
+
+    later, begun_s = threading.Timer(0.1, last), time.monotonic()
+    later.start()
+    assert [progress.batch for progress in listener.rest(timeout_s=60)] == [7]
+    assert time.monotonic() - begun_s < 30
+    later.join()

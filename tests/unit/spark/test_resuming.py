@@ -76,6 +76,28 @@ def test_without_a_checkpoint_a_new_generation_begins_at_the_end_of_the_ledger()
     assert resumed(proof(0, 4, 50), kafka("0/4", 50), None) == Resumption(generation=1, start={A: 50, B: 50})
 
 
+def test_a_partition_that_was_added_while_there_was_no_checkpoint_is_read_from_its_first_record() -> None:
+    """Spark refuses starting offsets that lack a partition of a topic: the stream could not be started any more."""
+    added, later = ("orders", 2), ("orders", 3)
+    for last, standing, generation, start in (
+        (proof(0, 4, 50), kafka("0/4", 50), 1, {A: 50, B: 50}),
+        (proof(0, 4, 50), kafka("0/5", 60), 1, {A: 60, B: 60}),
+        (None, kafka("0/0", 10), 1, {A: 10, B: 10}),
+    ):
+        known = Known(
+            stream="revenue",
+            last=last,
+            kafka=standing,
+            checkpoint=None,
+            beginning={A: 3, B: 3, later: 7},
+            was_planned_by=lambda identity: identity == ID,
+            partitions=[A, B, added, later],
+        )
+        found = known.resumption()
+        assert (found.generation, found.start) == (generation, {**start, added: 0, later: 7})
+    assert resumed(None, None, None).start is None
+
+
 def test_the_batch_in_flight_is_left_to_its_checkpoint() -> None:
     found = resumed(proof(0, 4, 50), kafka("0/5", 60), planned(5, 60))
     assert found == Resumption(generation=0, start=None, in_flight=(0, 5))

@@ -297,7 +297,7 @@ class TopologyAuditor:
         spans = [span for ranges in scope.ledger.ranges.values() for span in ranges.values()]
         self._snapshots.put(scope.audit, parts, offsets=sum(end - start for start, end in spans))
         newest = scope.erased.newest
-        self._snapshots.keep_newest(beside=newest.audit if newest else None)
+        self._snapshots.keep_newest(scope.audit, beside=newest.audit if newest else None)
         return self._snapshots.sha256(scope.audit)
 
     def _evidence(self, scope: Scope, log: DigestedLog, accounts: Sequence[PartitionAccount]) -> Evidence:

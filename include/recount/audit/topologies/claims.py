@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from recount.audit import published_avro
-from recount.audit.committed import committed_records, event_time_ms, header
+from recount.audit.committed import as_text, committed_records, event_time_ms, header
 from recount.audit.copies import BACKFILL, DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.delta_frames import delta_frame
 from recount.audit.ledger import Order
@@ -59,7 +59,7 @@ def on_kafka(session: SparkSession, connection: Connection, identity: Identity, 
     records = committed_records(session, connection, written.topic.name, ranges)
     if records is None:
         return None
-    decoded = records.withColumn("decoded", _decoded(written)).withColumn("record_key", F.col("key").cast("string"))
+    decoded = records.withColumn("decoded", _decoded(written)).withColumn("record_key", as_text(F.col("key")))
     fields = {name: F.col("decoded")[name] for name in identity.fields}
     if KEY in fields:
         fields[KEY] = F.col("record_key")
@@ -71,6 +71,7 @@ def on_kafka(session: SparkSession, connection: Connection, identity: Identity, 
             fields[bound] = F.coalesce(fields[bound], F.try_element_at(window, F.lit(place + 1)).try_cast("long"))
     revision = F.coalesce(header(REVISION_HEADER).try_cast("int"), F.lit(NO_REVISION))
     has_own_key = F.col("record_key").eqNullSafe(fields[written.key].cast("string"))
+    has_own_key &= F.col("key").isNull() == F.col("record_key").isNull()
     evidence = F.concat_ws("", F.lit(f"{written.topic.name}-"), "partition", F.lit("@"), "offset")
     told = decoded.select(
         *(column.alias(name) for name, column in fields.items()),

@@ -32,4 +32,4 @@ def _same_value(one: Column, other: Column, kind: FieldType) -> Column:
     if kind.kind != "double":
         return one.eqNullSafe(other)
     near = F.abs(one - other) <= RELATIVE_TOLERANCE * F.greatest(F.abs(one), F.abs(other))
-    return F.coalesce(near, one.isNull() & other.isNull())
+    return one.eqNullSafe(other) | F.coalesce(near, F.lit(False))  # the difference of two infinite ones is no number

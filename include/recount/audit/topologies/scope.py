@@ -14,7 +14,7 @@ from recount.audit.copies import is_after
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Interval, Source
 from recount.audit.in_force import InForce
-from recount.audit.kept import kept_if_any, require_grown, require_kept
+from recount.audit.kept import decided_if_any, require_grown, require_kept
 from recount.audit.ledger import Ledger, Order
 from recount.audit.register import certified
 from recount.audit.removed import kept_late_by_spark, released_so_far
@@ -333,7 +333,7 @@ class Scoping:
                 return done, found
 
     def _own(self, topic: str) -> Ranges:
-        return self.in_force.own_ranges(topic, kept_if_any(self.connection, topic))
+        return self.in_force.own_ranges(topic, decided_if_any(self.connection, topic))
 
 
 def _was_trimmed(seed: Seed, runs: Sequence[Run]) -> bool:

@@ -16,6 +16,7 @@ from recount.audit.topologies.claims import AT_MS, ENTRY, IDENTITY, ROW
 from recount.audit.topologies.identity import Identity, identity_of
 from recount.audit.topologies.listed_backfills import Listed, listed_backfills
 from recount.audit.topologies.seen import of_backfills
+from recount.backfill.new_tables import make_table
 from recount.backfill.topologies.correction import Order
 from recount.core.errors import Terminal
 from recount.core.own_columns import (
@@ -104,6 +105,7 @@ class CorrectionTables:
         schema = T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
         frame = self.session.createDataFrame([tuple(row[name] for name in kinds) for row in rows], schema)
         path = self.tables.corrections(identity.written.table)
+        make_table(path, schema)
         frame.coalesce(1).write.format("delta").mode("append").save(path)
 
     def take_back(self, identity: Identity, done: int, last: Order | None) -> None:

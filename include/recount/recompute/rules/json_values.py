@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 from decimal import Context, Decimal, InvalidOperation
+from itertools import accumulate
 from typing import Any
 
 from recount.core.schema import FieldType, RecordSchema
@@ -18,6 +19,10 @@ from recount.recompute.rules.readings import Amiss, found_at, told_as
 NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 """A number as JSON writes it."""
 DOUBLE_DIGITS = 15
+MOST_NESTED = 500
+"""Objects and arrays that may lie in one another."""
+_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+"""A text, also one that does not end: to look for its end again and again would take for ever."""
 _WIDE = Context(prec=400)
 _ZERO = Decimal(0)
 _LONGS = range(-(2**63), 2**63)
@@ -44,6 +49,8 @@ def refused(name: str) -> None:
 
 def fields_of(value: bytes, schema: RecordSchema) -> dict[str, Any]:
     """Every declared field of ``value``, null where it has none; raises ``Bad``."""
+    if nests_too_deep(value):
+        raise Bad("undecodable", f"more than {MOST_NESTED} objects and arrays lie in one another")
     try:
         document = json.loads(str(value, "utf-8"), parse_float=Written, parse_int=Written, parse_constant=refused)
     except (ValueError, RecursionError) as error:
@@ -51,6 +58,14 @@ def fields_of(value: bytes, schema: RecordSchema) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise Bad("schema", "the value is no JSON object")
     return dict(_typed_fields(document, schema))
+
+
+def nests_too_deep(value: bytes) -> bool:
+    """Whether more of them do; what stands in texts does not count."""
+    if value.count(b"{") + value.count(b"[") <= MOST_NESTED:
+        return False
+    brackets = re.sub(rb"[^][{}]+", b"", _TEXT.sub(b"", value))
+    return max(accumulate(1 if one in b"[{" else -1 for one in brackets), default=0) > MOST_NESTED
 
 
 def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tuple[str, Any]]:
