@@ -29,6 +29,7 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology, Written, stream
 from recount.core.windows import tumbling
 from recount.local.ports import free_ports
+from recount.recompute.avro_parsing import AvroParser
 from recount.spark.batch import TopologyWork
 from recount.spark.graph_computation import GraphComputation
 from recount.spark.output_records import output_records
@@ -96,6 +97,17 @@ def test_a_row_that_is_written_is_read_by_stream_and_audit(registry: ServedRegis
     decoded = AvroDecoder(RecordSchema(fields=FIELDS)).decode([value])
     assert decoded.faults == []
     assert {name: column[0].as_py() for name, column in decoded.columns.items()} == row
+
+
+@pytest.mark.parametrize("ratio", [float("inf"), float("-inf")])
+def test_a_sum_beyond_every_double_is_written_and_judged_though_no_source_may_have_it(
+    registry: ServedRegistry, ratio: float
+) -> None:
+    value = avro_encoder(WRITTEN)({**dict.fromkeys(FIELDS), "ratio": ratio})
+    assert fields_of(value, FIELDS) == {**dict.fromkeys(FIELDS), "ratio": ratio}
+    [fault] = AvroDecoder(RecordSchema(fields=FIELDS)).decode([value]).faults
+    assert fault.reason == "schema"
+    assert AvroParser(RecordSchema(fields=FIELDS), ["ratio"]).parsed([value]).bad[0][0] == "schema"
 
 
 def test_records_that_are_encoded_together_are_those_encoded_one_by_one(registry: ServedRegistry) -> None:

@@ -25,10 +25,13 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 
 class WriterSchema:
-    """A schema of the registry, beside what is declared; raises ``Bad`` where it cannot be read so."""
+    """A schema of the registry, beside what is declared; raises ``Bad`` where it cannot be read so.
 
-    def __init__(self, number: int, text: str, declared: RecordSchema) -> None:
-        self._number, self._declared = number, declared
+    ``with_infinity``: a DOUBLE may be one that JSON has not, as a sum in a sink can be.
+    """
+
+    def __init__(self, number: int, text: str, declared: RecordSchema, *, with_infinity: bool = False) -> None:
+        self._number, self._declared, self._with_infinity = number, declared, with_infinity
         self._known: dict[str, Any] = {}
         try:
             self._root = self._with_names(json.loads(text), "")
@@ -61,12 +64,29 @@ class WriterSchema:
             given = None if written is None else found_at(self._paths[name], record)
             if given is not None:
                 form = self._form_of(name)
-                made = _formed(given, written, form) if form else _typed(given, written, kind)
+                made = _formed(given, written, form) if form else self._typed(given, written, kind)
             if made is None and given is not None:
                 raise Bad("schema", f"field {name} is no {said_of(name, self._declared)}: {str(given)[:80]}")
             if made is None and name in self._declared.required:
                 raise Bad("schema", f"no {name}")
             yield name, made
+
+    def _typed(self, given: Any, written: Any, kind: FieldType) -> Any:
+        """``given``, which was written as ``written``, as ``kind`` holds it; None where it cannot be."""
+        if kind.element is not None:
+            of_item = written["items"]
+            if isinstance(of_item, list):
+                [of_item] = [one for one in of_item if _kind(one) != "null"]
+            items = [None if item is None else self._typed(item, of_item, kind.element) for item in given]
+            return None if None in items else items
+        if kind.kind == "double":
+            return float(given) if self._with_infinity or math.isfinite(given) else None
+        if kind.kind == "decimal":
+            places = _places(written)
+            unscaled, scale = (given, 0) if places is None else (_signed(given), places[1])
+            number = Decimal(unscaled).scaleb(-scale, context=_EXACT)
+            return number if number.copy_abs() < 10 ** (kind.precision - kind.scale) else None
+        return given
 
     def _unreadable(self, why: str) -> Bad:
         fields = "; ".join(f"{name} {said_of(name, self._declared)}" for name in self._declared.fields)
@@ -232,24 +252,6 @@ def _places(written: Any) -> tuple[int, int] | None:
     if not is_decimal or type(digits) is not int or type(scale) is not int or not 0 <= scale <= digits:
         return None
     return digits, scale
-
-
-def _typed(given: Any, written: Any, kind: FieldType) -> Any:
-    """``given``, which was written as ``written``, as ``kind`` holds it; None where it cannot be."""
-    if kind.element is not None:
-        of_item = written["items"]
-        if isinstance(of_item, list):
-            [of_item] = [one for one in of_item if _kind(one) != "null"]
-        items = [None if item is None else _typed(item, of_item, kind.element) for item in given]
-        return None if None in items else items
-    if kind.kind == "double":
-        return float(given) if math.isfinite(given) else None
-    if kind.kind == "decimal":
-        places = _places(written)
-        unscaled, scale = (given, 0) if places is None else (_signed(given), places[1])
-        number = Decimal(unscaled).scaleb(-scale, context=_EXACT)
-        return number if number.copy_abs() < 10 ** (kind.precision - kind.scale) else None
-    return given
 
 
 def _formed(given: Any, written: Any, form: str) -> Any:
