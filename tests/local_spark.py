@@ -8,18 +8,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from recount.audit.audit_session import JAVA_FOR_FEW
+from recount.audit.audit_session import FOR_FEW, JAVA_FOR_FEW
 from recount.jvm_classes import keep_classes
 from recount.sessions import session_configuration
 
-TINY = {
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.leafNodeDefaultParallelism": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.ui.explainMode": "simple",
-}
+TINY = FOR_FEW
 """Settings for data so small that planning and compiling would take most of the time, as audits of few records have."""
 
 

@@ -138,12 +138,8 @@ class Proofs:
         for entry in self._in_log(log):
             if entry.proof.batch_timestamp_ms <= at_ms:
                 return entry
-        table = self._table()
-        if table is None:
-            return None
-        rows = pl.scan_delta(table).filter((pl.col("state_id") == log.table_id) & (pl.col("recorded_ms") <= at_ms))
-        newest = rows.sort(GENERATION, BATCH, descending=True).head(1).collect()
-        return next(map(Entry.of_row, newest.iter_rows(named=True)), None)
+        rows = self._rows_of(log.table_id).filter(pl.col("recorded_ms") <= at_ms)
+        return next(iter(_first(rows.sort(GENERATION, BATCH, descending=True))), None)
 
     def last_before(self, at_ms: int, now_ms: int) -> Entry | None:
         """The last batch that had been recorded at ``at_ms``, whatever clocks said at times.

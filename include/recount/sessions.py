@@ -32,6 +32,7 @@ _ALWAYS = {
 }
 _UNLESS_SUBMITTED = {
     "spark.sql.shuffle.partitions": "4",
+    "spark.buffer.pageSize": "1m",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.stats.collect": "false",
@@ -39,9 +40,11 @@ _UNLESS_SUBMITTED = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
-"""Delta's default of 50 snapshot partitions doubles the time of a commit on a small table. A task has one core: more
-threads of its Polars would only fight for it. PySpark notes for each column in which line of Python it was made,
-unless it is told not to."""
+"""Each sort, each join and each table of groups has a page of a task's memory at least. Of 64 MB, as Spark makes them
+for a heap of 2 GB, sixteen are all there is: audits have more of them in one task, and four audits run at once. Delta's
+default of 50 snapshot partitions doubles the time of a commit on a small table. A task has one core: more threads of
+its Polars would only fight for it. PySpark notes for each column in which line of Python it was made, unless it is told
+not to."""
 
 
 def session_configuration(jars: str) -> dict[str, str]:

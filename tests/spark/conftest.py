@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.local_spark import TINY, local_session
+from tests.local_spark import local_session
 
+from recount.audit.audit_session import FEW_OFFSETS, suit
 from recount.local.project import Project
 
 
@@ -29,12 +30,6 @@ def table(tmp_path: Path) -> str:
 @pytest.fixture(scope="module")
 def tiny(spark: SparkSession) -> Iterator[None]:
     """``TINY``, for one module."""
-    for name, value in TINY.items():
-        spark.conf.set(name, value)
+    suit(spark, FEW_OFFSETS)
     yield
-    for name in TINY:
-        known = spark.sparkContext.getConf().get(name)
-        if known is None:
-            spark.conf.unset(name)
-        else:
-            spark.conf.set(name, known)
+    suit(spark, FEW_OFFSETS + 1)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 FEW_OFFSETS = 300_000
 """An audit that reads no more of the log is one of few records. Where compiling begins to pay was not measured."""
-_FOR_FEW = {
+FOR_FEW = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -32,7 +32,7 @@ def session_for(application: SparkSession, offsets: int) -> SparkSession:
 
 def suit(session: SparkSession, offsets: int) -> None:
     """Give ``session`` the settings for so many offsets, whatever it has had them for before."""
-    for name, value in _FOR_FEW.items():
+    for name, value in FOR_FEW.items():
         given = value if offsets <= FEW_OFFSETS else session.sparkContext.getConf().get(name)
         if given is None:
             session.conf.unset(name)

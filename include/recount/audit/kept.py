@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from confluent_kafka import IsolationLevel
@@ -58,16 +58,18 @@ def decided(connection: Connection, topic: str) -> Mapping[int, LogRange]:
 
 def decided_if_any(connection: Connection, topic: str) -> Ranges:
     """What ``decided`` says of ``topic``; nothing where there is no such topic."""
-    if topic not in connection.admin().list_topics(timeout=15).topics:
-        return {}
-    return {partition: (span.start, span.end) for partition, span in decided(connection, topic).items()}
+    return _if_any(connection, topic, decided)
 
 
 def kept_if_any(connection: Connection, topic: str) -> Ranges:
     """What ``topic`` holds now; nothing where there is no such topic."""
+    return _if_any(connection, topic, kept)
+
+
+def _if_any(connection: Connection, topic: str, spans: Callable[[Connection, str], Mapping[int, LogRange]]) -> Ranges:
     if topic not in connection.admin().list_topics(timeout=15).topics:
         return {}
-    return {partition: (span.start, span.end) for partition, span in kept(connection, topic).items()}
+    return {partition: (span.start, span.end) for partition, span in spans(connection, topic).items()}
 
 
 def written_so_far(connection: Connection, topics: Iterable[str]) -> dict[str, Ranges]:
