@@ -43,4 +43,4 @@ def decoded(value: Column, fields: Mapping[str, FieldType]) -> Column:
 
 @lru_cache(maxsize=64)
 def _parser(fields: tuple[tuple[str, FieldType], ...]) -> AvroParser:
-    return AvroParser(RecordSchema(fields=dict(fields)), [], with_infinity=True)
+    return AvroParser(RecordSchema(fields=dict(fields)), [], of_sink=True)

@@ -17,10 +17,11 @@ from recount.core.topology import Written
 from recount.extras import require_extra
 
 Encode = Callable[[Mapping[str, Any]], bytes]
+"""Makes the bytes of a row."""
 
 
 def avro_encoder(written: Written) -> Encode:
-    """What makes the bytes of a row of the sink; its schema has been registered when this is done."""
+    """The encoder of the values of the sink, whose schema has been registered when this is done."""
     fields = tuple((name, kind) for name, kind in written.fields.items() if name != KEY)
     return _encoder(os.environ.get(VARIABLE, ""), written.topic.name, fields)
 

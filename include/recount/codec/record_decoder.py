@@ -12,18 +12,22 @@ from recount.core.topics import Topic
 
 
 class RecordDecoder:
-    """``columns`` are the fields that are returned; ``reads_headers`` says that headers are needed."""
+    """``columns`` are the fields that are returned, never what is checked."""
 
     def __init__(self, topic: Topic, columns: Sequence[str]) -> None:
         self._values = decoder_of(topic, columns)
-        self.reads_headers = reads_headers(topic)
-        declared = topic.value
+        declared = topic.value if reads_headers(topic) else None
         self._headers = HeaderColumns(declared, columns) if isinstance(declared, RecordSchema) else None
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether ``decode`` needs the headers."""
+        return self._headers is not None
 
     def decode(self, values: Sequence[bytes | None], headers: Sequence[GivenHeaders] = ()) -> Decoded:
         """All fields of the records; what is wrong with a value counts before what is wrong with its headers."""
         decoded = self._values.decode(values)
-        if not self.reads_headers or self._headers is None:
+        if self._headers is None:
             return decoded
         more = self._headers.decode(headers, values)
         return Decoded(columns={**decoded.columns, **more.columns}, faults=[*more.faults, *decoded.faults])

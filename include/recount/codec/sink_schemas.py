@@ -21,7 +21,8 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_]")
 def sink_schema(topic: str, fields: Mapping[str, FieldType]) -> str:
     """The schema of the values of ``topic``, as JSON: a record of ``fields``, each of which can be null.
 
-    So a field can be added and taken away, and readers of the one schema read values of the other.
+    So a field can be added and taken away, and readers of the one schema read values of the other. Items of lists can
+    be null, for Python functions may return such lists.
     """
     name = _NO_NAME.sub("_", topic)
     kinds = {field: _avro(kind) for field, kind in fields.items() if field != KEY}
@@ -31,7 +32,7 @@ def sink_schema(topic: str, fields: Mapping[str, FieldType]) -> str:
 
 def _avro(kind: FieldType) -> Any:
     if kind.element is not None:
-        return {"type": "array", "items": _avro(kind.element)}
+        return {"type": "array", "items": ["null", _avro(kind.element)]}
     if kind.kind == "decimal":
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     return _SIMPLE[kind.kind]

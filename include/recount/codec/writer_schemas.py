@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _AVRO, _PROTOBUF = "AVRO", "PROTOBUF"
 _TIMEOUT_S = 10
-_TRIES = 3
+_RETRIES, _PAUSE_MS = 3, 200
+"""The driver tries a batch again that has got no schema, so the client need not be patient."""
 
 
 class UnknownSchema(Exception):
@@ -76,4 +77,5 @@ def _client(address: str, _process: int) -> SchemaRegistryClient:
     require_extra("registry")
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-    return SchemaRegistryClient({"url": address, "timeout": _TIMEOUT_S, "max.retries": _TRIES})
+    settings = {"timeout": _TIMEOUT_S, "max.retries": _RETRIES, "retries.wait.ms": _PAUSE_MS}
+    return SchemaRegistryClient({"url": address, **settings})

@@ -243,7 +243,9 @@ class RecordSchema:
         return found
 
     def _fields_of(self, document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        for name, field_type in self.of_value.fields.items():
+        for name, field_type in self.fields.items():
+            if name in self.readings and self.readings[name].header is not None:
+                continue
             given = _at(name, document, self.path_of(name)) if name in self.readings else document.get(name)
             form = self.form_of(name)
             if given is None:

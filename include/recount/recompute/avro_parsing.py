@@ -19,10 +19,10 @@ class AvroParser(RegistryParser):
         wanted: Sequence[str],
         schema_of: Callable[[int], str] = fetched_schema,
         *,
-        with_infinity: bool = False,
+        of_sink: bool = False,
     ) -> None:
         super().__init__(schema, wanted)
-        self._schema_of, self._with_infinity = schema_of, with_infinity
+        self._schema_of, self._of_sink = schema_of, of_sink
 
     def _writer(self, number: int) -> WriterSchema:
-        return WriterSchema(number, self._schema_of(number), self._schema, with_infinity=self._with_infinity)
+        return WriterSchema(number, self._schema_of(number), self._schema, of_sink=self._of_sink)

@@ -79,10 +79,10 @@ def test_the_schema_of_a_sink_has_its_fields_and_each_can_be_null() -> None:
                 "amount": {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 4},
                 "ratio": "double",
                 "flag": "boolean",
-                "tags": {"type": "array", "items": "string"},
+                "tags": {"type": "array", "items": ["null", "string"]},
                 "prices": {
                     "type": "array",
-                    "items": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+                    "items": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}],
                 },
             }.items()
         ],
@@ -99,15 +99,19 @@ def test_a_row_that_is_written_is_read_by_stream_and_audit(registry: ServedRegis
     assert {name: column[0].as_py() for name, column in decoded.columns.items()} == row
 
 
-@pytest.mark.parametrize("ratio", [float("inf"), float("-inf")])
-def test_a_sum_beyond_every_double_is_written_and_judged_though_no_source_may_have_it(
-    registry: ServedRegistry, ratio: float
+@pytest.mark.parametrize(
+    "given",
+    [{"ratio": float("inf")}, {"ratio": float("-inf")}, {"tags": ["a", None]}, {"prices": [None]}],
+    ids=["a sum beyond every double", "one below", "a null among texts", "a null among decimals"],
+)
+def test_what_no_source_may_have_is_written_and_judged_where_a_stream_can_make_it(
+    registry: ServedRegistry, given: dict[str, Any]
 ) -> None:
-    value = avro_encoder(WRITTEN)({**dict.fromkeys(FIELDS), "ratio": ratio})
-    assert fields_of(value, FIELDS) == {**dict.fromkeys(FIELDS), "ratio": ratio}
+    value = avro_encoder(WRITTEN)({**dict.fromkeys(FIELDS), **given})
+    assert fields_of(value, FIELDS) == {**dict.fromkeys(FIELDS), **given}
     [fault] = AvroDecoder(RecordSchema(fields=FIELDS)).decode([value]).faults
     assert fault.reason == "schema"
-    assert AvroParser(RecordSchema(fields=FIELDS), ["ratio"]).parsed([value]).bad[0][0] == "schema"
+    assert AvroParser(RecordSchema(fields=FIELDS), [*given]).parsed([value]).bad[0][0] == "schema"
 
 
 def test_records_that_are_encoded_together_are_those_encoded_one_by_one(registry: ServedRegistry) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from recount.core.errors import InvalidDeclaration
 from recount.core.plain_values import PlainValue
 from recount.core.registry import declared
-from recount.core.schema import LONG, RecordSchema
+from recount.core.schema import DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
 from recount.core.topics import UNLIMITED_RETENTION_MS, Encoding, Topic
 from recount.core.topology import Topology, stream
 from recount.testing import TopologyDriver
@@ -63,3 +64,27 @@ def test_a_driver_without_a_registry_takes_fields_and_no_bytes(encoding: Encodin
     assert driver.pipe("payments", key="p1", value=None, timestamp_ms=0) == "counted"
     with pytest.raises(InvalidDeclaration, match="as a mapping"):
         driver.pipe("payments", key="p1", value=b"\0", timestamp_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("written", "declared", "in_json", "in_avro"),
+    [
+        (LONG, DOUBLE, True, True),
+        (LONG, decimal(5, 2), True, True),
+        (decimal(9, 2), DOUBLE, True, False),
+        (decimal(9, 2), decimal(9, 2), True, True),
+        (decimal(9, 2), decimal(10, 3), True, True),
+        (decimal(9, 2), decimal(9, 3), True, False),
+        (decimal(9, 2), decimal(38, 1), False, False),
+        (STRING, LONG, False, False),
+        (list_of(LONG), list_of(LONG), True, True),
+    ],
+)
+def test_a_sink_writes_what_a_reader_of_its_topic_can_read(
+    written: FieldType, declared: FieldType, in_json: bool, in_avro: bool
+) -> None:
+    source = stream(Topic(name="source", key="id", value=RecordSchema.of(n=written)))
+    for encoding, is_read in (("json", in_json), ("avro", in_avro)):
+        sink = Topic(name="out", key="id", value=RecordSchema.of(n=declared), encoding=encoding)  # type: ignore[arg-type]
+        with nullcontext() if is_read else pytest.raises(InvalidDeclaration, match="can read"):
+            source.to(sink)

@@ -27,11 +27,12 @@ _NAMED = ("record", "error", "enum", "fixed")
 class WriterSchema:
     """A schema of the registry, beside what is declared; raises ``Bad`` where it cannot be read so.
 
-    ``with_infinity``: a DOUBLE may be one that JSON has not, as a sum in a sink can be.
+    ``of_sink``: the values are a sink's, and may hold what a source's may not: a DOUBLE beyond all numbers, as a sum
+    can be, and a null in a list.
     """
 
-    def __init__(self, number: int, text: str, declared: RecordSchema, *, with_infinity: bool = False) -> None:
-        self._number, self._declared, self._with_infinity = number, declared, with_infinity
+    def __init__(self, number: int, text: str, declared: RecordSchema, *, of_sink: bool = False) -> None:
+        self._number, self._declared, self._of_sink = number, declared, of_sink
         self._known: dict[str, Any] = {}
         try:
             self._root = self._with_names(json.loads(text), "")
@@ -78,9 +79,10 @@ class WriterSchema:
             if isinstance(of_item, list):
                 [of_item] = [one for one in of_item if _kind(one) != "null"]
             items = [None if item is None else self._typed(item, of_item, kind.element) for item in given]
-            return None if None in items else items
+            bad = items.count(None) - (given.count(None) if self._of_sink else 0)
+            return None if bad else items
         if kind.kind == "double":
-            return float(given) if self._with_infinity or math.isfinite(given) else None
+            return float(given) if self._of_sink or math.isfinite(given) else None
         if kind.kind == "decimal":
             places = _places(written)
             unscaled, scale = (given, 0) if places is None else (_signed(given), places[1])
