@@ -122,22 +122,22 @@ _NESTED = (
 
 def values() -> Scene:
     """Values of every type."""
-    return _one_by_one("values", VALUES, [*_CASES, None, b"\xff"])
+    return one_by_one("values", VALUES, [*_CASES, None, b"\xff"])
 
 
 def prices() -> Scene:
     """Decimals that are sent as numbers."""
-    return _one_by_one("prices", PRICES, _PRICES)
+    return one_by_one("prices", PRICES, _PRICES)
 
 
 def readings() -> Scene:
     """Timestamps, dates and bytes."""
-    return _one_by_one("readings", MOMENTS, [*_MOMENTS, None])
+    return one_by_one("readings", MOMENTS, [*_MOMENTS, None])
 
 
 def paths() -> Scene:
     """Values within others."""
-    return _one_by_one("paths", NESTED, [*_NESTED, None])
+    return one_by_one("paths", NESTED, [*_NESTED, None])
 
 
 def headers() -> Scene:
@@ -162,7 +162,7 @@ def keys_of_bytes() -> Scene:
 
 def long_numbers() -> Scene:
     """Whole numbers of which two neighbours are one double."""
-    return _one_by_one("long numbers", NUMBERS, [f'{{"f":{2**53 + step}}}' for step in range(4)])
+    return one_by_one("long numbers", NUMBERS, [f'{{"f":{2**53 + step}}}' for step in range(4)])
 
 
 def plain_numbers() -> Scene:
@@ -170,38 +170,41 @@ def plain_numbers() -> Scene:
     numbers = ("12", "-0", "1.0", f"{LONG_MAX}", f"{LONG_MAX + 1}", "true", None)
     others = ("12\n", " 12", "12 ", '"12"', "12,", '12,"n":13', "")
     topic = Topic(name="plain", key="id", value=PlainValue.of(n=LONG))
-    return _one_by_one("plain numbers", topic, [*numbers, *others])
+    return one_by_one("plain numbers", topic, [*numbers, *others])
 
 
 def plain_texts() -> Scene:
     """Texts that are the whole value, and one that is no UTF-8."""
     topic = Topic(name="plain", key="id", value=PlainValue.of(s=STRING))
-    return _one_by_one("plain texts", topic, ["a", "", '"b"', b"\xff", None])
+    return one_by_one("plain texts", topic, ["a", "", '"b"', b"\xff", None])
 
 
 def plain_nulls() -> Scene:
     """A null that is written to a topic with a plain value."""
     out = Topic(name="out", key="id", value=PlainValue.of(s=STRING))
-    return _one_by_one("plain nulls", VALUES, ['{"s":"a"}', '{"s":""}', '{"s":null}', "{}", None], ["s"], out)
+    return one_by_one("plain nulls", VALUES, ['{"s":"a"}', '{"s":""}', '{"s":null}', "{}", None], ["s"], out)
 
 
-def _one_by_one(
+def one_by_one(
     name: str,
     topic: Topic,
     told: Sequence[str | bytes | None],
     fields: Iterable[str] | None = None,
     out: Topic = Topic(name="out", key="id"),
+    *,
+    is_interpreted: bool = True,
 ) -> Scene:
     """Each value in a batch of its own, and then all together: some are decoded another way beside others.
 
-    Written are the ``fields``, or all of them.
+    Written are the ``fields``, or all of them. ``is_interpreted``: see ``Scene``.
     """
     assert topic.value is not None
     encoded = [one.encode() if isinstance(one, str) else one for one in told]
     events = [_event(topic.name, at_ms, one) for at_ms, one in enumerate(encoded)]
     flow = stream(topic).select(*(topic.value.fields if fields is None else fields))
+    batches = (*((one,) for one in events), tuple(events))
     topology = Topology(name="scene", sinks=[flow.to(out)])
-    return Scene(name=name, topology=topology, batches=(*((one,) for one in events), tuple(events)))
+    return Scene(name=name, topology=topology, batches=batches, is_interpreted=is_interpreted)
 
 
 def a_full_sketch() -> Scene:

@@ -41,6 +41,9 @@ def untried() -> Iterator[Untried]:
     only = "only the interpreter asks it of a LONG; the stream's sums are cast, see `fitted`"
     yield _one("core/sums.py", "fits", "LONG_MIN <= total <= LONG_MAX", only)
     subset = "set(map(type, cells)) <= _NUMBERS"
+    room = "spares a number of a million digits: no number fits there"
+    yield _one("codec/protobuf_resolution.py", "_decimal", "further > MAX_DECIMAL_PRECISION", room)
+    yield _one("codec/protobuf_resolution.py", "_decimal", "-further > unscaled.bit_length()", room)
     yield _one("codec/decoder.py", "ValueDecoder._column", subset, "which of two ways to decode is taken")
     doubt = "from where on a sum is added up exactly, 1 in 100 before it is too large"
     yield _one("spark/exact_sums.py", "_require_each", ">= limit", doubt)

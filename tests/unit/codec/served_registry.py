@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 class ServedRegistry:
-    """What it has; ``refuses`` are subjects that take nothing more, ``asked`` the requests in order."""
+    """Its ``schemas`` have the ids 1, 2, …; ``refuses`` are subjects that take nothing more, ``asked`` the requests."""
 
-    def __init__(self) -> None:
-        self.schemas: list[str] = []
+    def __init__(self, schemas: Iterable[str]) -> None:
+        self.schemas = list(schemas)
         self.subjects: dict[str, list[str]] = {}
         self.refuses: dict[str, int] = {}
         self.asked: list[str] = []
@@ -29,7 +29,8 @@ class ServedRegistry:
             number = int(parts[2])
             if number > len(self.schemas):
                 return 404, {"error_code": 40403, "message": "Schema not found"}
-            return 200, {"schema": self.schemas[number - 1]}
+            schema = self.schemas[number - 1]
+            return 200, {"schema": schema} | ({} if schema[:1] in '{["' else {"schemaType": "PROTOBUF"})
         subject = parts[1]
         if parts[2:] == ["versions"]:
             if subject in self.refuses:
@@ -45,9 +46,9 @@ class ServedRegistry:
 
 
 @contextmanager
-def served() -> Iterator[ServedRegistry]:
-    """An empty one on the loopback address, until the end of the block."""
-    registry = ServedRegistry()
+def served(schemas: Iterable[str] = ()) -> Iterator[ServedRegistry]:
+    """One with ``schemas`` on the loopback address, until the end of the block."""
+    registry = ServedRegistry(schemas)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
