@@ -34,11 +34,12 @@ def decoded(value: Column, fields: Mapping[str, FieldType]) -> Column:
     """``fields_of`` the bytes ``value`` as a struct of ``fields``."""
     schema = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in fields.items()])
 
-    def read(one: bytearray | None) -> tuple[Any, ...] | None:
-        said = None if one is None else fields_of(bytes(one), fields)
-        return None if said is None else tuple(said.get(name) for name in fields)
+    return F.udf(lambda one: _row(one, fields), schema)(value)
 
-    return F.udf(read, schema)(value)
+
+def _row(value: bytearray | None, fields: Mapping[str, FieldType]) -> tuple[Any, ...] | None:
+    said = None if value is None else fields_of(bytes(value), fields)
+    return None if said is None else tuple(said.get(name) for name in fields)
 
 
 @lru_cache(maxsize=64)
