@@ -39,7 +39,7 @@ RUN_engines := tests/unit/spark
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-pods lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-pods lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -203,6 +203,9 @@ bench-join: setup ## 300,000 and 30,000 records of 3 keys joined within 1,500 Mi
 
 bench-lens: setup ## what `recount lens` says that the other engines drop, beside what they drop (ARGS: --records 200000 --publish)
 	@python -m bench.lens_engines $(ARGS)
+
+bench-decoding: setup ## what a record costs to decode in JSON, Avro and Protobuf (ARGS: --records 200000 --publish)
+	@python -m bench.decoding $(ARGS)
 
 bench-serve: setup ## latency of `recount serve` with one client and with fifty; needs wrk (ARGS: --records 500000 --publish)
 	@python -m bench.serve_load $(ARGS)

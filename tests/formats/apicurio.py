@@ -39,6 +39,17 @@ class Registry:
         with urlopen(Request(f"{self.address}/subjects/{subject}/versions", body, headers), timeout=30) as answer:  # noqa: S310 - of this test
             return int(json.load(answer)["id"])
 
+    def subjects(self) -> list[str]:
+        """All that have a schema."""
+        with urlopen(f"{self.address}/subjects", timeout=30) as answer:  # noqa: S310 - of this test
+            return list(json.load(answer))
+
+    def require(self, rule: str) -> None:
+        """The rule of compatibility of all subjects."""
+        body, headers = json.dumps({"compatibility": rule}).encode(), {"Content-Type": "application/json"}
+        with urlopen(Request(f"{self.address}/config", body, headers, method="PUT"), timeout=30):  # noqa: S310 - of this test
+            pass
+
 
 def java() -> Path | None:
     """The Java of a JDK that is new enough, beside the one in use; None where there is none."""

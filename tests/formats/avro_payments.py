@@ -43,6 +43,26 @@ paid = Topology(
         .to(Topic(name="avro-payments-read", key="payment_id", partitions=1, retention_ms=-1)),
     ],
 )
+amounts = Topology(
+    name="avro-amounts",
+    sinks=[
+        stream(payments)
+        .select_key(customer=col("customer"))
+        .windowed_by(tumbling("1 min", grace="0 s"))
+        .aggregate(payments=count(), amount=total("amount"))
+        .emit_final()
+        .to(Topic(name="avro-amounts", key="customer", encoding="avro", partitions=1, retention_ms=-1)),
+    ],
+)
+"""A single aggregation, which has an audit of its own."""
+copied = Topology(
+    name="avro-copied",
+    sinks=[
+        stream(payments)
+        .select("customer", "amount", "note", "at")
+        .to(Topic(name="avro-copies", key="payment_id", encoding="avro", partitions=1, retention_ms=-1)),
+    ],
+)
 
 _AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 2}
 _ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 from tests.formats import protobuf_payments
-from tests.formats.apicurio import Registry, java, running
+from tests.formats.apicurio import Registry
 from tests.formats.protobuf_payments import COMPATIBLE, FIRST, INCOMPATIBLE, READ, paid, payments
-from tests.formats.registry_streams import letters, outcome, port_of, run, send, settings_for
+from tests.formats.registry_streams import MINUTE_MS, PAID, Streams, registry_of, streams_of
 from tests.integration.spark.drivers import delta_rows
-from tests.local_spark import TINY, local_session
 from tests.unit.codec.protobuf_writers import by_both, fill, wire
 
 from recount.codec.protobuf_schemas import writer_message
 from recount.codec.writer_schemas import protobuf_schema
-from recount.core.registry import declared
-from recount.core.registry_errors import VARIABLE, RegistryUnreachable
+from recount.core.registry_errors import VARIABLE
 from recount.core.schema import DATE, LONG, STRING, RecordSchema, decimal, nested
-from recount.core.settings import Settings
-from recount.core.tables import Tables
-from recount.kafka.connection import Connection
-from recount.kafka.declared import all_topics
-from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
-from recount.local.ports import free_ports
 from recount.local.project import Project
 from recount.recompute.fetched_schemas import fetched_file
-from recount.sessions import task_environment
 
-JAVA = java()
-MINUTE_MS = 60_000
 _SECOND_MESSAGE = b"\2\2"
 
-pytestmark = [
-    pytest.mark.skipif(JAVA is None, reason="Apicurio Registry needs a JDK 21 or later beside the one in use"),
-    pytest.mark.timeout(600),  # with the archive of the registry to be fetched
-]
+pytestmark = pytest.mark.timeout(600)  # with the archive of the registry to be fetched
 MORE = """
 syntax = "proto2";
 package shop.more;
@@ -76,18 +58,13 @@ message Outer {
 """
 
 
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory, kafka: EmbeddedKafka, project: Project) -> Settings:
-    return settings_for(protobuf_payments, tmp_path_factory.mktemp("protobuf"), kafka, project)
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory, project: Project, settings: Settings) -> Iterator[SparkSession]:
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    folder = tmp_path_factory.mktemp("spark")
-    session = local_session(str(project.spark_jars), folder, **TINY, **task_environment(settings))
-    yield session
-    session.stop()
+@pytest.fixture(scope="module", name="streams")
+def _streams(tmp_path_factory: pytest.TempPathFactory, kafka: EmbeddedKafka, project: Project) -> Iterator[Streams]:
+    """With all payments in their topic."""
+    with streams_of(protobuf_payments, tmp_path_factory, kafka, project) as streams:
+        with streams.registry() as registry:
+            streams.send(payments, _payments(registry))
+        yield streams
 
 
 def _value(registry: Registry, schema_id: int, at_ms: int, row: dict[str, Any]) -> bytes:
@@ -107,8 +84,7 @@ def _file(registry: Registry, schema_id: int) -> str:
 def test_a_file_of_a_real_registry_is_read_by_both(
     tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert JAVA is not None
-    with running(project, tmp_path / "registry.log", JAVA, free_ports(1)[0]) as registry:
+    with registry_of(project, tmp_path) as registry:
         monkeypatch.setenv(VARIABLE, registry.address)
         number = registry.register("more-value", MORE)
         files = protobuf_schema(number), fetched_file(number)
@@ -128,29 +104,13 @@ def test_a_file_of_a_real_registry_is_read_by_both(
     assert told == [good, dict.fromkeys(asked.fields)]
 
 
-def test_a_stream_of_protobuf_is_audited_green_and_red_once_a_row_is_altered(
-    tmp_path: Path, spark: SparkSession, settings: Settings, project: Project
-) -> None:
-    assert JAVA is not None
-    connection = Connection.of(settings)
-    topics = all_topics(declared(settings.topologies), connection.own)
-    apply(connection.admin(), plan(connection.admin(), topics, "embedded"))
-    port = port_of(settings)
-
-    with running(project, tmp_path / "registry.log", JAVA, port) as registry:
-        send(settings, payments, _payments(registry))
-
-    # nobody answers: nothing is dead-lettered, the batch is tried again
-    with pytest.raises(RegistryUnreachable):
-        run(spark, settings, paid)
-    assert letters(settings, payments) == []
-    assert _rows(settings) == []
-
-    with running(project, tmp_path / "registry.log", JAVA, port) as registry:
+def test_a_stream_of_protobuf_is_audited_green_and_red_once_a_row_is_altered(streams: Streams) -> None:
+    streams.require_wait(paid, payments)
+    with streams.registry() as registry:
         _payments(registry)
-        run(spark, settings, paid)
-        assert _rows(settings) == [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
-        read = delta_rows(Tables(settings.data).output("protobuf_payments_read"))
+        streams.run(paid)
+        assert streams.paid("protobuf_paid") == PAID
+        read = delta_rows(streams.path("protobuf_payments_read"))
         found = sorted(tuple(str(row[name]) for name in READ) for row in read)
         rest = ("2024-02-29", "AQI=", "OPEN", "[1, -2]")
         assert found == [
@@ -159,16 +119,12 @@ def test_a_stream_of_protobuf_is_audited_green_and_red_once_a_row_is_altered(
             ("2000", *rest, "x", "None", "7"),
             ("3000", *rest, "None", "None", "None"),
         ]
-        dead = letters(settings, payments)
-        assert len(dead) == 5
-        [unlike] = [letter for letter in dead if "amount: decimal(20, 2)" in letter and "is double" in letter]
+        letters = streams.letters(payments)
+        assert len(letters) == 5
+        [unlike] = [letter for letter in letters if "amount: decimal(20, 2)" in letter and "is double" in letter]
         assert "schema 3" in unlike
-        assert sum("the registry has no schema 4711" in letter for letter in dead) == 1
-        assert outcome(spark, settings, paid) == "match"
-
-        table = DeltaTable.forPath(spark, Tables(settings.data).output("protobuf_paid"))
-        table.update(F.col("customer") == "ann", {"amount": F.lit(Decimal("30.76"))})
-        assert outcome(spark, settings, paid) == "violation"
+        assert sum("the registry has no schema 4711" in letter for letter in letters) == 1
+        streams.require_red(paid, "protobuf_paid")
 
 
 def _payments(registry: Registry) -> list[bytes]:
@@ -191,8 +147,3 @@ def _payments(registry: Registry) -> list[bytes]:
         _value(registry, first, 5_000, {"customer": "ann", "amount": ""}),
         _value(registry, first, 2 * MINUTE_MS, {"customer": "eve", "amount": "1.00"}),
     ]
-
-
-def _rows(settings: Settings) -> list[tuple[str, int, Decimal]]:
-    rows = delta_rows(Tables(settings.data).output("protobuf_paid"))
-    return sorted((row["customer"], row["payments"], row["amount"]) for row in rows)

@@ -1,30 +1,125 @@
-"""A stream of values of a real registry in tests: its settings, its records, its run and its audit."""
+"""Streams of one module on a real broker, and of a registry where they need one: their records, runs and audits."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
-from tests.integration.spark.drivers import committed
+from pyspark.sql import functions as F
+from tests.formats.apicurio import Registry, java, running
+from tests.integration.spark.drivers import committed, delta_rows
+from tests.local_spark import TINY, local_session
 
 from recount.audit.nightly import audited
+from recount.core.registry import declared
+from recount.core.registry_errors import VARIABLE, RegistryUnreachable
 from recount.core.settings import Settings
+from recount.core.tables import Tables
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.kafka.connection import Connection
+from recount.kafka.declared import all_topics
+from recount.kafka.topics import apply, plan
 from recount.local.kafka import EmbeddedKafka
 from recount.local.ports import free_ports
 from recount.local.project import Project
+from recount.sessions import task_environment
 from recount.spark.batch import TopologyWork
 from recount.spark.runner import RunOptions, StreamRunner
+from recount.spark.work import Work
+
+MINUTE_MS = 60_000
+PAID = [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
+"""Customer, payments and amount of the first minute of the payments, in each format."""
 
 
-def settings_for(module: ModuleType, folder: Path, kafka: EmbeddedKafka, project: Project) -> Settings:
-    """For the topologies of ``module``, with the address of a registry that does not run yet."""
-    return Settings(
+@contextmanager
+def registry_of(project: Project, folder: Path, port: int | None = None) -> Iterator[Registry]:
+    """An empty registry that runs until the end of the block; its log lies in ``folder``. Skips without a JDK."""
+    found = java()
+    if found is None:
+        pytest.skip("Apicurio Registry needs a JDK 21 or later beside the one in use")
+    with running(project, folder / "registry.log", found, port) as registry:
+        yield registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Streams:
+    """Those of one module, with their topics; the address of the registry is known though none runs yet."""
+
+    settings: Settings
+    spark: SparkSession
+    project: Project
+    folder: Path
+
+    @contextmanager
+    def registry(self) -> Iterator[Registry]:
+        """The registry of ``settings``, anew."""
+        port = int(self.settings.schema_registry.split(":")[2].partition("/")[0])
+        with registry_of(self.project, self.folder, port) as registry:
+            yield registry
+
+    def send(self, topic: Topic, values: Sequence[bytes]) -> None:
+        """To the topic, with the keys p0, p1, …"""
+        producer = Connection.of(self.settings).producer()
+        for number, value in enumerate(values):
+            producer.produce(topic.name, key=f"p{number}".encode(), value=value)
+        assert producer.flush(60) == 0
+
+    def run(self, stream: Topology | Work) -> None:
+        """To the end of the topics."""
+        work = TopologyWork(stream, self.settings.data) if isinstance(stream, Topology) else stream
+        StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True)).run()
+
+    def outcome(self, topology: Topology, **options: object) -> str:
+        """That of an audit."""
+        audit = audited(self.spark, self.settings, topology, **options)  # type: ignore[arg-type] # its own
+        return str(json.loads(audit.certificate.read_text())["outcome"])
+
+    def letters(self, topic: Topic) -> list[str]:
+        """The headers of the dead letters of the topic, as text."""
+        found = committed(Connection.of(self.settings), topic.dead_letter_name)
+        return [str(message.headers()) for message in found]
+
+    def path(self, table: str) -> str:
+        """Where the table of a sink lies."""
+        return Tables(self.settings.data).output(table)
+
+    def paid(self, table: str) -> list[tuple[str, int, Decimal]]:
+        """The rows of a table as ``PAID`` has them."""
+        return sorted((row["customer"], row["payments"], row["amount"]) for row in delta_rows(self.path(table)))
+
+    def require_wait(self, topology: Topology, topic: Topic) -> None:
+        """Fail unless a stream without a registry waits: it writes nothing, and dead-letters no record."""
+        with pytest.raises(RegistryUnreachable):
+            self.run(topology)
+        assert self.letters(topic) == []
+        assert [row for node in topology.written for row in delta_rows(self.path(node.table))] == []
+
+    def require_red(self, topology: Topology, table: str) -> None:
+        """Fail unless the audit is green, and red once an amount in ``table`` is altered by a cent."""
+        assert self.outcome(topology) == "match"
+        rows = DeltaTable.forPath(self.spark, self.path(table))
+        rows.update(F.col("customer") == "ann", {"amount": F.col("amount") + F.lit(Decimal("0.01"))})
+        assert self.outcome(topology) == "violation"
+
+
+@contextmanager
+def streams_of(
+    module: ModuleType, factory: pytest.TempPathFactory, kafka: EmbeddedKafka, project: Project
+) -> Iterator[Streams]:
+    """The streams of ``module``, with a Spark session of their own."""
+    folder = factory.mktemp("streams")
+    settings = Settings(
         profile="embedded",
         bootstrap_servers=kafka.bootstrap_servers,
         jars=str(project.spark_jars),
@@ -32,31 +127,14 @@ def settings_for(module: ModuleType, folder: Path, kafka: EmbeddedKafka, project
         schema_registry=f"http://127.0.0.1:{free_ports(1)[0]}/apis/ccompat/v7",
         **{name: str(folder / name) for name in ("data", "checkpoints", "reports", "logs", "run")},
     )
-
-
-def port_of(settings: Settings) -> int:
-    """That of the registry."""
-    return int(settings.schema_registry.split(":")[2].partition("/")[0])
-
-
-def send(settings: Settings, topic: Topic, values: Sequence[bytes]) -> None:
-    """To the topic, with the keys p0, p1, …"""
-    producer = Connection.of(settings).producer()
-    for number, value in enumerate(values):
-        producer.produce(topic.name, key=f"p{number}".encode(), value=value)
-    assert producer.flush(60) == 0
-
-
-def run(spark: SparkSession, settings: Settings, topology: Topology) -> None:
-    """To the end of the topics."""
-    StreamRunner(spark, settings, TopologyWork(topology, settings.data), RunOptions(available_now=True)).run()
-
-
-def outcome(spark: SparkSession, settings: Settings, topology: Topology) -> str:
-    """That of an audit."""
-    return str(json.loads(audited(spark, settings, topology).certificate.read_text())["outcome"])
-
-
-def letters(settings: Settings, topic: Topic) -> list[str]:
-    """The headers of the dead letters of the topic, as text."""
-    return [str(message.headers()) for message in committed(Connection.of(settings), topic.dead_letter_name)]
+    connection = Connection.of(settings)
+    topics = all_topics(declared(settings.topologies), connection.own)
+    apply(connection.admin(), plan(connection.admin(), topics, "embedded"))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = local_session(str(project.spark_jars), factory.mktemp("spark"), **TINY, **task_environment(settings))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, settings.schema_registry)  # of a driver, which sinks need
+            yield Streams(settings=settings, spark=session, project=project, folder=folder)
+    finally:
+        session.stop()

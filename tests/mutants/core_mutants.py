@@ -138,6 +138,12 @@ def _of_readings() -> Iterator[Mutant]:
     yield from other(readings, "_is_base64", "base64 as it is written", " == text.encode()", " != b''")
     yield from other(schema, "_at", "a path to a value", "in path", "in path[-1:]")
     yield from other(schema, "_at", "a path to a value", "document is None", "not isinstance(document, dict)")
+    last, there = "the last header counts", "a header that must be there"
+    yield from other(schema, "RecordSchema.of_headers", last, "dict(headers)", "dict([*headers][::-1])")
+    missing = "given is None and name in self.required"
+    yield from other(schema, "RecordSchema.of_headers", there, missing, "False", "given is None")
+    yield from other(readings, "of_header", "the bytes of a header", "b64encode", "urlsafe_b64encode")
+    yield from other("core/record_keys.py", "key_text", "a key of bytes", "b64encode", "urlsafe_b64encode")
 
 
 def _of_defaults() -> Iterator[Mutant]:

@@ -199,6 +199,7 @@ def by_interpreter(scene: Scene) -> Told:
                         value=record.value,
                         timestamp_ms=record.timestamp_ms,
                         partition=record.partition,
+                        headers=record.headers,
                     )
             for place, at_ms in read_ms.items():
                 if scene.time_ms(number) - at_ms >= scene.topology.idle_after_ms:
@@ -228,6 +229,7 @@ def by_recompute(spark: SparkSession, scene: Scene, ledger: Ledger) -> Told:
             key=event.record.key,
             value=event.record.value,
             timestamp_ms=event.record.timestamp_ms,
+            headers=event.record.headers,
         )
         for event in scene.log
     ]

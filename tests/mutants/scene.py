@@ -20,7 +20,8 @@ class Scene:
     """A topology and its log, as the ``batches`` cut it, each with the time recorded for it in ``times_ms``.
 
     ``falls_back``: a partition that was idle ends behind the others. The interpreter's frontier goes back with it, so
-    that results leave later than in the stream: it is not asked what they are then.
+    that results leave later than in the stream: it is not asked what they are then. ``is_interpreted``: the interpreter
+    can read the values; those of a schema registry it cannot.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Scene:
     batches: tuple[tuple[Event, ...], ...]
     times_ms: Sequence[int] = ()
     falls_back: bool = False
+    is_interpreted: bool = True
 
     @property
     def partitions(self) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.mutants.scene import Scene
+from tests.mutants.scenes_of_formats import avro_values, protobuf_texts, protobuf_values
 from tests.mutants.scenes_of_histories import HISTORIES, of_history
 from tests.mutants.scenes_of_time import (
     FLOWS,
@@ -17,6 +18,8 @@ from tests.mutants.scenes_of_time import (
 from tests.mutants.scenes_of_values import (
     SUMS,
     a_full_sketch,
+    headers,
+    keys_of_bytes,
     long_numbers,
     of_sums,
     paths,
@@ -47,11 +50,16 @@ _OTHERS: dict[str, Callable[[], Scene]] = {
     "prices": prices,
     "readings": readings,
     "paths": paths,
+    "headers": headers,
+    "keys of bytes": keys_of_bytes,
     "long numbers": long_numbers,
     "plain numbers": plain_numbers,
     "plain texts": plain_texts,
     "plain nulls": plain_nulls,
     "a full sketch": a_full_sketch,
+    "avro values": avro_values,
+    "protobuf values": protobuf_values,
+    "protobuf texts": protobuf_texts,
 }
 
 

@@ -109,6 +109,10 @@ SCENES_OF: dict[str, tuple[str, ...]] = {
     "a day of the calendar": ("readings",),
     "base64 as it is written": ("readings",),
     "a path to a value": ("paths",),
+    "the last header counts": ("headers",),
+    "a header that must be there": ("headers",),
+    "the bytes of a header": ("headers",),
+    "a key of bytes": ("keys of bytes",),
     "the double of a decimal": ("values",),
     "the digits of a decimal": ("prices", "values"),
     "the places of a decimal": ("prices",),
@@ -148,6 +152,23 @@ SCENES_OF: dict[str, tuple[str, ...]] = {
     "a timer sets a timer": ("processor",),
     "who raised is a dead letter": ("functions that raise", "folds that raise"),
     "who raised has changed nothing": ("functions that raise", "folds that raise"),
+    **dict.fromkeys(
+        (
+            *("the head of a value", "the id of a schema", "a number of Avro", "what is cut off", "what is left over"),
+            *("a length of Avro", "a boolean of Avro", "a branch of Avro", "a symbol of Avro", "a block of Avro"),
+            *("the digits of Avro", "a moment of Avro", "no number beyond all", "a decimal of Avro", "a fixed of Avro"),
+        ),
+        ("avro values",),
+    ),
+    **dict.fromkeys(
+        (
+            *("which message of its file", "the bytes of an index", "what is not written is null"),
+            *("a whole number of Protobuf", "the digits of Protobuf", "a moment of Protobuf", "a symbol of Protobuf"),
+            "a negative symbol",
+        ),
+        ("protobuf values",),
+    ),
+    "the text of a file": ("protobuf texts",),
     "how old a partner can be": ("inner join", "outer join"),
     "how young a partner can be": ("inner join", "outer join"),
 }

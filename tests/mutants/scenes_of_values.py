@@ -10,7 +10,7 @@ from tests.mutants.scene import Scene
 from tests.unit.spark.engine import LogRecord
 from tests.unit.spark.random_topology_logs import Event
 
-from recount.core.aggregates import average, distinct, total
+from recount.core.aggregates import average, count, distinct, total
 from recount.core.flow import stream
 from recount.core.plain_values import PlainValue
 from recount.core.schema import (
@@ -25,6 +25,7 @@ from recount.core.schema import (
     TIMESTAMP,
     RecordSchema,
     decimal,
+    header,
     nested,
 )
 from recount.core.topics import Topic
@@ -51,6 +52,18 @@ NUMBERS = Topic(name="numbers", key="id", value=RecordSchema.of(f=decimal(16, 0)
 MOMENTS = Topic(name="moments", key="id", value=RecordSchema.of(at=TIMESTAMP, day=DATE, raw=BYTES))
 """Alone, for values within others are decoded in another way."""
 NESTED = Topic(name="nested", key="id", value=RecordSchema.of(city=nested("to", "city", kind=STRING), n=LONG))
+CALLS = Topic(
+    name="calls",
+    key="id",
+    value=RecordSchema.of(
+        n=LONG,
+        who=header("who"),
+        at=header("at", kind=TIMESTAMP),
+        raw=header("raw", kind=BYTES),
+        required=("who",),
+    ),
+)
+DEVICES = Topic(name="devices", key="id", value=RecordSchema.of(n=LONG), key_form="bytes")
 _LONGS = (LONG_MIN - 1, LONG_MIN, LONG_MAX, LONG_MAX + 1)
 _CASES = (
     *(f'{{"n":{n}}}' for n in _LONGS),
@@ -88,6 +101,18 @@ _MOMENTS = (
     *(f'{{"day":"{day}"}}' for day in ("2024-02-29", "2023-02-29", "2024-2-29", "0000-01-01", "")),
     *(f'{{"raw":"{raw}"}}' for raw in ("AQI=", "AQJ=", "AQI", "-_8=", "")),
 )
+_ANN: tuple[str, bytes] = ("who", b"ann")
+_HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
+    (_ANN,),
+    (_ANN, ("who", b"bob")),
+    (("who", b"bob"), _ANN, ("at", b"1970-01-01T00:00:01.5Z"), ("raw", b"\xff\xfe\x00")),
+    (_ANN, ("raw", b""), ("at", None)),
+    (_ANN, ("at", b"soon")),
+    (_ANN, ("who", None)),
+    (("who", b"\xff"),),
+    (("WHO", b"ann"),),
+    (),
+)
 _NESTED = (
     '{"to":{"city":"Bern"},"city":"Bonn"}',
     '{"city":"Bonn"}',
@@ -97,27 +122,47 @@ _NESTED = (
 
 def values() -> Scene:
     """Values of every type."""
-    return _one_by_one("values", VALUES, [*_CASES, None, b"\xff"])
+    return one_by_one("values", VALUES, [*_CASES, None, b"\xff"])
 
 
 def prices() -> Scene:
     """Decimals that are sent as numbers."""
-    return _one_by_one("prices", PRICES, _PRICES)
+    return one_by_one("prices", PRICES, _PRICES)
 
 
 def readings() -> Scene:
     """Timestamps, dates and bytes."""
-    return _one_by_one("readings", MOMENTS, [*_MOMENTS, None])
+    return one_by_one("readings", MOMENTS, [*_MOMENTS, None])
 
 
 def paths() -> Scene:
     """Values within others."""
-    return _one_by_one("paths", NESTED, [*_NESTED, None])
+    return one_by_one("paths", NESTED, [*_NESTED, None])
+
+
+def headers() -> Scene:
+    """Fields that are headers."""
+    records = [LogRecord(timestamp_ms=at, key=b"a", value=b"{}", headers=one) for at, one in enumerate(_HEADERS)]
+    deleted = LogRecord(timestamp_ms=len(_HEADERS), key=b"a", value=None, headers=(_ANN,))
+    events = [Event("calls", record) for record in [*records, deleted]]
+    flow = stream(CALLS).select("n", "who", "at", "raw")
+    topology = Topology(name="scene", sinks=[flow.to(Topic(name="out", key="id"))])
+    return Scene(name="headers", topology=topology, batches=(*((one,) for one in events), tuple(events)))
+
+
+def keys_of_bytes() -> Scene:
+    """Keys that are any bytes."""
+    keys = (b"\xff\xfe", b"\x00", b"", b"ann", b"\xfb\xef\xbe")
+    events = tuple(_event("devices", at_ms, b'{"n":1}', key) for at_ms, key in enumerate(keys))
+    counts = stream(DEVICES).windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(n=count())
+    topology = Topology(name="scene", sinks=[counts.emit_final().to(Topic(name="out", key="id"))])
+    last = tuple(_event("devices", 20, b"{}", key) for key in (b"z0", b"z1"))
+    return Scene(name="keys of bytes", topology=topology, batches=(events, last))
 
 
 def long_numbers() -> Scene:
     """Whole numbers of which two neighbours are one double."""
-    return _one_by_one("long numbers", NUMBERS, [f'{{"f":{2**53 + step}}}' for step in range(4)])
+    return one_by_one("long numbers", NUMBERS, [f'{{"f":{2**53 + step}}}' for step in range(4)])
 
 
 def plain_numbers() -> Scene:
@@ -125,38 +170,41 @@ def plain_numbers() -> Scene:
     numbers = ("12", "-0", "1.0", f"{LONG_MAX}", f"{LONG_MAX + 1}", "true", None)
     others = ("12\n", " 12", "12 ", '"12"', "12,", '12,"n":13', "")
     topic = Topic(name="plain", key="id", value=PlainValue.of(n=LONG))
-    return _one_by_one("plain numbers", topic, [*numbers, *others])
+    return one_by_one("plain numbers", topic, [*numbers, *others])
 
 
 def plain_texts() -> Scene:
     """Texts that are the whole value, and one that is no UTF-8."""
     topic = Topic(name="plain", key="id", value=PlainValue.of(s=STRING))
-    return _one_by_one("plain texts", topic, ["a", "", '"b"', b"\xff", None])
+    return one_by_one("plain texts", topic, ["a", "", '"b"', b"\xff", None])
 
 
 def plain_nulls() -> Scene:
     """A null that is written to a topic with a plain value."""
     out = Topic(name="out", key="id", value=PlainValue.of(s=STRING))
-    return _one_by_one("plain nulls", VALUES, ['{"s":"a"}', '{"s":""}', '{"s":null}', "{}", None], ["s"], out)
+    return one_by_one("plain nulls", VALUES, ['{"s":"a"}', '{"s":""}', '{"s":null}', "{}", None], ["s"], out)
 
 
-def _one_by_one(
+def one_by_one(
     name: str,
     topic: Topic,
     told: Sequence[str | bytes | None],
     fields: Iterable[str] | None = None,
     out: Topic = Topic(name="out", key="id"),
+    *,
+    is_interpreted: bool = True,
 ) -> Scene:
     """Each value in a batch of its own, and then all together: some are decoded another way beside others.
 
-    Written are the ``fields``, or all of them.
+    Written are the ``fields``, or all of them. ``is_interpreted``: see ``Scene``.
     """
     assert topic.value is not None
     encoded = [one.encode() if isinstance(one, str) else one for one in told]
     events = [_event(topic.name, at_ms, one) for at_ms, one in enumerate(encoded)]
     flow = stream(topic).select(*(topic.value.fields if fields is None else fields))
+    batches = (*((one,) for one in events), tuple(events))
     topology = Topology(name="scene", sinks=[flow.to(out)])
-    return Scene(name=name, topology=topology, batches=(*((one,) for one in events), tuple(events)))
+    return Scene(name=name, topology=topology, batches=batches, is_interpreted=is_interpreted)
 
 
 def a_full_sketch() -> Scene:

@@ -15,7 +15,9 @@ RULE_MODULES = (
         f"core/{name}.py"
         for name in ("reading", "readings", "histories", "flow", "topology", "schema", "plain_values", "sums")
     ),
-    *("codec/decoder.py", "codec/json_shape.py", "codec/plain_decoder.py"),
+    *(f"codec/{name}.py" for name in ("decoder", "json_shape", "plain_decoder", "registry_decoder")),
+    *(f"codec/avro_{name}.py" for name in ("binary", "decoder", "resolution", "schemas")),
+    *(f"codec/protobuf_{name}.py" for name in ("decoder", "places", "resolution", "schemas", "texts")),
     *(
         f"spark/{name}.py"
         for name in ("stage", "window_starts", "intake", "open_windows", "partition_clock", "exact_sums")

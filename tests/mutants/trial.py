@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,8 @@ from typing import Any
 from polars.exceptions import PanicException
 from tests.mutants.guard import can_be_guarded, guard, recompute_at_work
 from tests.mutants.mutant import Mutant
+from tests.mutants.schemas import SCHEMAS
+from tests.unit.codec.served_registry import served
 
 _EVERYTHING = ("recount", "tests.unit", "tests.spark", "tests.mutants.scene", "tests.mutants.runs")
 _ENGINE = (
@@ -47,7 +50,7 @@ class Trial:
         for run in runs.by_engine(scene):
             expected = self._recomputed(runs, scene, run)
             wrong += [f"{name}: {part}" for part in runs.differences(run.told, expected)]
-        if not scene.falls_back:
+        if scene.is_interpreted and not scene.falls_back:
             reference = runs.by_interpreter(scene)
             wrong += [f"{name}, interpreter: {part}" for part in runs.differences(reference, expected)]
         return wrong
@@ -85,10 +88,14 @@ class Trial:
                     expected = runs.by_recompute(self._spark, scene, run.ledger)
                 parts = runs.differences(run.told, expected) + ["declaration"] * redeclared
                 if parts:
-                    reference = replace(runs.by_interpreter(scene), held_after_ms=expected.held_after_ms)
-                    seen = bool(runs.differences(run.told, reference))
+                    seen = scene.is_interpreted and self._is_seen(runs, scene, run, expected)
                     return {"scene": name, "parts": parts, "caught_by": ["audit", *(["interpreter"] if seen else [])]}
         return {"scene": "", "parts": [], "caught_by": []}
+
+    def _is_seen(self, runs: Any, scene: Any, run: Any, expected: Any) -> bool:
+        """Whether the interpreter differs too."""
+        reference = replace(runs.by_interpreter(scene), held_after_ms=expected.held_after_ms)
+        return bool(runs.differences(run.told, reference))
 
     def _recomputed(self, runs: Any, scene: Any, run: Any) -> Any:
         """What the recompute says without a mutant to the same log and reading of it."""
@@ -107,6 +114,14 @@ def _forget(modules: tuple[str, ...]) -> None:
     for name in [name for name in sys.modules if name.startswith(modules)]:
         del sys.modules[name]
     importlib.invalidate_caches()
+
+
+@contextmanager
+def registry_at_work() -> Iterator[None]:
+    """A registry with the schemas of all scenes, of which processes that are started within it know."""
+    with served(SCHEMAS) as registry:
+        os.environ["RECOUNT_SCHEMA_REGISTRY"] = registry.address
+        yield
 
 
 @contextmanager
@@ -144,7 +159,7 @@ def main() -> None:
     """A list of mutants as JSON on standard input; on standard output a line of JSON for each."""
     package = Path(sys.argv[1])
     sys.dont_write_bytecode = True
-    with small_spark(package.parent, sys.argv[2]) as spark:
+    with registry_at_work(), small_spark(package.parent, sys.argv[2]) as spark:
         chosen = [Mutant(**one) for one in json.loads(sys.stdin.readline())]
         guard(package, chosen)
         trial = Trial(package, spark)

@@ -23,6 +23,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from recount.codec.value_encoders import encoder_of
 from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.output import kafka_time_ms, output_record
@@ -142,6 +143,7 @@ def _publish(connection: Connection, flow: Flow, row: Row) -> None:
         timestamp_ms=row[RESULT_TIME],
         revision=row[REVISION],
         origin="stream",
+        encode=encoder_of(flow.sink),
     )
     producer = connection.producer()
     producer.produce(

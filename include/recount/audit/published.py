@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from recount.audit import published_avro
 from recount.audit.committed import CommittedRecord, committed_records, text_of_bytes
 from recount.audit.copies import BACKFILL, KAFKA, NO_REVISION, STREAM, copy_schema
 from recount.core.nodes import KEY
@@ -57,8 +58,7 @@ def _of_row(row: dict[str, Any]) -> CommittedRecord:
 
 
 def _copy(record: CommittedRecord, flow: Flow) -> dict[str, Any]:
-    said = _document(record.value)
-    result = {name: _value(said.get(name), kind) for name, kind in flow.aggregate.fields.items()}
+    result = _result(record.value, flow)
     if flow.key == KEY:
         result[KEY] = text_of_bytes(record.key)
     has_own_key = record.key == encode_key(result[flow.key])
@@ -70,6 +70,15 @@ def _copy(record: CommittedRecord, flow: Flow) -> dict[str, Any]:
         REVISION: _revision(record.header(REVISION_HEADER)) if has_own_key else NO_REVISION,
         EVIDENCE: f"{flow.sink.topic.name}-{record.partition}@{record.offset}",
     }
+
+
+def _result(value: bytes | None, flow: Flow) -> dict[str, Any]:
+    """The fields of the aggregate; None for each that ``value`` has not, or not as one of its type."""
+    fields = flow.aggregate.fields
+    if flow.sink.topic.encoding == "avro":
+        return {**dict.fromkeys(fields), **(published_avro.fields_of(value, fields) or {})}
+    said = _document(value)
+    return {name: _value(said.get(name), kind) for name, kind in fields.items()}
 
 
 def _document(value: bytes | None) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from recount.audit.erased_keys import ErasedKeys
 from recount.audit.settled import published_backfills
 from recount.backfill.new_tables import make_table
 from recount.backfill.plan import Plan, forged, is_on_kafka
+from recount.codec.value_encoders import encoder_of
 from recount.core.errors import Terminal
 from recount.core.output import output_record
 from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, ORIGIN, PUBLISHED_AT, RESULT_TIME, REVISION
@@ -194,6 +195,7 @@ def _record(row: Mapping[str, Any], flow: Flow, version: int) -> KafkaRecord:
         revision=row[REVISION],
         origin="backfill",
         version=version,
+        encode=encoder_of(flow.sink),
     )
     return KafkaRecord(
         topic=flow.sink.topic.name,

@@ -56,7 +56,7 @@ class AvroDecoder(RegistryDecoder):
         except UnknownSchema as error:
             return self._unreadable(str(error))
         except (NoAvroSchema, Unresolvable) as error:
-            return self._unreadable(f"schema {schema_id} cannot be read as what is declared: {error}")
+            return self._unlike(schema_id, error)
 
 
 @lru_cache(maxsize=256)

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from recount.codec.protobuf_resolution import Resolution
-from recount.codec.protobuf_schemas import NoProtobufSchema, writer_message
+from recount.codec.protobuf_schemas import NoProtobufSchema, require_file, writer_message
 from recount.codec.registry_decoder import HEAD, RegistryDecoder
 from recount.codec.unresolvable import Unresolvable
 from recount.codec.writer_schemas import UnknownSchema, protobuf_schema
@@ -33,14 +33,20 @@ class ProtobufDecoder(RegistryDecoder):
     ) -> None:
         super().__init__(declared, columns)
         self._schema_of = schema_of
+        self._files: dict[int, str | BadRecord] = {}
         self._by_message: dict[tuple[int, tuple[int, ...]], _Resolved | BadRecord] = {}
 
     def _fields_of(self, schema_id: int, value: bytes) -> dict[str, Any]:
+        file = self._files.get(schema_id)
+        if file is None:
+            file = self._files[schema_id] = self._file(schema_id)
+        if isinstance(file, BadRecord):
+            raise file
         indexes, start = _indexes(value)
         wanted = schema_id, indexes
         reading = self._by_message.get(wanted)
         if reading is None:
-            reading = self._by_message[wanted] = self._reading(schema_id, indexes)
+            reading = self._by_message[wanted] = self._reading(schema_id, file, indexes)
         if isinstance(reading, BadRecord):
             raise reading
         from google.protobuf.message import DecodeError
@@ -53,15 +59,23 @@ class ProtobufDecoder(RegistryDecoder):
             raise BadRecord("undecodable", f"no value of schema {schema_id}: {error}") from error
         return resolution.fields_of(message)
 
-    def _reading(self, schema_id: int, indexes: tuple[int, ...]) -> _Resolved | BadRecord:
+    def _file(self, schema_id: int) -> str | BadRecord:
+        try:
+            file = self._schema_of(schema_id)
+            require_file(file)
+        except UnknownSchema as error:
+            return self._unreadable(str(error))
+        except NoProtobufSchema as error:
+            return self._unlike(schema_id, error)
+        return file
+
+    def _reading(self, schema_id: int, file: str, indexes: tuple[int, ...]) -> _Resolved | BadRecord:
         declared = self._declared
         fields, readings = tuple(declared.fields.items()), tuple(declared.readings.items())
         try:
-            return _resolved(self._schema_of(schema_id), indexes, fields, readings, declared.required)
-        except UnknownSchema as error:
-            return self._unreadable(str(error))
+            return _resolved(file, indexes, fields, readings, declared.required)
         except (NoProtobufSchema, Unresolvable) as error:
-            return self._unreadable(f"schema {schema_id} cannot be read as what is declared: {error}")
+            return self._unlike(schema_id, error)
 
 
 def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:

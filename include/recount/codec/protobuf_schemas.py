@@ -68,6 +68,11 @@ class _Read:
     foreign: Mapping[tuple[str, str], str]
 
 
+def require_file(text: str) -> None:
+    """Raise ``NoProtobufSchema`` where ``text`` is no file that is read."""
+    _read(text)
+
+
 def writer_message(text: str, indexes: Sequence[int]) -> WriterMessage:
     """The message of the file ``text`` that is at ``indexes``: the first of the file at (0,), one within it at (0, 0).
 

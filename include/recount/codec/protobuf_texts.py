@@ -171,10 +171,11 @@ class _Parser:
                 self._pass_over(word)
                 continue
             self._expect("=")
-            sign = -1 if self._peek() == "-" else 1
-            if sign < 0:
+            is_negative = self._peek() == "-"
+            if is_negative:
                 self._next()
-            made.value.add(name=word, number=sign * self._number())
+            number = self._number()
+            made.value.add(name=word, number=-number if is_negative else number)
             self._pass_brackets()
             self._expect(";")
 

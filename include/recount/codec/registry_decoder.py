@@ -46,6 +46,10 @@ class RegistryDecoder(ABC):
     def _fields_of(self, schema_id: int, value: bytes) -> dict[str, Any]:
         """The declared fields of ``value``, of which ``HEAD`` bytes have been read; raises ``BadRecord``."""
 
+    def _unlike(self, schema_id: int, error: Exception) -> BadRecord:
+        """For all values of a schema that is none, or not like what is declared."""
+        return self._unreadable(f"schema {schema_id} cannot be read as what is declared: {error}")
+
     def _unreadable(self, why: str) -> BadRecord:
         """For all values of a schema, because of ``why``."""
         told = ", ".join(f"{name}: {self._declared.told(name)}" for name in self._declared.fields)

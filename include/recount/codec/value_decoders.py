@@ -13,11 +13,15 @@ from recount.core.topics import Topic
 
 
 def decoder_of(topic: Topic, columns: Sequence[str]) -> ValueDecoder | PlainDecoder | AvroDecoder | ProtobufDecoder:
-    """The decoder of the values of ``topic``, which must be declared; ``columns`` are the fields that are returned."""
-    declared = topic.value
-    assert declared is not None, "checked by Source"
-    if isinstance(declared, PlainValue):
-        return PlainDecoder(declared, columns)
+    """The decoder of the values of ``topic``, which must be declared; ``columns`` are the fields that are returned.
+
+    Fields that are headers are not among them.
+    """
+    assert topic.value is not None, "checked by Source"
+    if isinstance(topic.value, PlainValue):
+        return PlainDecoder(topic.value, columns)
+    declared = topic.value.of_value
+    columns = [name for name in columns if name in declared.fields]
     match topic.encoding:
         case "avro":
             return AvroDecoder(declared, columns)

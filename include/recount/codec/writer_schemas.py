@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _AVRO, _PROTOBUF = "AVRO", "PROTOBUF"
 _TIMEOUT_S = 10
-_TRIES = 3
+_RETRIES, _PAUSE_MS = 3, 200
+"""The driver tries a batch again that has got no schema, so the client need not be patient."""
 
 
 class UnknownSchema(Exception):
@@ -37,13 +38,16 @@ def protobuf_schema(schema_id: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _fetched(address: str, schema_id: int, kind: str) -> str:
-    client = _client(address, os.getpid())
+    client = registry_client(address)
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 
     try:
         found = client.get_schema(schema_id)
     except SchemaRegistryError as error:
-        raise _failure(error, schema_id) from error
+        code = error.error_code
+        if error.http_status_code == 404 and isinstance(code, int) and 40400 <= code < 40500:
+            raise UnknownSchema(f"the registry has no schema {schema_id}") from error
+        raise registry_failure(error, f"asked for schema {schema_id}") from error
     except Exception as error:  # the transport has errors of its own, none of which says anything about the record
         raise RegistryUnreachable(f"{type(error).__name__} when asked for schema {schema_id}") from error
     if found.schema_type != kind:
@@ -53,14 +57,16 @@ def _fetched(address: str, schema_id: int, kind: str) -> str:
     return str(found.schema_str)
 
 
-def _failure(error: Any, schema_id: int) -> Exception:
-    status, code = error.http_status_code, error.error_code
-    if status == 404 and isinstance(code, int) and 40400 <= code < 40500:
-        return UnknownSchema(f"the registry has no schema {schema_id}")
-    said = f"status {status}, code {code} when asked for schema {schema_id}"
-    if status in (408, 429) or status >= 500:
-        return RegistryUnreachable(said)
-    return RegistryRefused(said)
+def registry_failure(error: Any, when: str) -> RegistryUnreachable | RegistryRefused:
+    """What the client's ``error`` means, but for one that says that there is no such schema."""
+    status = error.http_status_code
+    said = f"status {status}, code {error.error_code} when {when}"
+    return RegistryUnreachable(said) if status in (408, 429) or status >= 500 else RegistryRefused(said)
+
+
+def registry_client(address: str) -> SchemaRegistryClient:
+    """The client of this process; raises ``RegistryRefused`` without an address."""
+    return _client(address, os.getpid())
 
 
 @lru_cache(maxsize=4)
@@ -71,4 +77,5 @@ def _client(address: str, _process: int) -> SchemaRegistryClient:
     require_extra("registry")
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
-    return SchemaRegistryClient({"url": address, "timeout": _TIMEOUT_S, "max.retries": _TRIES})
+    settings = {"timeout": _TIMEOUT_S, "max.retries": _RETRIES, "retries.wait.ms": _PAUSE_MS}
+    return SchemaRegistryClient({"url": address, **settings})

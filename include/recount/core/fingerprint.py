@@ -138,7 +138,8 @@ def _read(topic: Topic) -> dict[str, Any]:
         name: f"{topic.value.told(name)}{' required' * (name in topic.value.required)}" for name in topic.value.fields
     }
     event_time = {"event_time": topic.event_time} if topic.event_time else {}
-    return {"topic": topic.name, "schema": declared, **_encoding(topic), **event_time}
+    key_form = {} if topic.key_form == "text" else {"key_form": topic.key_form}
+    return {"topic": topic.name, "schema": declared, **_encoding(topic), **key_form, **event_time}
 
 
 def _encoding(topic: Topic) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from recount.core.schema import LONG, STRING, FieldType
 from recount.core.stateless import FlatMap, Foreach, Merge, OneInput, Peek, Repartition, Select, Through
 from recount.core.topics import Topic
 from recount.core.windows import GlobalWindow, LastN, Windows
+from recount.core.written_rows import require_writable
 
 KEY = "__key"
 """The column that holds the record's key until ``select_key`` names another."""
@@ -207,7 +208,7 @@ class Sink(OneInput):
     table: str
 
     def __post_init__(self) -> None:
-        self.topic.require_writable(self.key, self.fields)
+        require_writable(self.topic, self.key, self.fields)
 
     def __str__(self) -> str:
         return f"sink {self.topic.name}, table {self.table}"

@@ -1,14 +1,14 @@
 """An output record as it lies on Kafka: one encoding for the interpreter, the stream, the backfill and the audit.
 
 The value is a JSON object with the sink's fields in declared order and no spaces; decimals are numbers written with
-their full scale. Where the topic has a plain value, it is that field alone, texts without quotes. Same row, same bytes:
-that is how two runs are compared.
+their full scale. Where the topic has a plain value, it is that field alone, texts without quotes; Avro is made in
+``recount.codec``. Same row, same bytes: that is how two runs are compared.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
@@ -50,11 +50,13 @@ def output_record(
     source: str | None = None,
     version: int = 1,
     plain: str | None = None,
+    encode: Callable[[Mapping[str, Any]], bytes] | None = None,
 ) -> OutputRecord:
     """The record of ``row`` whose key is the field ``key``; ``timestamp_ms`` is the largest event time behind it.
 
     ``is_null``: a deletion, with a null value. ``source``: what it was made of, see ``SOURCE_HEADER``. ``version``: the
     stream's, see ``VERSION_HEADER``. ``plain``: the field that is the whole value, see ``Topic.plain_field``.
+    ``encode``: how the fields are written where they are no JSON.
     """
     headers = [(REVISION_HEADER, b"%d" % revision), (ORIGIN_HEADER, origin.encode()), *version_header(version)]
     # a record of others can have fields of these names, and no value in them
@@ -68,7 +70,7 @@ def output_record(
     elif plain is not None:
         value = encode_plain(row[plain])
     else:
-        value = encode_value({name: row[name] for name in fields if name != KEY})
+        value = (encode or encode_value)({name: row[name] for name in fields if name != KEY})
     return OutputRecord(
         key=encode_key(row[key]),
         value=value,

@@ -1,4 +1,4 @@
-"""Fields that are read otherwise than they stand in rows: moments, dates, bytes, and what lies within other values.
+"""Fields that are read otherwise than they stand in rows: moments, dates, bytes, headers, and what lies within values.
 
 The rules, the same for JSON and Avro as far as the texts go:
 
@@ -8,6 +8,8 @@ The rules, the same for JSON and Avro as far as the texts go:
 * A *date* is a day of the calendar, ``2026-01-31``; rows have that text.
 * *Bytes* are text in base64 with its padding (RFC 4648); rows have that text.
 * A *path* leads through records and maps to a value; it is null where one of them is null or has no such name.
+* A *header* is the last one of that name, a text in UTF-8 or, declared as bytes, any bytes; a record without it has
+  null, and so has one whose value is null.
 """
 
 from __future__ import annotations
@@ -35,14 +37,20 @@ _HOURS, _MINUTES = 23, 59
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A field that rows have as ``kind``, made of a ``form``, at a ``path`` in the value; () is the field itself."""
+    """A field that rows have as ``kind``, made of a ``form``, at a ``path`` in the value; () is the field itself.
+
+    With ``header`` it is no part of the value, but the header of that name.
+    """
 
     kind: FieldType
     form: Form | None = None
     path: tuple[str, ...] = ()
+    header: str | None = None
 
     def __str__(self) -> str:
         said = self.form or str(self.kind)
+        if self.header is not None:
+            return f"{said} of the header {self.header!r}"
         return f"{said} at {'/'.join(map(repr, self.path))}" if self.path else said
 
 
@@ -55,6 +63,21 @@ def of_text(form: Form, text: str) -> int | str | None:
             return text if _is_date(text) else None
         case "bytes":
             return text if _is_base64(text) else None
+
+
+def of_header(form: Form | None, given: bytes) -> int | str | None:
+    """What rows have of the value of a header; None where it has not this form.
+
+    >>> of_header(None, b"abc"), of_header("bytes", b"abc"), of_header(None, bytes([255]))
+    ('abc', 'YWJj', None)
+    """
+    if form == "bytes":
+        return base64.b64encode(given).decode()
+    try:
+        text = given.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return of_text(form, text) if form else text
 
 
 def milliseconds(text: str) -> int | None:

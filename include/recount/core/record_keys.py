@@ -1,12 +1,35 @@
-"""Which topics need a key on every record: a declaration's question, asked by each implementation."""
+"""What rows have of the keys of records, and which topics need one on every record: asked by each implementation."""
 
 from __future__ import annotations
+
+import base64
 
 from recount.core.changelogs import ToTable
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import KEY, Node, Source, WindowedAggregate
 from recount.core.processing import Process
+from recount.core.topics import Topic
 from recount.core.topology import Topology
+
+
+def key_text(topic: Topic, raw: bytes) -> str | None:
+    """What rows have of the key ``raw`` of a record of ``topic``; None where it is no text and must be one."""
+    if topic.key_form == "bytes":
+        return base64.b64encode(raw).decode()
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def raw_key(topic: Topic, text: str) -> bytes | None:
+    """The key of the records of ``topic`` of which rows have ``text``; None where none can have it."""
+    if topic.key_form == "text":
+        return text.encode()
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
 
 
 def topics_needing_a_key(topology: Topology) -> frozenset[str]:

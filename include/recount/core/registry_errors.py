@@ -1,4 +1,4 @@
-"""What a schema registry can answer but a schema."""
+"""What a schema registry can answer but what was asked for."""
 
 from __future__ import annotations
 
@@ -28,4 +28,17 @@ class RegistryRefused(Terminal):
             given=said,
             expected=f"{VARIABLE} with the address of a schema registry that Confluent's clients can read",
             remedy=f"set {VARIABLE} for the driver and for the audit, up to the path below which /schemas/ids lies",
+        )
+
+
+class SchemaRefused(Terminal):
+    """The schema registry does not take the schema of a sink."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            "the schema of a sink cannot be registered",
+            given=said,
+            expected="a schema that the subject's rule of compatibility allows",
+            remedy="write to another topic, or change the sink so that the rule allows it: fields can be added and left"
+            " out, but no field can have another type",
         )

@@ -10,7 +10,7 @@ Rules, the same in the interpreter, the stream and the recompute:
   the double that stands for it: ``0.29999999999999999`` is 0.3. It may stand in a JSON string, the usual way to send
   money, if the string holds a number as JSON writes it and nothing else: ``"990.56"``, not ``" 1"``, ``"1_000"``,
   ``".5"`` or ``"NaN"``. A LONG may not: declare ``decimal(19, 0)`` for whole numbers that are sent as strings.
-* Moments, dates, bytes and values within others are told in ``readings``.
+* Moments, dates, bytes, headers and values within others are told in ``readings``.
 * A missing field and an explicit null are the same null; a *required* field must be neither.
 * No more than 500 objects and arrays lie in one another, declared or not (``core.nesting``).
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Context, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal
@@ -28,8 +28,10 @@ from typing import Any, Literal
 from recount.core.errors import RecountError, require, require_each
 from recount.core.nesting import MOST_NESTED, is_too_deep
 from recount.core.own_columns import require_free
-from recount.core.readings import Form, Reading, of_text
+from recount.core.readings import Form, Reading, of_header, of_text
 
+Headers = Iterable[tuple[str, bytes | None]]
+"""Those of a record, in their order."""
 Kind = Literal["string", "long", "double", "decimal", "boolean", "list"]
 
 MAX_DECIMAL_PRECISION, DOUBLE_DIGITS = 38, 15
@@ -96,7 +98,33 @@ def nested(*path: str, kind: FieldType | Reading) -> Reading:
         remedy='nested("address", "city", kind=STRING)',
     )
     require_each("nested", [kind], FieldType | Reading, expected="a type", remedy="write kind=STRING")
+    require(
+        isinstance(kind, FieldType) or kind.header is None,
+        "nested",
+        given=str(kind),
+        expected="a type of a value",
+        remedy="a header is no part of the value: declare it as a field of its own",
+    )
     return Reading(kind=kind, path=path) if isinstance(kind, FieldType) else replace(kind, path=(*path, *kind.path))
+
+
+def header(name: str, *, kind: FieldType | Reading = STRING) -> Reading:
+    """The last header ``name`` of the record: ``trace=header("trace-id")``. ``kind``: TIMESTAMP, DATE or BYTES too."""
+    require(
+        isinstance(name, str) and name != "",
+        "header",
+        given=name,
+        expected="the name of a header",
+        remedy='trace=header("trace-id")',
+    )
+    require(
+        kind in (STRING, TIMESTAMP, DATE, BYTES),
+        f"header {name}",
+        given=str(kind),
+        expected="STRING, TIMESTAMP, DATE or BYTES",
+        remedy="declare it as STRING, and let a function convert it",
+    )
+    return Reading(kind=kind, header=name) if isinstance(kind, FieldType) else replace(kind, header=name)
 
 
 class BadRecord(RecountError):
@@ -137,6 +165,13 @@ class RecordSchema:
         object.__setattr__(self, "fields", made)
         require_types("fields", self.fields)
         require_free("a topic's fields", self.fields)
+        require(
+            len(self.header_fields) < len(made),
+            "fields",
+            given=", ".join(made),
+            expected="a field of the value beside those of headers",
+            remedy="declare a field of the value; it may be one that the value has not",
+        )
         unknown = sorted(self.required - set(self.fields))
         require(
             not unknown,
@@ -151,6 +186,20 @@ class RecordSchema:
         """A schema written as keywords: ``RecordSchema.of(order_id=STRING, amount=decimal(15, 2))``."""
         return cls(fields=dict(fields), required=required)  # type: ignore[arg-type] # any names will do
 
+    @property
+    def header_fields(self) -> Mapping[str, str]:
+        """The fields that are headers, with the header's name."""
+        return {name: one.header for name, one in self.readings.items() if one.header is not None}
+
+    @property
+    def of_value(self) -> RecordSchema:
+        """The fields of the value alone, without those of headers."""
+        headers = self.header_fields
+        if not headers:
+            return self
+        kept = {name: kind for name, kind in self.fields.items() if name not in headers}
+        return replace(self, fields=kept, required=self.required - headers.keys())
+
     def path_of(self, name: str) -> tuple[str, ...]:
         """Where in a value the field ``name`` lies."""
         return (name,) if name not in self.readings else self.readings[name].path or (name,)
@@ -163,8 +212,8 @@ class RecordSchema:
         """How the field ``name`` is read, for people and fingerprints."""
         return str(self.readings.get(name, self.fields[name]))
 
-    def decode(self, value: bytes) -> dict[str, Any]:
-        """The declared fields of ``value`` (all of them, null where missing); raises ``BadRecord``."""
+    def decode(self, value: bytes, headers: Headers = ()) -> dict[str, Any]:
+        """The declared fields of ``value`` and ``headers`` (all, null where missing); raises ``BadRecord``."""
         if is_too_deep(value):
             raise BadRecord("undecodable", f"nested deeper than {MOST_NESTED}")
         try:
@@ -175,10 +224,28 @@ class RecordSchema:
             raise BadRecord("undecodable", str(error)) from error
         if not isinstance(document, dict):
             raise BadRecord("schema", f"expected a JSON object, got {type(document).__name__}")
-        return dict(self._fields_of(document))
+        found = dict(self._fields_of(document))
+        if not self.header_fields:
+            return found
+        found |= self.of_headers(headers)
+        return {name: found[name] for name in self.fields}
+
+    def of_headers(self, headers: Headers) -> dict[str, Any]:
+        """The fields that are headers; raises ``BadRecord``."""
+        last, found = dict(headers), dict[str, Any]()
+        for name, wanted in self.header_fields.items():
+            given = last.get(wanted)
+            found[name] = None if given is None else of_header(self.form_of(name), given)
+            if given is None and name in self.required:
+                raise BadRecord("schema", f"required field {name}: no header {wanted}")
+            if given is not None and found[name] is None:
+                raise BadRecord("schema", f"field {name}: expected a {self.told(name)}, got {given[:80]!r}")
+        return found
 
     def _fields_of(self, document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, field_type in self.fields.items():
+            if name in self.readings and self.readings[name].header is not None:
+                continue
             given = _at(name, document, self.path_of(name)) if name in self.readings else document.get(name)
             form = self.form_of(name)
             if given is None:

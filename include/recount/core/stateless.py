@@ -13,6 +13,7 @@ from recount.core.expressions import Expression
 from recount.core.own_columns import INTERNAL, require_free
 from recount.core.schema import STRING, FieldType, require_types
 from recount.core.topics import Topic
+from recount.core.written_rows import require_writable
 
 if TYPE_CHECKING:
     from recount.core.nodes import Node
@@ -147,7 +148,7 @@ class Through(OneInput):
     table: str
 
     def __post_init__(self) -> None:
-        self.topic.require_writable(self.key, self.fields)
+        require_writable(self.topic, self.key, self.fields)
 
     def __str__(self) -> str:
         return f"through {self.topic.name}, table {self.table}"

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from recount.core.errors import require, require_each
-from recount.core.own_columns import INTERNAL
 from recount.core.plain_values import PlainValue
-from recount.core.schema import FieldType, RecordSchema
+from recount.core.schema import RecordSchema
 
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 Encoding = Literal["json", "avro", "protobuf"]
+KeyForm = Literal["text", "bytes"]
 
 UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS = -1, 7 * 86_400_000
 FARTHEST_AHEAD = "message.timestamp.after.max.ms"
@@ -29,11 +29,12 @@ _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class Topic:
     """A Kafka topic as it must be.
 
-    ``key`` names the value field that producers use as the record key (text, UTF-8). ``event_time`` names a LONG field
-    with milliseconds since the epoch, or a TIMESTAMP; None takes the record's own timestamp. ``value`` says what a
-    record holds: a JSON object with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by
-    us. A sink writes JSON unless its topic has a plain value. ``encoding="avro"`` and ``"protobuf"``: each value of
-    a source has the id of its writer's schema in a schema registry, and is read as the fields of the ``RecordSchema``.
+    ``key`` names the value field that producers use as the record key (text, UTF-8). ``key_form="bytes"``: the key of a
+    source's records is any bytes, and rows have it in base64. ``event_time`` names a LONG field with milliseconds since
+    the epoch, or a TIMESTAMP; None takes the record's own timestamp. ``value`` says what a record holds: a JSON object
+    with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by us. A sink writes JSON unless
+    its topic has a plain value or is of Avro. ``encoding="avro"`` and ``"protobuf"``: each value has the id of its
+    writer's schema in a schema registry, and is read as the fields of the ``RecordSchema``; a sink can be of Avro only.
     ``retention_ms`` -1 keeps records for ever; a topic that is only compacted does so too. ``configs`` holds any
     further topic setting, by Kafka's own names.
 
@@ -46,6 +47,7 @@ class Topic:
     value: RecordSchema | PlainValue | None = None
     event_time: str | None = None
     encoding: Encoding = "json"
+    key_form: KeyForm = "text"
     partitions: int = 4
     replication_factor: int = 3
     min_insync_replicas: int = 2
@@ -120,9 +122,16 @@ class Topic:
             remedy="leave it out for 'json'",
         )
         require(
-            not self.is_of_registry or isinstance(self.value, RecordSchema),
+            self.key_form in get_args(KeyForm),
+            f"topic {self.name} key_form",
+            given=self.key_form,
+            expected=f"one of {', '.join(get_args(KeyForm))}",
+            remedy="leave it out for 'text'",
+        )
+        require(
+            not self.is_of_registry or not isinstance(self.value, PlainValue),
             f"topic {self.name} encoding",
-            given=f"{self.encoding}, {'with a plain value' if self.value else 'without value='}",
+            given=f"{self.encoding}, with a plain value",
             expected="the fields that are read: value=RecordSchema.of(...)",
             remedy="declare the fields that you need; further ones of the writers are ignored",
         )
@@ -181,62 +190,7 @@ class Topic:
         """The field that is the whole value; None where the value is JSON or not decoded."""
         return self.value.name if isinstance(self.value, PlainValue) else None
 
-    def require_writable(self, key: str, fields: Mapping[str, FieldType]) -> None:
-        """Refuse rows of ``fields`` under the key ``key`` of which a reader of this topic could make nothing.
-
-        A plain value is exactly the one field. Of a schema each field that the rows have must be of a type that reads
-        what is written, and no required field may be missing; further fields are ignored by readers.
-        """
-        require(
-            not self.is_of_registry,
-            f"sink {self.name}",
-            given=f"encoding={self.encoding!r}",
-            expected="JSON or a plain value: Avro and Protobuf are read only",
-            remedy="declare the topic of the sink without encoding=",
-        )
-        if isinstance(self.value, RecordSchema):
-            self._require_readable(self.value, fields)
-        if not isinstance(self.value, PlainValue):
-            return
-        written = {name: kind for name, kind in fields.items() if name != key and not name.startswith(INTERNAL)}
-        require(
-            written == self.value.fields,
-            f"sink {self.name}",
-            given=_told(written),
-            expected=f"the key and {_told(self.value.fields)}, for the topic has a plain value",
-            remedy=f"choose and name the field before: .select({self.value.name}=...), declare the plain value with the"
-            " type that the field has, or declare the topic without value=, which makes it JSON",
-        )
-
-    def _require_readable(self, schema: RecordSchema, fields: Mapping[str, FieldType]) -> None:
-        unlike = [
-            f"{name}: {fields[name]}, declared as {schema.told(name)}"
-            for name, kind in schema.fields.items()
-            if name in fields and (name in schema.readings or not _reads(kind, fields[name]))
-        ]
-        missing = [f"no {name}, which is required" for name in sorted(schema.required - fields.keys())]
-        require(
-            not unlike and not missing,
-            f"sink {self.name}",
-            given=", ".join([*unlike, *missing]),
-            expected="rows that the topic's schema can read: otherwise each would be a bad record there",
-            remedy="choose and convert the fields before, or declare the schema with the types that the rows have",
-        )
-
     @property
     def dead_letter_name(self) -> str:
         """The topic that takes the bad records of this one."""
         return f"{self.name}.dlq"
-
-
-def _reads(declared: FieldType, written: FieldType) -> bool:
-    """Whether a field that is ``declared`` so takes what is ``written``: as it is, or as a number without loss."""
-    if declared.kind == "double":
-        return written.kind in ("double", "long", "decimal")
-    if declared.kind == "decimal":
-        return written.kind == "long" or (written.kind == "decimal" and written.scale <= declared.scale)
-    return declared == written
-
-
-def _told(fields: Mapping[str, FieldType]) -> str:
-    return ", ".join(f"{name}: {kind}" for name, kind in fields.items()) or "no field"

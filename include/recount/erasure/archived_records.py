@@ -7,7 +7,7 @@ reads the topic has been audited behind them, and its audits begin there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -19,9 +19,10 @@ from recount.core.archive import Archive
 from recount.core.erasure import Erasure, key_sha256, new_salt
 from recount.core.errors import RecountError, Terminal
 from recount.core.ledger import BatchProof
-from recount.core.output import encode_key
+from recount.core.record_keys import raw_key
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog
 from recount.erasure.erasing import Order, Step, record, unobserved
@@ -59,9 +60,16 @@ class ArchiveErasure:
         path = self._path
         if not DeltaTable.is_deltatable(path):
             return []
-        mine = pl.scan_delta(path).filter(pl.col("key") == pl.lit(encode_key(self.order.key)))
+        wanted = {raw_key(reader_topic, self.order.key) for reader_topic in self._topics()}
+        mine = pl.scan_delta(path).filter(pl.col("key").is_in([one for one in wanted if one is not None]))
         found: list[tuple[int, int]] = mine.select("partition", "offset").sort("partition", "offset").collect().rows()
         return found
+
+    def _topics(self) -> Iterator[Topic]:
+        """The archive's topic as each of its readers declares it: the key may be text to one and bytes to another."""
+        yield self.archive.topic
+        for reader in self.readers:
+            yield from (one.topic for one in reader.sources if one.topic.name == self.archive.topic.name)
 
     @property
     def is_begun(self) -> bool:

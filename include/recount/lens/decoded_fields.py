@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recount.codec.value_decoders import decoder_of
+from recount.codec.record_decoder import RecordDecoder
 from recount.core.fields_read import columns_read
 from recount.core.interpreter.clock import Clock
 from recount.core.interpreter.journal import Journal
 from recount.core.interpreter.record import Entry, Record
 from recount.core.interpreter.stateless import StatelessOperator
-from recount.core.record_keys import topics_needing_a_key
+from recount.core.record_keys import key_text, topics_needing_a_key
 from recount.core.stateless import Repartition
 from recount.lens.modelled import Modelled
 from recount.lens.raw_log_reading import Records
@@ -38,7 +38,7 @@ class DecodedFields:
         self._is_key_needed = self._topic.name in topics_needing_a_key(modelled.topology)
         self._parts: dict[int, list[_Part]] = {}
         self._journal = Journal()
-        self._decoder = decoder_of(self._topic, columns_read(modelled.topology, self._topic))
+        self._decoder = RecordDecoder(self._topic, columns_read(modelled.topology, self._topic))
         clock = Clock([self._topic.name])
         self._steps = [
             StatelessOperator(node=step, clock=clock, journal=self._journal)
@@ -49,14 +49,15 @@ class DecodedFields:
     def take(self, records: Records, latest_ms: list[int]) -> Iterator[tuple[int, int, list[Record]]]:
         """Of each good record of ``records`` its index, its event time, and what the steps make of it.
 
-        A record is bad that cannot be decoded, lacks the key that is needed, or is later than ``latest_ms``.
+        A record is bad that cannot be decoded, lacks the key that is needed, or is later than ``latest_ms``. A key that
+        is no text counts as none.
         """
-        decoded = self._decoder.decode(records.values)
+        decoded = self._decoder.decode(records.values, records.headers)
         bad = {fault.index for fault in decoded.faults}
         part = _Part(
             offsets=np.array(records.offsets, np.int64),
             columns=decoded.columns,
-            keys=[_text(key) for key in records.keys],
+            keys=[None if key is None else key_text(self._topic, key) for key in records.keys],
             is_null=[value is None for value in records.values],
         )
         self._parts.setdefault(records.partition, []).append(part)
@@ -91,11 +92,3 @@ class DecodedFields:
         for step in self._steps:
             found = [made for record in found for made in step.receive(record, 0)]
         return [] if entry in self._journal.raised else found
-
-
-def _text(key: bytes | None) -> str | None:
-    """A key that is not UTF-8 counts as none, unless it is needed: then the record is bad, as one without a key is."""
-    try:
-        return None if key is None else key.decode()
-    except UnicodeDecodeError:
-        return None

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import polars as pl
 from confluent_kafka import Message
 from deltalake import DeltaTable
 
+from recount.codec.header_columns import GivenHeaders
 from recount.core.errors import Terminal
 from recount.core.tables import Tables
 from recount.kafka.connection import Connection
@@ -28,6 +30,7 @@ class Records:
     timestamps_ms: Sequence[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
+    headers: Sequence[GivenHeaders] = ()
 
 
 def records_of(stretch: Stretch, connection: Connection, tables: Tables) -> Iterator[Records]:
@@ -69,14 +72,15 @@ def _archived(tables: Tables, topic: str, partition: int, start: int, end: int) 
     if start >= end or not DeltaTable.is_deltatable(path):
         return
     place, inside = pl.col("partition") == partition, pl.col("offset").is_between(start, end, closed="left")
-    rows = pl.scan_delta(path).filter(place & inside).select("offset", "timestamp_ms", "key", "value").collect()
-    for part in rows.sort("offset").iter_slices(_AT_ONCE):
+    rows = pl.scan_delta(path).filter(place & inside).select("offset", "timestamp_ms", "key", "value", "headers")
+    for part in rows.collect().sort("offset").iter_slices(_AT_ONCE):
         yield Records(
             partition=partition,
             offsets=part["offset"].to_list(),
             timestamps_ms=part["timestamp_ms"].to_list(),
             keys=part["key"].to_list(),
             values=part["value"].to_list(),
+            headers=part["headers"].to_list(),
         )
 
 
@@ -93,7 +97,18 @@ def _records(partition: int, found: Sequence[Message]) -> Records:
         timestamps_ms=[message.timestamp()[1] for message in found],
         keys=[_raw(message.key()) for message in found],
         values=[_raw(message.value()) for message in found],
+        headers=[_headers(message) for message in found],
     )
+
+
+def _headers(message: Message) -> GivenHeaders:
+    """None of them where the name of one is no UTF-8, for then the client can read none."""
+    try:
+        found: Any = message.headers()
+    except (SystemError, UnicodeDecodeError):  # the client's own code fails on such a name
+        return None
+    pairs = found.items() if isinstance(found, dict) else found or ()
+    return [{"key": name, "value": _raw(value)} for name, value in pairs]
 
 
 def _raw(found: str | bytes | None) -> bytes | None:

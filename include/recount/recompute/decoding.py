@@ -18,10 +18,13 @@ from recount.core.plain_values import PlainValue
 from recount.core.schema import RecordSchema
 from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.columns import spark_type
+from recount.recompute.header_parsing import HeaderParser, is_with_headers
 from recount.recompute.log import runs
-from recount.recompute.parsing import Parser
+from recount.recompute.parsing import Parsed, Parser
 from recount.recompute.plain_parsing import PlainParser
 from recount.recompute.protobuf_parsing import ProtobufParser
+from recount.recompute.rules.header_values import headers_named
+from recount.recompute.rules.readings import base64_of
 
 NO_LIMIT_MS = 2**63 - 1
 _Parser = Parser | PlainParser | AvroParser | ProtobufParser
@@ -103,7 +106,10 @@ class DecodePass:
             for partition, records in runs(batch, last):
                 for unread, stretch in self._stretches(partition, records):
                     parser = parsers.setdefault(unread, self._parser(unread))
-                    yield self._decoded(parser, self.limits.get(partition), stretch)
+                    parsed = parser.parsed(stretch.column("value").to_pylist())
+                    if is_with_headers(self.flow.source):
+                        parsed = self._headers(unread).added(parsed, stretch)
+                    yield self._decoded(parsed, self.limits.get(partition), stretch)
 
     def _stretches(self, partition: int, records: pa.RecordBatch) -> Iterator[tuple[frozenset[str], pa.RecordBatch]]:
         """``records`` cut where another field begins to be read, with the fields that were not read yet."""
@@ -117,21 +123,25 @@ class DecodePass:
     def _parser(self, unread: frozenset[str]) -> _Parser:
         if isinstance(self._value, PlainValue):
             return PlainParser(self._value)
-        fields = {name: kind for name, kind in self._value.fields.items() if name not in unread}
-        wanted = [name for name in self.flow.columns_read if name not in unread]
-        return _BY_ENCODING[self.flow.source.topic.encoding](replace(self._value, fields=fields), wanted)
+        headers = headers_named(self._value)
+        kept = _without(self._value, unread | headers.keys())
+        wanted = [name for name in self.flow.columns_read if name in kept.fields]
+        return _BY_ENCODING[self.flow.source.topic.encoding](kept, wanted)
+
+    def _headers(self, unread: frozenset[str]) -> HeaderParser:
+        assert isinstance(self._value, RecordSchema)
+        return HeaderParser(_without(self._value, unread), self.flow.columns_read)
 
     @property
     def _value(self) -> RecordSchema | PlainValue:
         assert self.flow.source.topic.value is not None
         return self.flow.source.topic.value
 
-    def _decoded(self, parser: _Parser, limits: Limits | None, records: pa.RecordBatch) -> pa.RecordBatch:
-        parsed = parser.parsed(records.column("value").to_pylist())
+    def _decoded(self, parsed: Parsed, limits: Limits | None, records: pa.RecordBatch) -> pa.RecordBatch:
         event_time = self.flow.source.topic.event_time
         times = parsed.columns[event_time] if event_time else records.column("timestamp_ms")
         raw_keys = records.column("key")
-        keys = _texts(raw_keys)
+        keys = _in_base64(raw_keys) if self.flow.source.topic.key_form == "bytes" else _texts(raw_keys)
         faults = dict(parsed.bad)
 
         def reject(bad: np.ndarray, reason: str, detail: str) -> None:
@@ -170,12 +180,21 @@ class DecodePass:
         return pa.nulls(records.num_rows, to_arrow_type(spark_type(self._value.fields[name])))
 
 
+def _without(schema: RecordSchema, names: frozenset[str]) -> RecordSchema:
+    fields = {name: kind for name, kind in schema.fields.items() if name not in names}
+    return replace(schema, fields=fields, required=schema.required & fields.keys())
+
+
 def _texts(keys: pa.Array) -> pa.Array:
     """Keys as text, null where they are not UTF-8."""
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([_text(key) for key in keys.to_pylist()], pa.string())
+
+
+def _in_base64(keys: pa.Array) -> pa.Array:
+    return pa.array([None if key is None else base64_of(key) for key in keys.to_pylist()], pa.string())
 
 
 def _text(key: bytes | None) -> str | None:

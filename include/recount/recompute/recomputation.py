@@ -25,6 +25,7 @@ from recount.recompute.aggregating import (
 from recount.recompute.columns import named
 from recount.recompute.decoding import Limits
 from recount.recompute.flow import Flow
+from recount.recompute.header_parsing import is_with_headers
 from recount.recompute.judging import DEAD_LETTERED, FATES, judged
 from recount.recompute.log import Log, Ranges
 from recount.recompute.stream_time import STREAM_TIME
@@ -116,7 +117,8 @@ def recompute(
     say which event times were absurd when they were read; without them none is.
     """
     seeds = stream_times or {}
-    raw = log.read(session, flow.source.topic.name, ranges, with_key=flow.reads_record_key)
+    topic, headers = flow.source.topic.name, is_with_headers(flow.source)
+    raw = log.read(session, topic, ranges, with_key=flow.reads_record_key, with_headers=headers)
     records = judged(raw, flow, limits or {}, seeds)
     digest = digested(records, flow).persist()
     sums = [F.sum(F.when(F.col(OUTCOME) == fate, F.col(FIRSTS)).otherwise(0)).alias(fate) for fate in FATES]

@@ -41,7 +41,7 @@ class RegistryParser(ABC):
             if value is None:
                 continue
             try:
-                fields = self._fields_of(value)
+                fields = self.fields_of(value)
             except Bad as fault:
                 bad[index] = fault.reason, fault.detail
                 continue
@@ -50,7 +50,8 @@ class RegistryParser(ABC):
         kinds = {name: to_arrow_type(spark_type(self._schema.fields[name])) for name in self._wanted}
         return Parsed({name: pa.array(column, kinds[name]) for name, column in cells.items()}, bad)
 
-    def _fields_of(self, value: bytes) -> dict[str, Any]:
+    def fields_of(self, value: bytes) -> dict[str, Any]:
+        """All declared fields of ``value``; raises ``Bad``."""
         head, rest = value[:5], value[5:]
         if len(head) < 5 or head[0] != 0:
             raise Bad("undecodable", f"a value that begins with no id of a schema: {head!r}")

@@ -47,6 +47,7 @@ class ArchiveWork:
         self.name = archive.name
         self.topics: tuple[str, ...] = (archive.topic.name,)
         self.outputs: tuple[str, ...] = ()
+        self.schemas: Mapping[str, str] = {}
         self.layers: Layers = (self.topics,)
         self.path = Tables(root).archive(archive.topic.name)
         self.history = History(self.path)

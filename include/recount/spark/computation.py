@@ -9,14 +9,17 @@ from typing import Protocol
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from recount.core.topology import Written
 from recount.spark.checkpoint import BatchRange
-from recount.spark.intake import INPUT_COLUMNS
+from recount.spark.intake import HEADERS, INPUT_COLUMNS
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.stage import OUTPUT_SCHEMA, from_ipc, map_function
 from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import Order, Schema, StreamTables
+
+_HEADERS = "array<struct<key: string, value: binary>>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,10 @@ class Stage(Protocol):
 
 def staged(records: DataFrame, stage: Stage) -> dict[str, pl.DataFrame]:
     """The tables that ``stage`` makes of ``records``, those of all tasks together."""
-    sent = records.select(*INPUT_COLUMNS).mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
+    # never null: Arrow counts a batch's rows anew for each null list, see ``recompute.log.headers_never_null``
+    headers = [F.coalesce(HEADERS, F.array().cast(_HEADERS))] if HEADERS in records.columns else []
+    given = records.select(*INPUT_COLUMNS, *(one.alias(HEADERS) for one in headers))
+    sent = given.mapInArrow(map_function(stage), OUTPUT_SCHEMA).collect()
     tables = stage.empty_tables()
     for row in sent:
         tables[row.name].append(from_ipc(row.ipc))

@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 import pyarrow as pa
 
-from recount.codec.value_decoders import decoder_of
+from recount.codec.record_decoder import RecordDecoder
 from recount.core.nodes import Source
+from recount.core.record_keys import key_text
+from recount.core.topics import Topic
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
 
 INPUT_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+HEADERS = "headers"
+"""A further column, where a topic has fields that are headers."""
 PLACE: dict[str, pl.DataType] = {"topic": pl.String(), "partition": pl.Int32(), "offset": pl.Int64()}
 REJECTED_SCHEMA: dict[str, pl.DataType] = {
     **PLACE,
@@ -38,15 +42,16 @@ class Intake:
         self._source = source
         self._needs_key = needs_key
         self._latest_ms = latest_ms
-        self._decoder = decoder_of(source.topic, columns)
+        self._decoder = RecordDecoder(source.topic, columns)
 
     def take(self, batch: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good records in order (place, event time, raw key and value, fields), and the rejected ones."""
-        decoded = self._decoder.decode(batch.column("value").to_pylist())
-        frame = pl.from_arrow(batch)
+        headers = batch.column(HEADERS).to_pylist() if self._decoder.reads_headers else ()
+        decoded = self._decoder.decode(batch.column("value").to_pylist(), headers)
+        frame = pl.from_arrow(batch.select(list(INPUT_COLUMNS)))
         assert isinstance(frame, pl.DataFrame)
         frame = frame.rename({"key": "record_key", "value": "record_value", TIMESTAMP: "record_timestamp_ms"})
-        fields = {**decoded.columns, self._source.key: _text(batch.column("key"))}
+        fields = {**decoded.columns, self._source.key: _texts(batch.column("key"), self._source.topic)}
         frame = frame.with_columns(pl.Series(field_column(name), column) for name, column in fields.items())
         event_time = self._source.topic.event_time
         time = pl.col(field_column(event_time) if event_time else "record_timestamp_ms")
@@ -87,16 +92,11 @@ class Intake:
         )
 
 
-def _text(keys: pa.Array) -> pa.Array:
-    """Keys as text; null where one is not UTF-8."""
+def _texts(keys: pa.Array, topic: Topic) -> pa.Array:
+    """Keys as rows have them; null where one is no such."""
     try:
-        return keys.cast(pa.string())
+        if topic.key_form == "text":
+            return keys.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([None if key is None else _utf8(key) for key in keys.to_pylist()], pa.string())
-
-
-def _utf8(key: bytes) -> str | None:
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return None
+        pass
+    return pa.array([None if key is None else key_text(topic, key) for key in keys.to_pylist()], pa.string())

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from recount.codec.avro_encoder import Encode
+from recount.codec.value_encoders import encoder_of
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.output import (
     ORIGIN_HEADER,
@@ -60,10 +62,19 @@ def output_records(
 
 def encoded_values(sink: Written, rows: pl.DataFrame) -> pl.Series:
     """The values of the records that ``sink`` writes for ``rows`` of its output table; null where the row deletes."""
+    encode = encoder_of(sink)
+    if encode is not None:
+        return _one_by_one(encode, rows)
     plain = sink.topic.plain_field
     text = _object(sink, rows) if plain is None else _plain(rows[plain], sink.fields[plain])
     encoded = pl.when(~pl.col(IS_NULL)).then(text) if IS_NULL in rows.columns else text
     return rows.select(_bytes(encoded).alias("value")).to_series()
+
+
+def _one_by_one(encode: Encode, rows: pl.DataFrame) -> pl.Series:
+    deletes = rows[IS_NULL] if IS_NULL in rows.columns else [False] * rows.height
+    made = [None if gone else encode(row) for row, gone in zip(rows.iter_rows(named=True), deletes, strict=True)]
+    return pl.Series("value", made, pl.Binary)
 
 
 def _object(sink: Written, rows: pl.DataFrame) -> pl.Expr:

@@ -18,7 +18,7 @@ from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, dec
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.recompute.graph.lookups import TableEnds
-from recount.recompute.log import SCHEMA, RawLog
+from recount.recompute.log import HEADERS, SCHEMA, RawLog
 
 EVENTS = Topic(
     name="events",
@@ -42,6 +42,7 @@ class Arrival:
     key: str | bytes | None
     value: Mapping[str, Any] | bytes | None
     timestamp_ms: int
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 Log = Sequence[Arrival]
@@ -104,17 +105,19 @@ def _first(topic: str, number: int, partition: int) -> Arrival:
 
 
 def frames(session: SparkSession, logs: Sequence[Log], topics: Sequence[str]) -> dict[str, RawLog]:
-    """All logs as raw records, by topic."""
+    """All logs as raw records, by topic; with headers where any record has some."""
+    schema = SCHEMA + (HEADERS if any(one.headers for log in logs for one in log) else "")
     rows: dict[str, list[tuple[Any, ...]]] = {topic: [] for topic in topics}
     offsets: Counter[tuple[str, int]] = Counter()
     for one in (one for log in logs for one in log):
         value = one.value if isinstance(one.value, bytes) or one.value is None else json.dumps(one.value).encode()
         place = one.topic, one.partition
         key = one.key.encode() if isinstance(one.key, str) else one.key
-        rows[one.topic].append((one.partition, offsets[place], one.timestamp_ms, key, value))
+        row = (one.partition, offsets[place], one.timestamp_ms, key, value)
+        rows[one.topic].append(row if schema == SCHEMA else (*row, list(one.headers)))
         offsets[place] += 1
     ordered = {topic: sorted(found, key=lambda row: row[:2]) for topic, found in rows.items()}
-    return {topic: RawLog(frame=session.createDataFrame(found, SCHEMA).coalesce(1)) for topic, found in ordered.items()}
+    return {topic: RawLog(frame=session.createDataFrame(found, schema).coalesce(1)) for topic, found in ordered.items()}
 
 
 def table_ends(logs: Sequence[Log]) -> list[TableEnds]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from tests.unit.audit.test_judgement import a_flow
+from tests.unit.codec.served_registry import served
 
 from recount.audit.committed import CommittedRecord
 from recount.audit.published import copies_of
+from recount.codec.avro_encoder import avro_encoder
 from recount.core.own_columns import EVIDENCE, ORIGIN, PLACE, RESULT_TIME, REVISION
+from recount.core.registry_errors import VARIABLE
 
 VALUE = b'{"region":"EU","window_start":0,"window_end":10000,"orders":2,"revenue":3.50}'
 
@@ -95,3 +99,26 @@ def test_a_result_at_the_epoch_is_read_from_its_header() -> None:
         record = CommittedRecord(partition=0, offset=0, timestamp_ms=at_ms, key=b"EU", value=VALUE, headers=sent)
         [row] = copies_of([record], a_flow()).to_pylist()
         assert row[RESULT_TIME] == told
+
+
+def test_a_record_in_avro_is_a_copy_too_and_one_that_cannot_be_read_has_nulls(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = a_flow()
+    sink = replace(flow.sink, topic=replace(flow.sink.topic, encoding="avro"))
+    flow = replace(flow, sink=sink)
+    row = {"region": "EU", "window_start": 0, "window_end": 10_000, "orders": 2, "revenue": Decimal("3.50")}
+    headers = [("recount-revision", b"1"), ("recount-origin", b"stream")]
+    with served() as registry:
+        monkeypatch.setenv(VARIABLE, registry.address)
+        value = avro_encoder(sink)(row)
+        other = avro_encoder(sink)({**row, "revenue": Decimal("3.51")})
+        records = [
+            CommittedRecord(partition=3, offset=at, timestamp_ms=9, key=b"EU", value=one, headers=headers)
+            for at, one in enumerate((value, other, value[:-1], VALUE))
+        ]
+        found = copies_of(records, flow).to_pylist()
+    assert [{name: one[name] for name in row} for one in found] == [
+        row,
+        {**row, "revenue": Decimal("3.51")},
+        *[dict.fromkeys(row)] * 2,
+    ]
+    assert [one[REVISION] for one in found] == [1, 1, -1, -1]

@@ -613,6 +613,11 @@ def test_a_schema_that_is_no_file_makes_its_records_bad(text: str) -> None:
     assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), lambda _: text) == ["schema"]
 
 
+def test_what_is_wrong_with_a_schema_counts_before_what_is_wrong_with_a_value() -> None:
+    without_indexes = b"\0\0\0\0\7"
+    assert by_both([without_indexes], RecordSchema.of(n=LONG), lambda _: "%") == ["schema"]
+
+
 def test_an_edition_and_a_name_that_is_there_twice_are_not_read() -> None:
     edition = order_file()
     edition.syntax = "editions"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from recount.core.errors import InvalidDeclaration
 from recount.core.plain_values import PlainValue
 from recount.core.registry import declared
-from recount.core.schema import LONG, RecordSchema
+from recount.core.schema import DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
 from recount.core.topics import UNLIMITED_RETENTION_MS, Encoding, Topic
 from recount.core.topology import Topology, stream
 from recount.testing import TopologyDriver
@@ -32,9 +33,7 @@ def test_a_topic_that_is_written_on_the_way_is_declared_too() -> None:
 @pytest.mark.parametrize(
     ("more", "field"),
     [
-        ({"encoding": "avro"}, "encoding"),
         ({"encoding": "avro", "value": PlainValue.of(n=LONG)}, "encoding"),
-        ({"encoding": "protobuf"}, "encoding"),
         ({"encoding": "protobuf", "value": PlainValue.of(n=LONG)}, "encoding"),
         ({"encoding": "xml", "value": RecordSchema.of(n=LONG)}, "encoding"),
     ],
@@ -45,11 +44,16 @@ def test_an_encoding_that_is_none_or_has_no_fields_is_refused(more: dict[str, An
     assert raised.value.field.endswith(field)
 
 
+def test_protobuf_is_for_sources_only() -> None:
+    payments = Topic(name="payments", key="id", value=RecordSchema.of(n=LONG), encoding="protobuf")
+    with pytest.raises(InvalidDeclaration, match="Protobuf is read only"):
+        stream(payments).to(Topic(name="copies", key="id", value=RecordSchema.of(n=LONG), encoding="protobuf"))
+
+
 @pytest.mark.parametrize("encoding", ["avro", "protobuf"])
-def test_avro_and_protobuf_are_for_sources_only(encoding: Encoding) -> None:
-    payments = Topic(name="payments", key="id", value=RecordSchema.of(n=LONG), encoding=encoding)
-    with pytest.raises(InvalidDeclaration, match="Avro and Protobuf are read only"):
-        stream(payments).to(Topic(name="copies", key="id", value=RecordSchema.of(n=LONG), encoding=encoding))
+def test_a_source_of_a_registry_needs_the_fields_that_are_read(encoding: Encoding) -> None:
+    with pytest.raises(InvalidDeclaration):
+        stream(Topic(name="payments", key="id", encoding=encoding))
 
 
 @pytest.mark.parametrize("encoding", ["avro", "protobuf"])
@@ -60,3 +64,27 @@ def test_a_driver_without_a_registry_takes_fields_and_no_bytes(encoding: Encodin
     assert driver.pipe("payments", key="p1", value=None, timestamp_ms=0) == "counted"
     with pytest.raises(InvalidDeclaration, match="as a mapping"):
         driver.pipe("payments", key="p1", value=b"\0", timestamp_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("written", "declared", "in_json", "in_avro"),
+    [
+        (LONG, DOUBLE, True, True),
+        (LONG, decimal(5, 2), True, True),
+        (decimal(9, 2), DOUBLE, True, False),
+        (decimal(9, 2), decimal(9, 2), True, True),
+        (decimal(9, 2), decimal(10, 3), True, True),
+        (decimal(9, 2), decimal(9, 3), True, False),
+        (decimal(9, 2), decimal(38, 1), False, False),
+        (STRING, LONG, False, False),
+        (list_of(LONG), list_of(LONG), True, True),
+    ],
+)
+def test_a_sink_writes_what_a_reader_of_its_topic_can_read(
+    written: FieldType, declared: FieldType, in_json: bool, in_avro: bool
+) -> None:
+    source = stream(Topic(name="source", key="id", value=RecordSchema.of(n=written)))
+    for encoding, is_read in (("json", in_json), ("avro", in_avro)):
+        sink = Topic(name="out", key="id", value=RecordSchema.of(n=declared), encoding=encoding)  # type: ignore[arg-type]
+        with nullcontext() if is_read else pytest.raises(InvalidDeclaration, match="can read"):
+            source.to(sink)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from recount.codec.header_columns import GivenHeaders
 from recount.core.aggregates import count
 from recount.core.expressions import col
-from recount.core.schema import LONG, STRING, RecordSchema
+from recount.core.schema import LONG, STRING, RecordSchema, header
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
@@ -32,7 +34,11 @@ def modelled(flow: Any) -> Modelled:
 
 
 def looked_through(
-    found: Modelled, *records: tuple[int, Value], key: bytes | None = b"k", cuts: Sequence[int] = ()
+    found: Modelled,
+    *records: tuple[int, Value],
+    key: bytes | None = b"k",
+    cuts: Sequence[int] = (),
+    headers: Sequence[GivenHeaders] = (),
 ) -> tuple[Reaching, Stretch]:
     """Records of partition 0, time and value, in batches that begin at ``cuts``; all recorded at 1,000 ms."""
     bounds = {0: np.array([0, *cuts, len(records)], np.int64)}
@@ -51,8 +57,20 @@ def looked_through(
         timestamps_ms=[time_ms for time_ms, _ in records],
         keys=[key] * len(records),
         values=[json.dumps(value).encode() if isinstance(value, dict) else value for _, value in records],
+        headers=headers,
     )
     return reaching(found, stretch, [log]), stretch
+
+
+def test_a_field_that_is_a_header_is_looked_at_as_others_are() -> None:
+    assert isinstance(VISITS.value, RecordSchema)
+    fields = {**VISITS.value.fields, "tenant": header("tenant")}
+    visits = replace(VISITS, value=RecordSchema.of(**fields))
+    found = modelled(stream(visits).filter(col("tenant") == "blue").select_key(room=col("room")))
+    blue, red = ([{"key": "tenant", "value": tenant}] for tenant in (b"blue", b"red"))
+    visit = {"room": 1, "user": "ann"}
+    rows, _ = looked_through(found, (5, visit), (6, visit), (7, visit), headers=[blue, red, blue])
+    assert rows.offset.tolist() == [0, 2]
 
 
 BY_ROOM = stream(VISITS).select_key(room=col("room"))

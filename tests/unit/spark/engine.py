@@ -12,7 +12,7 @@ import pyarrow as pa
 from recount.core.own_columns import REVISION
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
-from recount.spark.intake import INPUT_COLUMNS
+from recount.spark.intake import HEADERS, INPUT_COLUMNS
 from recount.spark.open_windows import OpenWindows
 from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
@@ -20,6 +20,7 @@ from recount.spark.plan import plan_of
 from recount.spark.stage import MapStage, from_ipc
 
 NOW_MS = 1_000_000
+_HEADERS = pa.list_(pa.struct({"key": pa.string(), "value": pa.binary()}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +31,7 @@ class LogRecord:
     timestamp_ms: int = 0
     key: bytes | None = b"key"
     value: bytes | None = b"{}"
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 def arrow_batch(topic: str, partition: int, first_offset: int, records: Sequence[LogRecord]) -> pa.RecordBatch:
@@ -41,8 +43,9 @@ def arrow_batch(topic: str, partition: int, first_offset: int, records: Sequence
         pa.array([record.timestamp_ms for record in records], pa.int64()),
         pa.array([record.key for record in records], pa.binary()),
         pa.array([record.value for record in records], pa.binary()),
+        pa.array([[{"key": k, "value": v} for k, v in record.headers] for record in records], _HEADERS),
     ]
-    return pa.record_batch(columns, names=list(INPUT_COLUMNS))
+    return pa.record_batch(columns, names=[*INPUT_COLUMNS, HEADERS])
 
 
 def cut(batch: pa.RecordBatch, at: Sequence[int]) -> Iterator[pa.RecordBatch]:

@@ -80,6 +80,7 @@ from recount.recompute.digests import DigestedLog
 from recount.recompute.graph.carrying import LOOK_BACK_MS, is_incremental
 from recount.recompute.graph.frontiers import NONE_DUE
 from recount.recompute.graph.recomputed import Recomputed, recomputed
+from recount.recompute.header_parsing import is_with_headers
 from recount.recompute.log import Log
 from recount.recompute.once import once
 from recount.recompute.rules.closing import overdue_ms
@@ -314,10 +315,14 @@ class TopologyAuditor:
 
     def _recomputed(self, scope: Scope, log: Log, *, lateness: bool) -> Recomputed:
         ledger, ranges = scope.ledger, scope.ledger.ranges
+        headers = {source.topic.name for source in self._topology.sources if is_with_headers(source)}
         return recomputed(
             self._session,
             self._topology,
-            {topic: log.read(self._session, topic, spans) for topic, spans in ranges.items()},
+            {
+                topic: log.read(self._session, topic, spans, with_headers=topic in headers)
+                for topic, spans in ranges.items()
+            },
             limits={topic: ledger.limits(topic, self._topology.max_future_ms) for topic in ranges},
             lateness=lateness,
             table_ends=table_ends(ledger, self._topology),

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from recount.audit.topologies.identity import Identity, closing_windows
 from recount.audit.topologies.published_json import kept_rows
+from recount.codec.value_encoders import encoder_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.output import encode_value, output_record
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
@@ -109,6 +110,7 @@ def record_of(row: Mapping[str, Any], written: Written, version: int) -> KafkaRe
         source=row[ORIGIN],
         version=version,
         plain=written.topic.plain_field,
+        encode=encoder_of(written),
     )
     return KafkaRecord(
         topic=written.topic.name,

@@ -23,7 +23,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
@@ -74,12 +74,14 @@ class TopologyDriver:
         timestamp_ms: int,
         key: str | int | bytes | None = None,
         partition: int = 0,
+        headers: Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]] = (),
     ) -> Fate:
         """Append a record to a source topic, and let it run through; says what became of it.
 
-        ``value`` is the fields as a dict, or the bytes of the value, or None for a null value. Offsets count from 0 per
-        partition. Raises ``InvalidDeclaration`` for a topic that the topology does not read, and ``Terminal`` for a
-        bad record where the topology fails on one.
+        ``value`` is the fields as a dict, or the bytes of the value, or None for a null value; fields that are headers
+        are given in ``headers``, as pairs where a name occurs twice. Offsets count from 0 per partition. Raises
+        ``InvalidDeclaration`` for a topic that the topology does not read, and ``Terminal`` for a bad record where the
+        topology fails on one.
         """
         names = sorted(source.topic.name for source in self.topology.sources)
         require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="pipe into a source topic")
@@ -87,6 +89,7 @@ class TopologyDriver:
         self._offsets[topic, partition] = offset + 1
         raw_key = key if isinstance(key, bytes) else encode_key(key)
         raw_value = self._encoded(topic, value) if isinstance(value, Mapping) else self._as_given(topic, value)
+        pairs = headers.items() if isinstance(headers, Mapping) else headers
         taken = self._intake.take(
             topic=topic,
             partition=partition,
@@ -95,6 +98,7 @@ class TopologyDriver:
             key=raw_key,
             value=raw_value,
             wall_clock_ms=self.wall_clock_ms,
+            headers=[(name, one.encode() if isinstance(one, str) else one) for name, one in pairs],
         )
         if isinstance(taken, DeadLetter):
             self._set_aside(taken)

@@ -9,8 +9,8 @@ from typing import Any
 from recount.core.interpreter.journal import DeadLetter
 from recount.core.interpreter.record import Entry, Row
 from recount.core.nodes import Source
-from recount.core.record_keys import topics_needing_a_key
-from recount.core.schema import BadRecord
+from recount.core.record_keys import key_text, topics_needing_a_key
+from recount.core.schema import BadRecord, Headers, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
@@ -46,11 +46,12 @@ class Intake:
         key: bytes | None,
         value: bytes | None,
         wall_clock_ms: int | None,
+        headers: Headers = (),
     ) -> Taken | DeadLetter:
         """The record decoded, or its dead letter."""
         declared = self._topics[topic]
         try:
-            fields = _fields(declared, value)
+            fields = _fields(declared, value, headers)
             text = self._key(topic, key)
             event_time_ms = _event_time_ms(declared, fields, timestamp_ms)
             if wall_clock_ms is not None and event_time_ms > wall_clock_ms + self._max_future_ms:
@@ -75,17 +76,17 @@ class Intake:
             if needed:
                 raise BadRecord("null-key", "the record has no key")
             return None
-        try:
-            return key.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if needed:
-                raise BadRecord("undecodable", "the key is not UTF-8") from error
-            return None
+        text = key_text(self._topics[topic], key)
+        if text is None and needed:
+            raise BadRecord("undecodable", "the key is not UTF-8")
+        return text
 
 
-def _fields(topic: Topic, value: bytes | None) -> dict[str, Any]:
+def _fields(topic: Topic, value: bytes | None, headers: Headers) -> dict[str, Any]:
     assert topic.value is not None, "checked by Source"
-    return dict.fromkeys(topic.value.fields) if value is None else topic.value.decode(value)
+    if value is None:
+        return dict.fromkeys(topic.value.fields)
+    return topic.value.decode(value, headers) if isinstance(topic.value, RecordSchema) else topic.value.decode(value)
 
 
 def _event_time_ms(topic: Topic, fields: Mapping[str, Any], timestamp_ms: int) -> int:

@@ -25,10 +25,14 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 
 class WriterSchema:
-    """A schema of the registry, beside what is declared; raises ``Bad`` where it cannot be read so."""
+    """A schema of the registry, beside what is declared; raises ``Bad`` where it cannot be read so.
 
-    def __init__(self, number: int, text: str, declared: RecordSchema) -> None:
-        self._number, self._declared = number, declared
+    ``of_sink``: the values are a sink's, and may hold what a source's may not: a DOUBLE beyond all numbers, as a sum
+    can be, and a null in a list.
+    """
+
+    def __init__(self, number: int, text: str, declared: RecordSchema, *, of_sink: bool = False) -> None:
+        self._number, self._declared, self._of_sink = number, declared, of_sink
         self._known: dict[str, Any] = {}
         try:
             self._root = self._with_names(json.loads(text), "")
@@ -61,12 +65,30 @@ class WriterSchema:
             given = None if written is None else found_at(self._paths[name], record)
             if given is not None:
                 form = self._form_of(name)
-                made = _formed(given, written, form) if form else _typed(given, written, kind)
+                made = _formed(given, written, form) if form else self._typed(given, written, kind)
             if made is None and given is not None:
                 raise Bad("schema", f"field {name} is no {said_of(name, self._declared)}: {str(given)[:80]}")
             if made is None and name in self._declared.required:
                 raise Bad("schema", f"no {name}")
             yield name, made
+
+    def _typed(self, given: Any, written: Any, kind: FieldType) -> Any:
+        """``given``, which was written as ``written``, as ``kind`` holds it; None where it cannot be."""
+        if kind.element is not None:
+            of_item = written["items"]
+            if isinstance(of_item, list):
+                [of_item] = [one for one in of_item if _kind(one) != "null"]
+            items = [None if item is None else self._typed(item, of_item, kind.element) for item in given]
+            bad = items.count(None) - (given.count(None) if self._of_sink else 0)
+            return None if bad else items
+        if kind.kind == "double":
+            return float(given) if self._of_sink or math.isfinite(given) else None
+        if kind.kind == "decimal":
+            places = _places(written)
+            unscaled, scale = (given, 0) if places is None else (_signed(given), places[1])
+            number = Decimal(unscaled).scaleb(-scale, context=_EXACT)
+            return number if number.copy_abs() < 10 ** (kind.precision - kind.scale) else None
+        return given
 
     def _unreadable(self, why: str) -> Bad:
         fields = "; ".join(f"{name} {said_of(name, self._declared)}" for name in self._declared.fields)
@@ -232,24 +254,6 @@ def _places(written: Any) -> tuple[int, int] | None:
     if not is_decimal or type(digits) is not int or type(scale) is not int or not 0 <= scale <= digits:
         return None
     return digits, scale
-
-
-def _typed(given: Any, written: Any, kind: FieldType) -> Any:
-    """``given``, which was written as ``written``, as ``kind`` holds it; None where it cannot be."""
-    if kind.element is not None:
-        of_item = written["items"]
-        if isinstance(of_item, list):
-            [of_item] = [one for one in of_item if _kind(one) != "null"]
-        items = [None if item is None else _typed(item, of_item, kind.element) for item in given]
-        return None if None in items else items
-    if kind.kind == "double":
-        return float(given) if math.isfinite(given) else None
-    if kind.kind == "decimal":
-        places = _places(written)
-        unscaled, scale = (given, 0) if places is None else (_signed(given), places[1])
-        number = Decimal(unscaled).scaleb(-scale, context=_EXACT)
-        return number if number.copy_abs() < 10 ** (kind.precision - kind.scale) else None
-    return given
 
 
 def _formed(given: Any, written: Any, form: str) -> Any:

@@ -1,0 +1,99 @@
+"""Which rows a sink may write: those of which a reader of its topic can make something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from recount.core.errors import require
+from recount.core.own_columns import INTERNAL
+from recount.core.plain_values import PlainValue
+from recount.core.schema import FieldType, RecordSchema
+from recount.core.topics import Encoding, Topic
+
+_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def require_writable(topic: Topic, key: str, fields: Mapping[str, FieldType]) -> None:
+    """Refuse rows of ``fields`` under the key ``key`` of which a reader of ``topic`` could make nothing.
+
+    A plain value is exactly the one field. Of a schema each field that the rows have must be of a type that reads what
+    is written, and no required field may be missing; further fields are ignored by readers.
+    """
+    require(
+        topic.key_form == "text",
+        f"sink {topic.name}",
+        given=f"key_form={topic.key_form!r}",
+        expected="keys as text: those in bytes are read only",
+        remedy="declare the topic of the sink without key_form=",
+    )
+    written = {name: kind for name, kind in fields.items() if not name.startswith(INTERNAL)}
+    _require_encodable(topic, written)
+    match topic.value:
+        case RecordSchema() as schema:
+            _require_readable(topic, schema, fields)
+        case PlainValue() as plain:
+            _require_plain(topic, plain, {name: kind for name, kind in written.items() if name != key})
+
+
+def _require_encodable(topic: Topic, written: Mapping[str, FieldType]) -> None:
+    require(
+        topic.encoding != "protobuf",
+        f"sink {topic.name}",
+        given=f"encoding={topic.encoding!r}",
+        expected="JSON, Avro or a plain value: Protobuf is read only",
+        remedy="declare the topic of the sink with encoding='avro' or without",
+    )
+    no_names = [name for name in written if not _AVRO_NAME.fullmatch(name)]
+    require(
+        topic.encoding != "avro" or not no_names,
+        f"sink {topic.name}",
+        given=", ".join(no_names),
+        expected="names of Avro: letters, digits and _, and no digit first",
+        remedy="name the fields otherwise before: .select(weight_kg=col('weight.kg'))",
+    )
+
+
+def _require_readable(topic: Topic, schema: RecordSchema, fields: Mapping[str, FieldType]) -> None:
+    unlike = [
+        f"{name}: {fields[name]}, declared as {schema.told(name)}"
+        for name, kind in schema.fields.items()
+        if name in fields and (name in schema.readings or not _reads(kind, fields[name], topic.encoding))
+    ]
+    missing = [f"no {name}, which is required" for name in sorted(schema.required - fields.keys())]
+    require(
+        not unlike and not missing,
+        f"sink {topic.name}",
+        given=", ".join([*unlike, *missing]),
+        expected="rows that the topic's schema can read: otherwise each would be a bad record there",
+        remedy="choose and convert the fields before, or declare the schema with the types that the rows have",
+    )
+
+
+def _require_plain(topic: Topic, plain: PlainValue, written: Mapping[str, FieldType]) -> None:
+    require(
+        written == plain.fields,
+        f"sink {topic.name}",
+        given=_told(written),
+        expected=f"the key and {_told(plain.fields)}, for the topic has a plain value",
+        remedy=f"choose and name the field before: .select({plain.name}=...), declare the plain value with the"
+        " type that the field has, or declare the topic without value=, which makes it JSON",
+    )
+
+
+def _reads(declared: FieldType, written: FieldType, encoding: Encoding) -> bool:
+    """Whether a field that is ``declared`` so takes what is ``written``: as it is, or as a number without loss.
+
+    In JSON a decimal is a number like others, of which each is judged for itself. A schema of Avro says how many digits
+    a decimal may have, so that all of its values can be read or none.
+    """
+    if declared.kind == "double":
+        return written.kind in ("double", "long") or (written.kind == "decimal" and encoding == "json")
+    if declared.kind == "decimal" and written.kind == "decimal":
+        has_room = written.precision - written.scale <= declared.precision - declared.scale
+        return written.scale <= declared.scale and (has_room or encoding == "json")
+    return declared == written or (declared.kind == "decimal" and written.kind == "long")
+
+
+def _told(fields: Mapping[str, FieldType]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in fields.items()) or "no field"

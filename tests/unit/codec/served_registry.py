@@ -1,0 +1,81 @@
+"""A schema registry over HTTP, as far as sinks need one: subjects, ids, and a rule that refuses."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class ServedRegistry:
+    """Its ``schemas`` have the ids 1, 2, …; ``refuses`` are subjects that take nothing more, ``asked`` the requests."""
+
+    def __init__(self, schemas: Iterable[str]) -> None:
+        self.schemas = list(schemas)
+        self.subjects: dict[str, list[str]] = {}
+        self.refuses: dict[str, int] = {}
+        self.asked: list[str] = []
+        self.address = ""
+
+    def answer(self, method: str, path: str, given: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """To a request of Confluent's client, or by plain HTTP."""
+        path = path.partition("?")[0]
+        self.asked.append(f"{method} {path}")
+        parts = path.strip("/").split("/")
+        if parts[:2] == ["schemas", "ids"]:
+            number = int(parts[2])
+            if number > len(self.schemas):
+                return 404, {"error_code": 40403, "message": "Schema not found"}
+            schema = self.schemas[number - 1]
+            return 200, {"schema": schema} | ({} if schema[:1] in '{["' else {"schemaType": "PROTOBUF"})
+        subject = parts[1]
+        if parts[2:] == ["versions"]:
+            if subject in self.refuses:
+                status = self.refuses[subject]
+                return status, {"error_code": status, "message": "it is not compatible"}
+            if given["schema"] not in self.schemas:
+                self.schemas.append(given["schema"])
+            self.subjects.setdefault(subject, []).append(given["schema"])
+        if given["schema"] not in self.subjects.get(subject, []):
+            return 404, {"error_code": 40401 if subject not in self.subjects else 40403, "message": "not found"}
+        number = self.schemas.index(given["schema"]) + 1
+        return 200, {"id": number, "subject": subject, "version": 1, "schema": given["schema"]}
+
+
+@contextmanager
+def served(schemas: Iterable[str] = ()) -> Iterator[ServedRegistry]:
+    """One with ``schemas`` on the loopback address, until the end of the block."""
+    registry = ServedRegistry(schemas)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer({})
+
+        def do_POST(self) -> None:
+            self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _answer(self, given: dict[str, Any]) -> None:
+            status, said = registry.answer(self.command, self.path, given)
+            body = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    registry.address = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield registry
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

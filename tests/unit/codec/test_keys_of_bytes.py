@@ -1,0 +1,137 @@
+"""Keys of records that are any bytes: the same base64 to interpreter, stream, recompute and lens; and their erasure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
+
+from recount.core.aggregates import count
+from recount.core.archive import Archive
+from recount.core.errors import InvalidDeclaration
+from recount.core.fingerprint import Declared
+from recount.core.interpreter.intake import Intake as Reference
+from recount.core.interpreter.intake import Taken
+from recount.core.nodes import KEY
+from recount.core.record_keys import raw_key
+from recount.core.schema import LONG, RecordSchema
+from recount.core.settings import Settings
+from recount.core.tables import Tables
+from recount.core.topics import KeyForm, Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.erasure.archived_records import ArchiveErasure
+from recount.erasure.erasing import Order
+from recount.recompute.decoding import DecodePass
+from recount.recompute.graph.sources import WholeTopic
+from recount.spark.intake import Intake
+from recount.spark.polars_expressions import field_column
+from recount.testing import TopologyDriver
+
+TEXT = Topic(name="events", key="id", value=RecordSchema.of(n=LONG))
+BYTES = replace(TEXT, key_form="bytes")
+OUT = Topic(name="out", key="id")
+
+
+def grouped(topic: Topic) -> Topology:
+    """By the key that records came with."""
+    counts = stream(topic).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count())
+    return Topology(name="counts", sinks=[counts.emit_final().to(OUT)])
+
+
+def by_all(topic: Topic, key: bytes | None) -> str | None:
+    """The key in rows, or the reason why the record is bad; fails where the three do not say the same."""
+    taken = Reference(grouped(topic)).take(
+        topic="events", partition=0, offset=0, timestamp_ms=0, key=key, value=b"{}", wall_clock_ms=None
+    )
+    told = taken.key if isinstance(taken, Taken) else taken.reason
+    [source] = grouped(topic).sources
+    batch = arrow_batch("events", 0, 0, [LogRecord(key=key)])
+    good, bad = Intake(source, ["n"], needs_key=True, latest_ms=NOW_MS).take(batch)
+    by_stream = [*good[field_column(KEY)], *bad["reason"]]
+    [found] = DecodePass(flow=WholeTopic(source=source, needs_record_key=True), limits={})(iter([batch]))
+    by_recompute = [row["reason"] or row[KEY] for row in found.to_pylist()]
+    assert by_stream == by_recompute == [told]
+    return told
+
+
+@given(st.binary(max_size=9))
+def test_any_bytes_are_a_key_in_base64_and_lead_back_to_them(key: bytes) -> None:
+    text = by_all(BYTES, key)
+    assert text is not None
+    assert raw_key(BYTES, text) == key
+
+
+def test_a_key_is_text_unless_it_is_declared_as_bytes() -> None:
+    assert [by_all(TEXT, key) for key in (b"ann", b"", b"\xff", None)] == ["ann", "", "undecodable", "null-key"]
+    assert [by_all(BYTES, key) for key in (b"ann", b"", b"\xff", None)] == ["YW5u", "", "/w==", "null-key"]
+
+
+def test_a_stream_groups_by_keys_of_bytes() -> None:
+    driver = TopologyDriver(grouped(BYTES))
+    for key in (b"\0\0\0\7", b"\0\0\0\7", b"\xff"):
+        assert driver.pipe("events", key=key, value={"n": 1}, timestamp_ms=0) == "counted"
+    driver.advance_to(2_000)
+    assert sorted((out.key, out.value and out.value["n"]) for out in driver.read("out")) == [
+        ("/w==", 1),
+        ("AAAABw==", 2),
+    ]
+
+
+def test_the_form_of_a_key_is_another_meaning_and_only_of_sources() -> None:
+    text, raw = (Declared.of(grouped(topic)) for topic in (TEXT, BYTES))
+    assert text.fingerprint != raw.fingerprint
+    assert "key_form" not in str(text.document)
+    with pytest.raises(InvalidDeclaration, match="read only"):
+        stream(TEXT).to(replace(OUT, key_form="bytes"))
+    with pytest.raises(InvalidDeclaration, match="key_form"):
+        replace(TEXT, key_form="hex")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("form", "key", "offsets"),
+    [
+        ("text", "ann", [0, 2]),
+        ("text", "AQI=", [3]),
+        ("bytes", "YW5u", [0, 2]),
+        ("bytes", "AQI=", [1]),
+        ("bytes", "ann", []),
+    ],
+)
+def test_an_archive_finds_the_records_of_a_key_by_its_form(
+    tmp_path: Path, form: KeyForm, key: str, offsets: list[int]
+) -> None:
+    topic = replace(TEXT, key_form=form)
+    settings = _settings(tmp_path)
+    keys = [b"ann", b"\1\2", b"ann", b"AQI=", None]
+    rows = {"partition": [0] * 5, "offset": list(range(5)), "key": keys}
+    frame = pl.DataFrame(rows, schema={"partition": pl.Int32(), "offset": pl.Int64(), "key": pl.Binary()})
+    write_deltalake(Tables(settings.data).archive("events"), frame.to_arrow())
+    erasure = ArchiveErasure(
+        settings=settings, archive=Archive(topic=topic), readers=(grouped(topic),), order=_order(key)
+    )
+    assert erasure.places() == [(0, offset) for offset in offsets]
+    # a reader that declares the key otherwise has it in its rows, too
+    both = replace(erasure, archive=Archive(topic=TEXT), order=_order("AQI="))
+    assert both.places() == [(0, offset) for offset in ([1, 3] if form == "bytes" else [3])]
+
+
+def _settings(folder: Path) -> Settings:
+    return Settings(
+        profile="embedded",
+        bootstrap_servers="localhost:9092",
+        jars=str(folder),
+        topologies="none",
+        **{name: str(folder / name) for name in ("data", "checkpoints", "reports", "logs", "run")},
+    )
+
+
+def _order(key: str) -> Any:
+    return Order(key=key, by="a test", reason="a test")
