@@ -24,7 +24,7 @@ def require_writable(topic: Topic, key: str, fields: Mapping[str, FieldType]) ->
         topic.key_form == "text",
         f"sink {topic.name}",
         given=f"key_form={topic.key_form!r}",
-        expected="keys as text: those in bytes are read only",
+        expected="keys as text: others are read only",
         remedy="declare the topic of the sink without key_form=",
     )
     written = {name: kind for name, kind in fields.items() if not name.startswith(INTERNAL)}
