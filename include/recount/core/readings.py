@@ -43,26 +43,26 @@ WHOLE = ("",)
 class Reading:
     """A field that rows have as ``kind``, made of a ``form``, at a ``path`` in the value; () is the field itself.
 
-    With ``header`` it is no part of the value, but the header of that name; with ``of_key`` the path is one in the key.
+    With ``header`` it is no part of the value but the header of that name; with ``is_of_key`` the path is in the key.
     """
 
     kind: FieldType
     form: Form | None = None
     path: tuple[str, ...] = ()
     header: str | None = None
-    of_key: bool = False
+    is_of_key: bool = False
 
     @property
     def is_of_value(self) -> bool:
         """Whether it is a part of the value."""
-        return self.header is None and not self.of_key
+        return self.header is None and not self.is_of_key
 
     def __str__(self) -> str:
         said = self.form or str(self.kind)
         if self.header is not None:
             return f"{said} of the header {self.header!r}"
         place = f" at {'/'.join(map(repr, self.path))}" if self.path and self.path != WHOLE else ""
-        return f"{said}{place}{' of the key' * self.of_key}"
+        return f"{said}{place}{' of the key' * self.is_of_key}"
 
 
 def of_text(form: Form, text: str) -> int | str | None:

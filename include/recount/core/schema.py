@@ -147,7 +147,7 @@ def in_key(*path: str, kind: FieldType | Reading = STRING) -> Reading:
         remedy="a key is a text or a whole number: declare it as STRING, and let a function convert it",
     )
     made = Reading(kind=kind) if isinstance(kind, FieldType) else kind
-    return replace(made, path=path or WHOLE, of_key=True)
+    return replace(made, path=path or WHOLE, is_of_key=True)
 
 
 class BadRecord(RecountError):
@@ -217,7 +217,7 @@ class RecordSchema:
     @property
     def key_fields(self) -> tuple[str, ...]:
         """The fields that lie in the key, in order."""
-        return tuple(name for name in self.fields if name in self.readings and self.readings[name].of_key)
+        return tuple(name for name in self.fields if name in self.readings and self.readings[name].is_of_key)
 
     @property
     def reads_whole_key(self) -> bool:
@@ -235,7 +235,7 @@ class RecordSchema:
     @property
     def of_key(self) -> RecordSchema:
         """The fields of the key alone, as those of a value; there must be some."""
-        fields: dict[str, Any] = {name: replace(self.readings[name], of_key=False) for name in self.key_fields}
+        fields: dict[str, Any] = {name: replace(self.readings[name], is_of_key=False) for name in self.key_fields}
         return RecordSchema(fields=fields, required=self.required & fields.keys())
 
     def _is_of_value(self, name: str) -> bool:

@@ -104,20 +104,20 @@ class DecodePass:
         """Arrow batches of whole partitions in offset order, in and out."""
         last: dict[int, int] = {}
         parsers: dict[frozenset[str], _Parser] = {}
-        topic = self.flow.source.topic
-        of_keys = KeyParser(topic, self.flow.columns_read) if has_key_fields(topic) else None
+        source = self.flow.source
+        of_keys = KeyParser(source, self.flow.columns_read) if has_key_fields(source) else None
         for batch in batches:
             for partition, records in runs(batch, last):
                 for unread, stretch in self._stretches(partition, records):
                     parser = parsers.setdefault(unread, self._parser(unread))
                     parsed = parser.parsed(stretch.column("value").to_pylist())
-                    if is_with_headers(self.flow.source):
+                    if is_with_headers(source):
                         parsed = self._headers(unread).added(parsed, stretch)
                     raw_keys = stretch.column("key")
                     if of_keys is not None:
                         parsed, keys = of_keys.added(parsed, raw_keys.to_pylist())
                     else:
-                        keys = _in_base64(raw_keys) if topic.key_form == "bytes" else _texts(raw_keys)
+                        keys = _in_base64(raw_keys) if source.topic.key_form == "bytes" else _texts(raw_keys)
                     yield self._decoded(parsed, keys, self.limits.get(partition), stretch)
 
     def _stretches(self, partition: int, records: pa.RecordBatch) -> Iterator[tuple[frozenset[str], pa.RecordBatch]]:

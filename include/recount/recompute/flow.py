@@ -78,7 +78,7 @@ class Flow:
     @property
     def reads_record_key(self) -> bool:
         """Whether the key that records came with matters to anything."""
-        return self.needs_record_key or self.source.key in self._read() or has_key_fields(self.source.topic)
+        return self.needs_record_key or self.source.key in self._read() or has_key_fields(self.source)
 
     @property
     def columns_read(self) -> list[str]:

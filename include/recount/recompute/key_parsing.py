@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from recount.core.nodes import Source
 from recount.core.schema import RecordSchema
-from recount.core.topics import Topic
 from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.fetched_schemas import fetched_schema
 from recount.recompute.parsing import Parsed, Parser
@@ -21,19 +21,19 @@ from recount.recompute.rules.key_values import (
 )
 
 
-def has_key_fields(topic: Topic) -> bool:
-    """Whether fields of ``topic`` lie in the keys of its records."""
-    return isinstance(topic.value, RecordSchema) and bool(keys_named(topic.value))
+def has_key_fields(source: Source) -> bool:
+    """Whether fields of ``source`` lie in the keys of its records."""
+    return isinstance(source.topic.value, RecordSchema) and bool(keys_named(source.topic.value))
 
 
 class KeyParser:
-    """Reads the keys of a ``topic`` with fields of them; ``wanted`` limits what is returned, never what is checked."""
+    """Reads the keys of a ``source`` with fields of them; ``wanted`` limits what is returned, never what is checked."""
 
-    def __init__(self, topic: Topic, wanted: Sequence[str]) -> None:
-        assert isinstance(topic.value, RecordSchema)
-        self._schema = as_values(topic.value)
+    def __init__(self, source: Source, wanted: Sequence[str]) -> None:
+        assert isinstance(source.topic.value, RecordSchema)
+        self._schema = as_values(source.topic.value)
         self._wanted = [name for name in self._schema.fields if name in wanted]
-        self._parser = _parser(topic, self._schema)
+        self._parser = _parser(source.topic.key_form, self._schema)
 
     def added(self, parsed: Parsed, keys: Sequence[bytes | None]) -> tuple[Parsed, pa.Array]:
         """``parsed``, the values of the records, with their ``keys``, and those as rows have them."""
@@ -48,8 +48,8 @@ class KeyParser:
         return Parsed({**parsed.columns, **more}, {**bad, **parsed.bad}), pa.array(texts, pa.string())
 
 
-def _parser(topic: Topic, schema: RecordSchema) -> Parser | AvroParser | ProtobufParser:
+def _parser(form: str, schema: RecordSchema) -> Parser | AvroParser | ProtobufParser:
     names = list(schema.fields)
-    if topic.key_form == "avro":
+    if form == "avro":
         return AvroParser(within_one_field(schema), names, lambda number: within_one_field_of(fetched_schema(number)))
-    return ProtobufParser(schema, names) if topic.key_form == "protobuf" else Parser(schema, names)
+    return ProtobufParser(schema, names) if form == "protobuf" else Parser(schema, names)

@@ -11,13 +11,13 @@ from recount.core.schema import RecordSchema
 
 def keys_named(schema: RecordSchema) -> list[str]:
     """The fields that lie in the key, in order."""
-    return [name for name in schema.fields if name in schema.readings and schema.readings[name].of_key]
+    return [name for name in schema.fields if name in schema.readings and schema.readings[name].is_of_key]
 
 
 def as_values(schema: RecordSchema) -> RecordSchema:
     """These fields as if the key were a value; there must be some."""
     names = keys_named(schema)
-    readings = {name: replace(schema.readings[name], of_key=False) for name in names}
+    readings = {name: replace(schema.readings[name], is_of_key=False) for name in names}
     fields = {name: schema.fields[name] for name in names}
     return RecordSchema(fields=fields, required=schema.required & fields.keys(), readings=readings)
 
