@@ -34,8 +34,8 @@ class Topic:
     the fields of ``value`` that are declared with ``in_key``. ``event_time`` names a LONG field with milliseconds since
     the epoch, or a TIMESTAMP; None takes the record's own timestamp. ``value`` says what a record holds: a JSON object
     with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by us. A sink writes JSON unless
-    its topic has a plain value or is of Avro. ``encoding="avro"`` and ``"protobuf"``: each value has the id of its
-    writer's schema in a schema registry, and is read as the fields of the ``RecordSchema``; a sink can be of Avro only.
+    its topic says otherwise. ``encoding="avro"`` and ``"protobuf"``: each value has the id of its writer's schema in a
+    schema registry, and is read as the fields of the ``RecordSchema``.
     ``retention_ms`` -1 keeps records for ever; a topic that is only compacted does so too. ``configs`` holds any
     further topic setting, by Kafka's own names.
 
