@@ -12,9 +12,23 @@ from typing import Any
 
 import fastavro
 import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
 from tests.formats import avro_payments
 from tests.formats.apicurio import Registry
-from tests.formats.avro_payments import COMPATIBLE, FIRST, INCOMPATIBLE, amounts, copied, paid, payments
+from tests.formats.avro_payments import (
+    COMPATIBLE,
+    FIRST,
+    INCOMPATIBLE,
+    KEY_SCHEMA,
+    amounts,
+    copied,
+    keyed,
+    keyed_copies,
+    paid,
+    payments,
+    per_key,
+)
 from tests.formats.registry_streams import (
     MINUTE_MS,
     PAID,
@@ -28,11 +42,14 @@ from tests.integration.spark.drivers import delta_rows
 
 from recount.codec.avro_sink_schemas import sink_schema
 from recount.codec.registered_schemas import schema_id
+from recount.core.nodes import KEY
 from recount.core.registry_errors import VARIABLE, RegistryUnreachable, SchemaRefused
 from recount.core.schema import LONG, STRING, decimal
 from recount.core.topology import Topology
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+
+_OF_KEY = 4
 
 pytestmark = pytest.mark.timeout(600)  # with the archive of the registry to be fetched
 
@@ -93,6 +110,32 @@ def test_what_a_sink_publishes_in_avro_is_judged_by_what_it_says(
         assert f"{topology.written[0].topic.name}-value" in registry.subjects()
 
 
+def test_records_are_grouped_by_what_their_keys_in_avro_say(streams: Streams) -> None:
+    pair, spaced = (b"\0" + _OF_KEY.to_bytes(4, "big") + rest for rest in (b"\x0e\x02\x04EU", b"\x8e\x00\x02\x04EU"))
+    keys = [pair, spaced, pair[:-1], b"p3", b"\0" + _OF_KEY.to_bytes(4, "big") + b"\x10\x00"]
+    values = [json.dumps({"n": 1, "at": at_ms}).encode() for at_ms in (1_000, 2_000, 3_000, 4_000, 2 * MINUTE_MS)]
+    streams.send(keyed, values, keys)
+    streams.require_wait(per_key, keyed)
+    with streams.registry() as registry:
+        _payments(registry)
+        for topology in (per_key, keyed_copies):
+            streams.run(topology)
+            assert streams.outcome(topology) == "match"
+        assert len(streams.letters(keyed)) == 2 * 2
+        assert [(row[KEY], row["n"]) for row in delta_rows(streams.path("avro_per_key"))] == [
+            ('{"customer":7,"region":"EU"}', 2)
+        ]
+        copies = delta_rows(streams.path("avro_keyed_copies"))
+        told = sorted((row[KEY], row["customer"], row["region"] or "") for row in copies)
+        assert told == [
+            *[('{"customer":7,"region":"EU"}', 7, "EU")] * 2,
+            ('{"customer":8,"region":null}', 8, ""),
+        ]
+        rows = DeltaTable.forPath(streams.spark, streams.path("avro_keyed_copies"))
+        rows.update(F.col("customer") == 8, {"customer": F.lit(9)})
+        assert streams.outcome(keyed_copies) == "violation"
+
+
 def test_a_real_registry_finds_a_schema_again_and_refuses_one_that_its_rule_forbids(
     tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,10 +154,9 @@ def test_a_real_registry_finds_a_schema_again_and_refuses_one_that_its_rule_forb
 
 def _payments(registry: Registry) -> list[bytes]:
     """Three good ones, four bad ones, one that ends the minute; the schemas have the same ids in each new registry."""
-    first, second, third = (
-        registry.register(f"{number}-value", schema) for number, schema in enumerate((FIRST, COMPATIBLE, INCOMPATIBLE))
-    )
-    assert (first, second, third) == (1, 2, 3)
+    given = FIRST, COMPATIBLE, INCOMPATIBLE, KEY_SCHEMA
+    first, second, third, of_key = (registry.register(f"{number}-value", schema) for number, schema in enumerate(given))
+    assert (first, second, third, of_key) == (1, 2, 3, _OF_KEY)
     ann = _value(first, FIRST, customer="ann", amount=Decimal("10.50"), at_ms=1_000, to={"city": "Bern"})
     return [
         ann,

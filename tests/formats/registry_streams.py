@@ -81,11 +81,11 @@ class Streams:
         with registry_of(self.project, self.folder, port) as registry:
             yield registry
 
-    def send(self, topic: Topic, values: Sequence[bytes]) -> None:
-        """To the topic, with the keys p0, p1, …"""
+    def send(self, topic: Topic, values: Sequence[bytes], keys: Sequence[bytes] = ()) -> None:
+        """To the topic, with ``keys``, or p0, p1, …"""
         producer = Connection.of(self.settings).producer()
         for number, value in enumerate(values):
-            producer.produce(topic.name, key=f"p{number}".encode(), value=value)
+            producer.produce(topic.name, key=keys[number] if keys else f"p{number}".encode(), value=value)
         assert producer.flush(60) == 0
 
     def run(self, stream: Topology | Work) -> None:

@@ -17,7 +17,7 @@ from recount.core.registry_errors import SchemaRefused
 from recount.core.schema import FieldType
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
 _TYPES = {
     "string": (9, "string"),
@@ -34,7 +34,8 @@ _RESERVED = range(19_000, 20_000)
 def sink_file(topic: str, fields: Mapping[str, FieldType], newest: str | None) -> str:
     """The file whose first message has the ``fields`` of the values of ``topic``: ``newest``, or one that adds to it.
 
-    Raises ``SchemaRefused`` where ``newest`` has a field otherwise, or lacks one and is no file as this makes them.
+    Raises ``SchemaRefused`` where ``newest`` has a field otherwise, or lacks one and is not as this makes files: it may
+    reserve numbers, or import what is not read here.
     """
     wanted = {name: kind for name, kind in fields.items() if name != KEY}
     if newest is None:
@@ -51,10 +52,11 @@ def sink_file(topic: str, fields: Mapping[str, FieldType], newest: str | None) -
     lacking = {name: kind for name, kind in wanted.items() if name not in known}
     if not lacking:
         return newest
-    if not _is_plain(file):
-        raise SchemaRefused(f"{topic}: the newest file has no {', '.join(lacking)}, and more than one plain message")
-    lines = {field.number: (name, _NAMES[field.type]) for name, field in known.items()}
-    return _file(file.message_type[0].name, {**lines, **_numbered(lacking, max(lines, default=0))})
+    lines = {field.number: (name, _NAMES.get(field.type, "")) for name, field in known.items()}
+    name = file.message_type[0].name if file.message_type else ""
+    if newest.split() != _file(name, lines).split():
+        raise SchemaRefused(f"{topic}: the newest file has no {', '.join(lacking)}, and was written by somebody else")
+    return _file(name, {**lines, **_numbered(lacking, max(lines, default=0))})
 
 
 def _numbered(fields: Mapping[str, FieldType], last: int) -> dict[int, tuple[str, str]]:
@@ -65,14 +67,6 @@ def _numbered(fields: Mapping[str, FieldType], last: int) -> dict[int, tuple[str
 
 def _is_like(field: FieldDescriptorProto, kind: FieldType) -> bool:
     return field.proto3_optional and field.type == _TYPES[kind.kind][0]
-
-
-def _is_plain(file: FileDescriptorProto) -> bool:
-    """Whether ``_file`` can say all of it."""
-    plain = [one for one in file.message_type if not one.nested_type and not one.enum_type]
-    fields = [field for message in plain for field in message.field]
-    is_one = len(plain) == len(file.message_type) == 1 and not file.enum_type and not file.package
-    return is_one and all(field.proto3_optional and field.type in _NAMES for field in fields)
 
 
 def _file(name: str, lines: Mapping[int, tuple[str, str]]) -> str:

@@ -100,8 +100,11 @@ def test_a_file_of_somebody_else_is_written_by_where_it_has_the_fields() -> None
     enum Kind { A = 0; }
     """
     assert sink_file("t", {"text": STRING, "number": LONG}, theirs) == theirs
-    with pytest.raises(SchemaRefused, match="has no more"):
-        sink_file("t", {"text": STRING, "more": LONG}, theirs)
+    reserved = FILE.replace("}", "  reserved 6;\n}")
+    assert sink_file("t", FIELDS, reserved) == reserved
+    for newest in (theirs, reserved, 'syntax = "proto3";'):
+        with pytest.raises(SchemaRefused, match="written by somebody else"):
+            sink_file("t", {"text": STRING, "more": LONG}, newest)
 
 
 @pytest.mark.parametrize(
