@@ -37,11 +37,12 @@ def decoded(value: Column, written: Written) -> Column:
     encoding, fields = written.topic.encoding, dict(written.fields)
     schema = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in fields.items()])
 
-    def read(one: bytearray | None) -> tuple[Any, ...] | None:
-        said = None if one is None else _fields_of(bytes(one), encoding, fields)
-        return None if said is None else tuple(said.get(name) for name in fields)
+    return F.udf(lambda one: _row(one, encoding, fields), schema)(value)
 
-    return F.udf(read, schema)(value)
+
+def _row(value: bytearray | None, encoding: str, fields: Mapping[str, FieldType]) -> tuple[Any, ...] | None:
+    said = None if value is None else _fields_of(bytes(value), encoding, fields)
+    return None if said is None else tuple(said.get(name) for name in fields)
 
 
 def _fields_of(value: bytes | None, encoding: str, fields: Mapping[str, FieldType]) -> dict[str, Any] | None:

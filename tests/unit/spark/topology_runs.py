@@ -39,8 +39,10 @@ class Told:
 
 def row_of(key: Any, window: Row | None, timestamp_ms: int, revision: int, value: Mapping[str, Any] | None) -> Row:
     """A result to be compared, its values with their types, for 1 == 1.0 == Decimal(1)."""
-    cells = None if value is None else tuple((name, type(cell).__name__, cell) for name, cell in value.items())
-    return key, window, timestamp_ms, revision, cells
+    if value is None:
+        return key, window, timestamp_ms, revision, None
+    told = {name: tuple(cell) if isinstance(cell, list) else cell for name, cell in value.items()}
+    return key, window, timestamp_ms, revision, tuple((name, type(cell).__name__, cell) for name, cell in told.items())
 
 
 def by_engine(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
