@@ -160,7 +160,7 @@ def test_a_real_registry_takes_a_file_that_is_added_to_and_keeps_its_numbers(
 ) -> None:
     with registry_of(project, tmp_path) as registry:
         monkeypatch.setenv(VARIABLE, registry.address)
-        registry.require("FULL")
+        registry.require("BACKWARD")
         assert latest_schema("results") is None
         first = sink_file("results", {"n": LONG, "amount": decimal(20, 2)}, None)
         number = schema_id("results", first, "PROTOBUF")
@@ -171,11 +171,15 @@ def test_a_real_registry_takes_a_file_that_is_added_to_and_keeps_its_numbers(
         assert "optional string text = 3;" in more
         assert schema_id("results", more, "PROTOBUF") != number
         grown = latest_schema("results")
+        assert grown is not None
         assert sink_file("results", {"n": LONG, "amount": decimal(20, 2)}, grown) == grown
         with pytest.raises(SchemaRefused):
             sink_file("results", {"n": STRING}, grown)
         with pytest.raises(SchemaRefused, match="results-value"):
-            schema_id("results", first.replace("int64 n", "string n"), "PROTOBUF")
+            schema_id("results", grown.replace("int64 n", "string n"), "PROTOBUF")
+        registry.require("FULL")  # of this registry it forbids every field that its older file has not
+        with pytest.raises(SchemaRefused, match="results-value"):
+            schema_id("results", sink_file("results", {"last": LONG}, grown), "PROTOBUF")
 
 
 def _payments(registry: Registry) -> list[bytes]:

@@ -66,7 +66,7 @@ def _numbered(fields: Mapping[str, FieldType], last: int) -> dict[int, tuple[str
 
 
 def _is_like(field: FieldDescriptorProto, kind: FieldType) -> bool:
-    return field.proto3_optional and field.type == _TYPES[kind.kind][0]
+    return bool(field.proto3_optional) and field.type == _TYPES[kind.kind][0]
 
 
 def _file(name: str, lines: Mapping[int, tuple[str, str]]) -> str:

@@ -33,6 +33,7 @@ from recount.core.tables import Tables
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
+from recount.kafka.declared import dead_letter_topic
 from recount.local.ports import free_ports
 from recount.recompute.decoding import DecodePass
 from recount.recompute.graph.sources import WholeTopic
@@ -279,6 +280,10 @@ def test_a_further_field_of_the_key_is_no_addition_for_rows_would_have_another_k
     with pytest.raises(InvalidDeclaration, match="rows have their key"):
         Additions(fields={"events": frozenset({"region"})}).taken_from(topology)
     assert Additions(fields={"events": frozenset({"n"})}) is not None
+
+
+def test_the_dead_letters_of_a_topic_whose_keys_have_fields_are_a_topic_too() -> None:
+    assert dead_letter_topic(TOPIC).key_fields == ()
 
 
 def test_what_no_key_can_be_is_refused_where_it_is_declared() -> None:
