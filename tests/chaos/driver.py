@@ -77,7 +77,7 @@ class DyingWork:
         self.name, self.topics, self.with_headers = work.name, work.topics, work.with_headers
         self.outputs, self.history, self.declared = work.outputs, work.history, work.declared
         self.layers, self.delta_first, self.lacks = work.layers, work.delta_first, work.lacks
-        self.schemas = work.schemas
+        self.require_schemas = work.require_schemas
 
     def create(self) -> None:
         self._work.create()

@@ -6,7 +6,7 @@ from typing import Any
 
 from recount.core.aggregates import count, total
 from recount.core.expressions import col
-from recount.core.schema import BYTES, DATE, STRING, TIMESTAMP, RecordSchema, decimal, nested
+from recount.core.schema import BYTES, DATE, LONG, STRING, TIMESTAMP, RecordSchema, decimal, in_key, nested
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
@@ -63,6 +63,37 @@ copied = Topology(
         .to(Topic(name="avro-copies", key="payment_id", encoding="avro", partitions=1, retention_ms=-1)),
     ],
 )
+keyed = Topic(
+    name="avro-keyed",
+    key="id",
+    value=RecordSchema.of(
+        customer=in_key("customer", kind=LONG), region=in_key("region"), n=LONG, at=LONG, required=("customer",)
+    ),
+    key_form="avro",
+    event_time="at",
+    partitions=1,
+    retention_ms=-1,
+)
+per_key = Topology(
+    name="avro-per-key",
+    sinks=[
+        stream(keyed)
+        .windowed_by(tumbling("1 min", grace="0 s"))
+        .aggregate(n=total("n"))
+        .emit_final()
+        .to(Topic(name="avro-per-key", key="pair", partitions=1, retention_ms=-1)),
+    ],
+)
+"""A single aggregation, which has an audit of its own."""
+keyed_copies = Topology(
+    name="avro-keyed-copies",
+    sinks=[stream(keyed).to(Topic(name="avro-keyed-copies", key="pair", partitions=1, retention_ms=-1))],
+)
+KEY_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Pair",
+    "fields": [{"name": "customer", "type": "long"}, {"name": "region", "type": ["null", "string"]}],
+}
 
 _AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 18, "scale": 2}
 _ADDRESS = {"type": "record", "name": "Address", "fields": [{"name": "city", "type": "string"}]}

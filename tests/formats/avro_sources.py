@@ -12,22 +12,44 @@ from typing import Any
 
 import fastavro
 import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
 from tests.formats import avro_payments
 from tests.formats.apicurio import Registry
-from tests.formats.avro_payments import COMPATIBLE, FIRST, INCOMPATIBLE, amounts, copied, paid, payments
-from tests.formats.registry_streams import MINUTE_MS, PAID, Streams, registry_of, streams_of
-from tests.integration.spark.drivers import committed, delta_rows
+from tests.formats.avro_payments import (
+    COMPATIBLE,
+    FIRST,
+    INCOMPATIBLE,
+    KEY_SCHEMA,
+    amounts,
+    copied,
+    keyed,
+    keyed_copies,
+    paid,
+    payments,
+    per_key,
+)
+from tests.formats.registry_streams import (
+    MINUTE_MS,
+    PAID,
+    PUBLISHED_AMOUNTS,
+    PUBLISHED_COPIES,
+    Streams,
+    registry_of,
+    streams_of,
+)
+from tests.integration.spark.drivers import delta_rows
 
-from recount.audit.published_avro import fields_of
-from recount.codec.avro_encoder import avro_encoder
-from recount.codec.sink_schemas import schema_id, sink_schema
-from recount.core.output import REVISION_HEADER
+from recount.codec.avro_sink_schemas import sink_schema
+from recount.codec.registered_schemas import schema_id
+from recount.core.nodes import KEY
 from recount.core.registry_errors import VARIABLE, RegistryUnreachable, SchemaRefused
 from recount.core.schema import LONG, STRING, decimal
 from recount.core.topology import Topology
-from recount.kafka.connection import Connection
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+
+_OF_KEY = 4
 
 pytestmark = pytest.mark.timeout(600)  # with the archive of the registry to be fetched
 
@@ -68,49 +90,50 @@ def test_a_stream_of_avro_is_audited_green_and_red_once_a_row_is_altered(streams
         streams.require_red(paid, "avro_paid")
 
 
-WINDOW = {"window_start": 0, "window_end": MINUTE_MS}
-PUBLISHED: dict[str, list[dict[str, Any]]] = {
-    amounts.name: [
-        {"customer": "ann", **WINDOW, "payments": 2, "amount": Decimal("30.75")},
-        {"customer": "bob", **WINDOW, "payments": 1, "amount": Decimal("12345678901234.56")},
-    ],
-    copied.name: [
-        {"customer": "ann", "amount": Decimal("10.50"), "note": None, "at": 1_000},
-        {"customer": "ann", "amount": Decimal("20.25"), "note": "x", "at": 2_000},
-        {"customer": "bob", "amount": Decimal("12345678901234.56"), "note": None, "at": 3_000},
-        {"customer": "eve", "amount": Decimal("1.00"), "note": None, "at": 2 * MINUTE_MS},
-    ],
-}
-
-
-@pytest.mark.parametrize("topology", [amounts, copied], ids=lambda topology: topology.name)
-def test_what_a_sink_publishes_in_avro_is_judged_by_what_it_says(topology: Topology, streams: Streams) -> None:
+@pytest.mark.parametrize(
+    ("topology", "expected"),
+    [(amounts, PUBLISHED_AMOUNTS), (copied, PUBLISHED_COPIES)],
+    ids=["amounts", "copies"],
+)
+def test_what_a_sink_publishes_in_avro_is_judged_by_what_it_says(
+    topology: Topology, expected: list[dict[str, Any]], streams: Streams
+) -> None:
     with pytest.raises(RegistryUnreachable):
         streams.run(topology)
-    [written] = topology.written
-    topic, expected = written.topic.name, PUBLISHED[topology.name]
-    connection = Connection.of(streams.settings)
     with streams.registry() as registry:
         _payments(registry)
         # a process keeps schemas by their ids: each has the same one in each new registry
         if topology is copied:
             [sink] = amounts.written
             registry.register(f"{sink.topic.name}-value", json.loads(sink_schema(sink.topic.name, sink.fields)))
-        streams.run(topology)
-        published = committed(connection, topic)
-        said = [fields_of(message.value(), written.fields) for message in published]
-        assert sorted(said, key=str) == sorted(expected, key=str)
-        assert f"{topic}-value" in registry.subjects()
-        assert streams.outcome(topology) == "match"
+        streams.require_published(topology, expected)
+        assert f"{topology.written[0].topic.name}-value" in registry.subjects()
 
-        forged = {**dict.fromkeys(written.fields), **expected[0], "amount": Decimal("30.76")}
-        message = published[0]
-        headers = [(name, b"1" if name == REVISION_HEADER else told) for name, told in message.headers()]
-        value, at_ms = avro_encoder(written)(forged), message.timestamp()[1]
-        producer = connection.producer()
-        producer.produce(topic, key=message.key(), value=value, headers=headers, timestamp=at_ms)
-        assert producer.flush(60) == 0
-        assert streams.outcome(topology) == "violation"
+
+def test_records_are_grouped_by_what_their_keys_in_avro_say(streams: Streams) -> None:
+    pair, spaced = (b"\0" + _OF_KEY.to_bytes(4, "big") + rest for rest in (b"\x0e\x02\x04EU", b"\x8e\x00\x02\x04EU"))
+    keys = [pair, spaced, pair[:-1], b"p3", b"\0" + _OF_KEY.to_bytes(4, "big") + b"\x10\x00"]
+    values = [json.dumps({"n": 1, "at": at_ms}).encode() for at_ms in (1_000, 2_000, 3_000, 4_000, 2 * MINUTE_MS)]
+    streams.send(keyed, values, keys)
+    streams.require_wait(per_key, keyed)
+    with streams.registry() as registry:
+        _payments(registry)
+        for topology in (per_key, keyed_copies):
+            streams.run(topology)
+            assert streams.outcome(topology) == "match"
+        assert len(streams.letters(keyed)) == 2 * 2
+        assert [(row[KEY], row["n"]) for row in delta_rows(streams.path("avro_per_key"))] == [
+            ('{"customer":7,"region":"EU"}', 2)
+        ]
+        copies = delta_rows(streams.path("avro_keyed_copies"))
+        told = sorted((row[KEY], row["customer"], row["region"] or "") for row in copies)
+        assert told == [
+            *[('{"customer":7,"region":"EU"}', 7, "EU")] * 2,
+            ('{"customer":8,"region":null}', 8, ""),
+        ]
+        rows = DeltaTable.forPath(streams.spark, streams.path("avro_keyed_copies"))
+        rows.update(F.col("customer") == 8, {"customer": F.lit(9)})
+        assert streams.outcome(keyed_copies) == "violation"
 
 
 def test_a_real_registry_finds_a_schema_again_and_refuses_one_that_its_rule_forbids(
@@ -120,21 +143,20 @@ def test_a_real_registry_finds_a_schema_again_and_refuses_one_that_its_rule_forb
         monkeypatch.setenv(VARIABLE, registry.address)
         registry.require("FULL")
         fields = {"n": LONG, "amount": decimal(20, 2)}
-        first = schema_id("results", sink_schema("results", fields))
+        first = schema_id("results", sink_schema("results", fields), "AVRO")
         assert registry.register("results-value", json.loads(sink_schema("results", fields))) == first
         more = {"text": STRING, **fields}
-        assert schema_id("results", sink_schema("results", more)) != first
+        assert schema_id("results", sink_schema("results", more), "AVRO") != first
         with pytest.raises(SchemaRefused, match="results-value"):
-            schema_id("results", sink_schema("results", {**fields, "n": STRING}))
-        assert schema_id("others", sink_schema("results", fields)) == first  # under a subject of its own
+            schema_id("results", sink_schema("results", {**fields, "n": STRING}), "AVRO")
+        assert schema_id("others", sink_schema("results", fields), "AVRO") == first  # under a subject of its own
 
 
 def _payments(registry: Registry) -> list[bytes]:
     """Three good ones, four bad ones, one that ends the minute; the schemas have the same ids in each new registry."""
-    first, second, third = (
-        registry.register(f"{number}-value", schema) for number, schema in enumerate((FIRST, COMPATIBLE, INCOMPATIBLE))
-    )
-    assert (first, second, third) == (1, 2, 3)
+    given = FIRST, COMPATIBLE, INCOMPATIBLE, KEY_SCHEMA
+    first, second, third, of_key = (registry.register(f"{number}-value", schema) for number, schema in enumerate(given))
+    assert (first, second, third, of_key) == (1, 2, 3, _OF_KEY)
     ann = _value(first, FIRST, customer="ann", amount=Decimal("10.50"), at_ms=1_000, to={"city": "Bern"})
     return [
         ann,

@@ -45,6 +45,26 @@ paid = Topology(
         .to(Topic(name="protobuf-payments-read", key="payment_id", partitions=1, retention_ms=-1)),
     ],
 )
+amounts = Topology(
+    name="protobuf-amounts",
+    sinks=[
+        stream(payments)
+        .select_key(customer=col("customer"))
+        .windowed_by(tumbling("1 min", grace="0 s"))
+        .aggregate(payments=count(), amount=total("amount"))
+        .emit_final()
+        .to(Topic(name="protobuf-amounts", key="customer", encoding="protobuf", partitions=1, retention_ms=-1)),
+    ],
+)
+"""A single aggregation, which has an audit of its own."""
+copied = Topology(
+    name="protobuf-copied",
+    sinks=[
+        stream(payments)
+        .select("customer", "amount", "note", "at")
+        .to(Topic(name="protobuf-copies", key="payment_id", encoding="protobuf", partitions=1, retention_ms=-1)),
+    ],
+)
 
 FIRST = """
 syntax = "proto3";

@@ -10,15 +10,26 @@ from typing import Any
 import pytest
 from tests.formats import protobuf_payments
 from tests.formats.apicurio import Registry
-from tests.formats.protobuf_payments import COMPATIBLE, FIRST, INCOMPATIBLE, READ, paid, payments
-from tests.formats.registry_streams import MINUTE_MS, PAID, Streams, registry_of, streams_of
+from tests.formats.protobuf_payments import COMPATIBLE, FIRST, INCOMPATIBLE, READ, amounts, copied, paid, payments
+from tests.formats.registry_streams import (
+    MINUTE_MS,
+    PAID,
+    PUBLISHED_AMOUNTS,
+    PUBLISHED_COPIES,
+    Streams,
+    registry_of,
+    streams_of,
+)
 from tests.integration.spark.drivers import delta_rows
 from tests.unit.codec.protobuf_writers import by_both, fill, wire
 
 from recount.codec.protobuf_schemas import writer_message
+from recount.codec.protobuf_sink_files import sink_file
+from recount.codec.registered_schemas import latest_schema, schema_id
 from recount.codec.writer_schemas import protobuf_schema
-from recount.core.registry_errors import VARIABLE
+from recount.core.registry_errors import VARIABLE, SchemaRefused
 from recount.core.schema import DATE, LONG, STRING, RecordSchema, decimal, nested
+from recount.core.topology import Topology
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 from recount.recompute.fetched_schemas import fetched_file
@@ -125,6 +136,50 @@ def test_a_stream_of_protobuf_is_audited_green_and_red_once_a_row_is_altered(str
         assert "schema 3" in unlike
         assert sum("the registry has no schema 4711" in letter for letter in letters) == 1
         streams.require_red(paid, "protobuf_paid")
+
+
+@pytest.mark.parametrize(
+    ("topology", "expected"),
+    [(amounts, PUBLISHED_AMOUNTS), (copied, PUBLISHED_COPIES)],
+    ids=["amounts", "copies"],
+)
+def test_what_a_sink_publishes_in_protobuf_is_judged_by_what_it_says(
+    topology: Topology, expected: list[dict[str, Any]], streams: Streams
+) -> None:
+    with streams.registry() as registry:
+        _payments(registry)
+        # a process keeps schemas by their ids: each has the same one in each new registry
+        for earlier in (amounts, copied) if topology is copied else (amounts,):
+            [sink] = earlier.written
+            registry.register(f"{sink.topic.name}-value", sink_file(sink.topic.name, sink.fields, None))
+        streams.require_published(topology, expected)
+
+
+def test_a_real_registry_takes_a_file_that_is_added_to_and_keeps_its_numbers(
+    tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with registry_of(project, tmp_path) as registry:
+        monkeypatch.setenv(VARIABLE, registry.address)
+        registry.require("BACKWARD")
+        assert latest_schema("results") is None
+        first = sink_file("results", {"n": LONG, "amount": decimal(20, 2)}, None)
+        number = schema_id("results", first, "PROTOBUF")
+        assert schema_id("results", first, "PROTOBUF") == number
+        newest = latest_schema("results")
+        assert newest is not None
+        more = sink_file("results", {"text": STRING, "n": LONG}, newest)
+        assert "optional string text = 3;" in more
+        assert schema_id("results", more, "PROTOBUF") != number
+        grown = latest_schema("results")
+        assert grown is not None
+        assert sink_file("results", {"n": LONG, "amount": decimal(20, 2)}, grown) == grown
+        with pytest.raises(SchemaRefused):
+            sink_file("results", {"n": STRING}, grown)
+        with pytest.raises(SchemaRefused, match="results-value"):
+            schema_id("results", grown.replace("int64 n", "string n"), "PROTOBUF")
+        registry.require("FULL")  # of this registry it forbids every field that its older file has not
+        with pytest.raises(SchemaRefused, match="results-value"):
+            schema_id("results", sink_file("results", {"last": LONG}, grown), "PROTOBUF")
 
 
 def _payments(registry: Registry) -> list[bytes]:

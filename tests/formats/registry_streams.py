@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from delta.tables import DeltaTable
@@ -20,6 +21,9 @@ from tests.integration.spark.drivers import committed, delta_rows
 from tests.local_spark import TINY, local_session
 
 from recount.audit.nightly import audited
+from recount.audit.published_values import fields_of
+from recount.codec.value_encoders import encoder_of
+from recount.core.output import REVISION_HEADER
 from recount.core.registry import declared
 from recount.core.registry_errors import VARIABLE, RegistryUnreachable
 from recount.core.settings import Settings
@@ -40,6 +44,15 @@ from recount.spark.work import Work
 MINUTE_MS = 60_000
 PAID = [("ann", 2, Decimal("30.75")), ("bob", 1, Decimal("12345678901234.56"))]
 """Customer, payments and amount of the first minute of the payments, in each format."""
+WINDOW = {"window_start": 0, "window_end": MINUTE_MS}
+PUBLISHED_AMOUNTS = [{"customer": who, **WINDOW, "payments": many, "amount": amount} for who, many, amount in PAID]
+PUBLISHED_COPIES = [
+    {"customer": "ann", "amount": Decimal("10.50"), "note": None, "at": 1_000},
+    {"customer": "ann", "amount": Decimal("20.25"), "note": "x", "at": 2_000},
+    {"customer": "bob", "amount": Decimal("12345678901234.56"), "note": None, "at": 3_000},
+    {"customer": "eve", "amount": Decimal("1.00"), "note": None, "at": 2 * MINUTE_MS},
+]
+"""What sinks publish of these payments, in each format."""
 
 
 @contextmanager
@@ -68,11 +81,11 @@ class Streams:
         with registry_of(self.project, self.folder, port) as registry:
             yield registry
 
-    def send(self, topic: Topic, values: Sequence[bytes]) -> None:
-        """To the topic, with the keys p0, p1, …"""
+    def send(self, topic: Topic, values: Sequence[bytes], keys: Sequence[bytes] = ()) -> None:
+        """To the topic, with ``keys``, or p0, p1, …"""
         producer = Connection.of(self.settings).producer()
         for number, value in enumerate(values):
-            producer.produce(topic.name, key=f"p{number}".encode(), value=value)
+            producer.produce(topic.name, key=keys[number] if keys else f"p{number}".encode(), value=value)
         assert producer.flush(60) == 0
 
     def run(self, stream: Topology | Work) -> None:
@@ -104,6 +117,26 @@ class Streams:
             self.run(topology)
         assert self.letters(topic) == []
         assert [row for node in topology.written for row in delta_rows(self.path(node.table))] == []
+
+    def require_published(self, topology: Topology, expected: Sequence[Mapping[str, Any]]) -> None:
+        """Fail unless the one sink publishes ``expected``, and audits are green, and red once an amount is forged."""
+        self.run(topology)
+        [written] = topology.written
+        connection, topic = Connection.of(self.settings), written.topic.name
+        published = committed(connection, topic)
+        said = [fields_of(message.value(), written) for message in published]
+        assert sorted(said, key=str) == sorted(expected, key=str)
+        assert self.outcome(topology) == "match"
+
+        encode = encoder_of(written)
+        assert encode is not None
+        forged = {**dict.fromkeys(written.fields), **expected[0], "amount": Decimal("30.76")}
+        message = published[0]
+        headers = [(name, b"1" if name == REVISION_HEADER else told) for name, told in message.headers()]
+        producer = connection.producer()
+        producer.produce(topic, encode(forged), message.key(), headers=headers, timestamp=message.timestamp()[1])
+        assert producer.flush(60) == 0
+        assert self.outcome(topology) == "violation"
 
     def require_red(self, topology: Topology, table: str) -> None:
         """Fail unless the audit is green, and red once an amount in ``table`` is altered by a cent."""

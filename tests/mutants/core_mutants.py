@@ -143,7 +143,12 @@ def _of_readings() -> Iterator[Mutant]:
     missing = "given is None and name in self.required"
     yield from other(schema, "RecordSchema.of_headers", there, missing, "False", "given is None")
     yield from other(readings, "of_header", "the bytes of a header", "b64encode", "urlsafe_b64encode")
-    yield from other("core/record_keys.py", "key_text", "a key of bytes", "b64encode", "urlsafe_b64encode")
+    keys, whole = "core/record_keys.py", "a key of several fields"
+    yield from other(keys, "key_text", "a key of bytes", "b64encode", "urlsafe_b64encode")
+    yield from other(keys, "key_of", whole, "encode_value(fields).decode()", "str(values)")
+    yield from other(keys, "key_of", whole, "is None for", "is not None for")
+    yield from other(keys, "key_of", whole, "if all(", "if any(")
+    yield from other(keys, "key_of", "a key of one field", "len(values) == 1", "len(values) == 2")
 
 
 def _of_defaults() -> Iterator[Mutant]:

@@ -13,11 +13,21 @@ def format_mutants() -> Iterator[Mutant]:
     yield from comparison(head, "RegistryDecoder._row", "the head of a value", "len(value) < HEAD")
     yield from other(head, "RegistryDecoder._row", "the head of a value", "or value[0] != _MAGIC", "")
     yield from other(head, "RegistryDecoder._row", "the id of a schema", '"big"', '"little"')
+    yield from _of_keys()
     yield from _of_avro_bytes()
     yield from _of_avro_fields()
     yield from _of_messages()
     yield from _of_message_fields()
     yield from _of_files()
+
+
+def _of_keys() -> Iterator[Mutant]:
+    keys = "codec/key_columns.py"
+    yield from other(keys, "KeyColumns.decode", "a key that must be there", "if key is None", "if False")
+    yield from other(keys, "KeyColumns.decode", "a key that must be there", "*decoded.faults, *absent", "*absent")
+    yield from other(
+        "codec/record_decoder.py", "RecordDecoder.decode", "a value before its key", "reversed(parts)", "parts"
+    )
 
 
 def _of_avro_bytes() -> Iterator[Mutant]:

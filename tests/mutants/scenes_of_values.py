@@ -26,6 +26,7 @@ from recount.core.schema import (
     RecordSchema,
     decimal,
     header,
+    in_key,
     nested,
 )
 from recount.core.topics import Topic
@@ -63,6 +64,13 @@ CALLS = Topic(
         required=("who",),
     ),
 )
+PAIRS = Topic(
+    name="pairs",
+    key="id",
+    value=RecordSchema.of(a=in_key("a", kind=LONG), n=LONG, b=in_key("b", "c"), required=("a",)),
+    key_form="json",
+)
+SINGLES = Topic(name="singles", key="id", value=RecordSchema.of(a=in_key("a"), n=LONG), key_form="json")
 DEVICES = Topic(name="devices", key="id", value=RecordSchema.of(n=LONG), key_form="bytes")
 _LONGS = (LONG_MIN - 1, LONG_MIN, LONG_MAX, LONG_MAX + 1)
 _CASES = (
@@ -158,6 +166,31 @@ def keys_of_bytes() -> Scene:
     topology = Topology(name="scene", sinks=[counts.emit_final().to(Topic(name="out", key="id"))])
     last = tuple(_event("devices", 20, b"{}", key) for key in (b"z0", b"z1"))
     return Scene(name="keys of bytes", topology=topology, batches=(events, last))
+
+
+def keys_with_fields() -> Scene:
+    """Keys that are records of two fields, of which one must be there."""
+    keys = (b'{"a":1,"b":{"c":"x"}}', b'{"b": {"c": "x"}, "a": 1}', b'{"a":1}', b'{"b":{"c":"x"}}', b"{", None)
+    return _of_keys("keys with fields", PAIRS, keys, b'{"a":9}')
+
+
+def keys_with_a_field() -> Scene:
+    """Keys that are records of one field."""
+    return _of_keys("keys with a field", SINGLES, (b'{"a":"x"}', b'{"a":"7"}', b'{"a":7}', b"{}", None), b'{"a":"z"}')
+
+
+def _of_keys(name: str, topic: Topic, keys: Sequence[bytes | None], last: bytes) -> Scene:
+    """Counted by their keys; ``last`` closes the window."""
+    values = (b'{"n":1}', None, b'{"n":"1"}')
+    events = [_keyed(topic.name, at_ms, key, value) for at_ms, key in enumerate(keys) for value in values]
+    counts = stream(topic).windowed_by(tumbling("10 ms", grace="0 ms")).aggregate(n=count())
+    topology = Topology(name="scene", sinks=[counts.emit_final().to(Topic(name="out", key="id"))])
+    ends = tuple(_keyed(topic.name, 20, last, b'{"n":1}', partition) for partition in (0, 1))
+    return Scene(name=name, topology=topology, batches=(tuple(events), ends))
+
+
+def _keyed(topic: str, at_ms: int, key: bytes | None, value: bytes | None, partition: int = 0) -> Event:
+    return Event(topic, LogRecord(partition=partition, timestamp_ms=at_ms, key=key, value=value))
 
 
 def long_numbers() -> Scene:

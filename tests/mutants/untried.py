@@ -35,7 +35,6 @@ def untried() -> Iterator[Untried]:
     yield _one(topology, "Topology.forks", "len(readers) > 1", "of one reader it numbers more than it must")
     yield _one(schema, "decimal", "0 <= scale <= precision <= MAX_DECIMAL_PRECISION and precision > 0", _REFUSES)
     yield _one(schema, "_integer", "len(digits) <= 400", "no type takes a number of 400 digits, nor one of 401")
-    yield _one(schema, "RecordSchema.__post_init__", "len(self.header_fields) < len(made)", _REFUSES)
     half = '"\\ud800" <= character <= "\\udfff"'
     yield _one(schema, "is_unicode", half, "Arrow cannot carry half a character: the stream stops")
     only = "only the interpreter asks it of a LONG; the stream's sums are cast, see `fitted`"

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from recount.audit import published_avro
+from recount.audit import published_values
 from recount.audit.committed import CommittedRecord, committed_records, text_of_bytes
 from recount.audit.copies import BACKFILL, KAFKA, NO_REVISION, STREAM, copy_schema
 from recount.core.nodes import KEY
@@ -75,8 +75,8 @@ def _copy(record: CommittedRecord, flow: Flow) -> dict[str, Any]:
 def _result(value: bytes | None, flow: Flow) -> dict[str, Any]:
     """The fields of the aggregate; None for each that ``value`` has not, or not as one of its type."""
     fields = flow.aggregate.fields
-    if flow.sink.topic.encoding == "avro":
-        return {**dict.fromkeys(fields), **(published_avro.fields_of(value, fields) or {})}
+    if published_values.is_of_registry(flow.sink):
+        return {**dict.fromkeys(fields), **(published_values.fields_of(value, flow.sink) or {})}
     said = _document(value)
     return {name: _value(said.get(name), kind) for name, kind in fields.items()}
 

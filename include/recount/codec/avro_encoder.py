@@ -9,7 +9,8 @@ from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
-from recount.codec.sink_schemas import schema_id, sink_schema
+from recount.codec.avro_sink_schemas import sink_schema
+from recount.codec.registered_schemas import schema_id
 from recount.core.nodes import KEY
 from recount.core.registry_errors import VARIABLE
 from recount.core.schema import FieldType
@@ -32,7 +33,7 @@ def _encoder(_address: str, topic: str, fields: tuple[tuple[str, FieldType], ...
     import fastavro
 
     text = sink_schema(topic, dict(fields))
-    head = b"\0" + schema_id(topic, text).to_bytes(4, "big")
+    head = b"\0" + schema_id(topic, text, "AVRO").to_bytes(4, "big")
     schema = fastavro.parse_schema(json.loads(text))
     names = [name for name, _ in fields]
 

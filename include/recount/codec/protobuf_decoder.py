@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from recount.codec.protobuf_resolution import Resolution
-from recount.codec.protobuf_schemas import NoProtobufSchema, require_file, writer_message
+from recount.codec.protobuf_schemas import NoProtobufSchema, file_of, writer_message
 from recount.codec.registry_decoder import HEAD, RegistryDecoder
 from recount.codec.unresolvable import Unresolvable
 from recount.codec.writer_schemas import UnknownSchema, protobuf_schema
@@ -62,7 +62,7 @@ class ProtobufDecoder(RegistryDecoder):
     def _file(self, schema_id: int) -> str | BadRecord:
         try:
             file = self._schema_of(schema_id)
-            require_file(file)
+            file_of(file)
         except UnknownSchema as error:
             return self._unreadable(str(error))
         except NoProtobufSchema as error:

@@ -68,9 +68,9 @@ class _Read:
     foreign: Mapping[tuple[str, str], str]
 
 
-def require_file(text: str) -> None:
-    """Raise ``NoProtobufSchema`` where ``text`` is no file that is read."""
-    _read(text)
+def file_of(text: str) -> FileDescriptorProto:
+    """The file ``text``, cut to what is read; raises ``NoProtobufSchema``."""
+    return _read(text).file
 
 
 def writer_message(text: str, indexes: Sequence[int]) -> WriterMessage:

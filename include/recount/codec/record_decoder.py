@@ -1,36 +1,60 @@
-"""Decodes the records of one topic: their values, and the headers that are declared as fields."""
+"""Decodes the records of one topic: their keys, their values, and the headers that are declared as fields."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
 
 from recount.codec.decoder import Decoded
 from recount.codec.header_columns import GivenHeaders, HeaderColumns
+from recount.codec.key_columns import KeyColumns, key_texts
 from recount.codec.value_decoders import decoder_of
 from recount.core.schema import RecordSchema
 from recount.core.topics import Topic
+
+
+@dataclass(frozen=True)
+class DecodedRecords(Decoded):
+    """With the ``keys`` as rows have them, null where there is none or it is no text."""
+
+    keys: pa.Array
 
 
 class RecordDecoder:
     """``columns`` are the fields that are returned, never what is checked."""
 
     def __init__(self, topic: Topic, columns: Sequence[str]) -> None:
+        self._topic, self._wanted = topic, columns
         self._values = decoder_of(topic, columns)
         declared = topic.value if reads_headers(topic) else None
         self._headers = HeaderColumns(declared, columns) if isinstance(declared, RecordSchema) else None
+        self._keys = KeyColumns(topic) if topic.key_fields else None
 
     @property
     def reads_headers(self) -> bool:
         """Whether ``decode`` needs the headers."""
         return self._headers is not None
 
-    def decode(self, values: Sequence[bytes | None], headers: Sequence[GivenHeaders] = ()) -> Decoded:
-        """All fields of the records; what is wrong with a value counts before what is wrong with its headers."""
-        decoded = self._values.decode(values)
-        if self._headers is None:
-            return decoded
-        more = self._headers.decode(headers, values)
-        return Decoded(columns={**decoded.columns, **more.columns}, faults=[*more.faults, *decoded.faults])
+    def decode(
+        self, values: Sequence[bytes | None], keys: pa.Array, headers: Sequence[GivenHeaders] = ()
+    ) -> DecodedRecords:
+        """The records; what is wrong with a value counts before its headers, and these before its key."""
+        parts = [self._values.decode(values)]
+        if self._headers is not None:
+            parts.append(self._headers.decode(headers, values))
+        if self._keys is None:
+            texts = key_texts(self._topic, keys)
+        else:
+            of_keys, texts = self._keys.decode(keys.to_pylist())
+            wanted = {name: column for name, column in of_keys.columns.items() if name in self._wanted}
+            parts.append(Decoded(columns=wanted, faults=of_keys.faults))
+        return DecodedRecords(
+            columns={name: column for part in parts for name, column in part.columns.items()},
+            faults=[fault for part in reversed(parts) for fault in part.faults],
+            keys=texts,
+        )
 
 
 def reads_headers(topic: Topic) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from recount.core.errors import InvalidDeclaration
+from recount.core.errors import InvalidDeclaration, require
 from recount.core.nodes import Node, Source
 from recount.core.plain_values import PlainValue
 from recount.core.topics import Topic
@@ -64,5 +64,12 @@ def _without(topic: Topic, names: Collection[str]) -> Topic:
             expected="its one field, to which none can have been added",
             remedy="a plain value that is new or has another name is another declaration: reset the stream",
         )
+    require(
+        not set(names) & set(topic.key_fields),
+        f"topic {topic.name}",
+        given=f"a key without {', '.join(names)}",
+        expected="the same fields of the key: rows have their key from all of them",
+        remedy="a key with another field is another declaration: reset the stream",
+    )
     kept = {name: kind for name, kind in topic.value.fields.items() if name not in names}
     return replace(topic, value=replace(topic.value, fields=kept, required=topic.value.required & kept.keys()))

@@ -1,4 +1,4 @@
-"""Fields that are read otherwise than they stand in rows: moments, dates, bytes, headers, and what lies within values.
+"""Fields that are read otherwise than they stand in rows: moments, dates, bytes, parts of values, headers, keys.
 
 The rules, the same for JSON and Avro as far as the texts go:
 
@@ -10,6 +10,7 @@ The rules, the same for JSON and Avro as far as the texts go:
 * A *path* leads through records and maps to a value; it is null where one of them is null or has no such name.
 * A *header* is the last one of that name, a text in UTF-8 or, declared as bytes, any bytes; a record without it has
   null, and so has one whose value is null.
+* A part of the *key* is what lies at its path there; the path of the key itself is ``WHOLE``.
 """
 
 from __future__ import annotations
@@ -35,23 +36,33 @@ _HOURS, _MINUTES = 23, 59
 """The farthest offset of a zone."""
 
 
+WHOLE = ("",)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """A field that rows have as ``kind``, made of a ``form``, at a ``path`` in the value; () is the field itself.
 
-    With ``header`` it is no part of the value, but the header of that name.
+    With ``header`` it is no part of the value but the header of that name; with ``is_of_key`` the path is in the key.
     """
 
     kind: FieldType
     form: Form | None = None
     path: tuple[str, ...] = ()
     header: str | None = None
+    is_of_key: bool = False
+
+    @property
+    def is_of_value(self) -> bool:
+        """Whether it is a part of the value."""
+        return self.header is None and not self.is_of_key
 
     def __str__(self) -> str:
         said = self.form or str(self.kind)
         if self.header is not None:
             return f"{said} of the header {self.header!r}"
-        return f"{said} at {'/'.join(map(repr, self.path))}" if self.path else said
+        place = f" at {'/'.join(map(repr, self.path))}" if self.path and self.path != WHOLE else ""
+        return f"{said}{place}{' of the key' * self.is_of_key}"
 
 
 def of_text(form: Form, text: str) -> int | str | None:

@@ -38,7 +38,7 @@ class SchemaRefused(Terminal):
         super().__init__(
             "the schema of a sink cannot be registered",
             given=said,
-            expected="a schema that the subject's rule of compatibility allows",
+            expected="a schema that the subject's rule of compatibility allows, and that fits the newest Protobuf file",
             remedy="write to another topic, or change the sink so that the rule allows it: fields can be added and left"
             " out, but no field can have another type",
         )

@@ -28,7 +28,7 @@ from typing import Any, Literal
 from recount.core.errors import RecountError, require, require_each
 from recount.core.nesting import MOST_NESTED, is_too_deep
 from recount.core.own_columns import require_free
-from recount.core.readings import Form, Reading, of_header, of_text
+from recount.core.readings import WHOLE, Form, Reading, of_header, of_text
 
 Headers = Iterable[tuple[str, bytes | None]]
 """Those of a record, in their order."""
@@ -99,11 +99,11 @@ def nested(*path: str, kind: FieldType | Reading) -> Reading:
     )
     require_each("nested", [kind], FieldType | Reading, expected="a type", remedy="write kind=STRING")
     require(
-        isinstance(kind, FieldType) or kind.header is None,
+        isinstance(kind, FieldType) or kind.is_of_value,
         "nested",
         given=str(kind),
         expected="a type of a value",
-        remedy="a header is no part of the value: declare it as a field of its own",
+        remedy="a header or key is no part of the value: declare it as a field of its own",
     )
     return Reading(kind=kind, path=path) if isinstance(kind, FieldType) else replace(kind, path=(*path, *kind.path))
 
@@ -125,6 +125,29 @@ def header(name: str, *, kind: FieldType | Reading = STRING) -> Reading:
         remedy="declare it as STRING, and let a function convert it",
     )
     return Reading(kind=kind, header=name) if isinstance(kind, FieldType) else replace(kind, header=name)
+
+
+def in_key(*path: str, kind: FieldType | Reading = STRING) -> Reading:
+    """The value at ``path`` in the key: ``region=in_key("region")``; without a path a key that is no record.
+
+    ``kind``: STRING, LONG, TIMESTAMP, DATE or BYTES.
+    """
+    require(
+        all(isinstance(name, str) and name != "" for name in path),
+        "in_key",
+        given=path,
+        expected="names, from the outermost record to the value",
+        remedy='in_key("customer", kind=LONG); in_key(kind=LONG) for a key that is a number',
+    )
+    require(
+        kind in (STRING, LONG, TIMESTAMP, DATE, BYTES),
+        "in_key",
+        given=str(kind),
+        expected="STRING, LONG, TIMESTAMP, DATE or BYTES",
+        remedy="a key is a text or a whole number: declare it as STRING, and let a function convert it",
+    )
+    made = Reading(kind=kind) if isinstance(kind, FieldType) else kind
+    return replace(made, path=path or WHOLE, is_of_key=True)
 
 
 class BadRecord(RecountError):
@@ -166,10 +189,10 @@ class RecordSchema:
         require_types("fields", self.fields)
         require_free("a topic's fields", self.fields)
         require(
-            len(self.header_fields) < len(made),
+            any(self._is_of_value(name) for name in made),
             "fields",
             given=", ".join(made),
-            expected="a field of the value beside those of headers",
+            expected="a field of the value beside those of headers and keys",
             remedy="declare a field of the value; it may be one that the value has not",
         )
         unknown = sorted(self.required - set(self.fields))
@@ -192,13 +215,31 @@ class RecordSchema:
         return {name: one.header for name, one in self.readings.items() if one.header is not None}
 
     @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The fields that lie in the key, in order."""
+        return tuple(name for name in self.fields if name in self.readings and self.readings[name].is_of_key)
+
+    @property
+    def reads_whole_key(self) -> bool:
+        """Whether the key is no record: one field is all of it."""
+        return any(self.readings[name].path == WHOLE for name in self.key_fields)
+
+    @property
     def of_value(self) -> RecordSchema:
-        """The fields of the value alone, without those of headers."""
-        headers = self.header_fields
-        if not headers:
-            return self
-        kept = {name: kind for name, kind in self.fields.items() if name not in headers}
-        return replace(self, fields=kept, required=self.required - headers.keys())
+        """The fields of the value alone, without those of headers and keys."""
+        kept = {name: kind for name, kind in self.fields.items() if self._is_of_value(name)}
+        return (
+            self if len(kept) == len(self.fields) else replace(self, fields=kept, required=self.required & kept.keys())
+        )
+
+    @property
+    def of_key(self) -> RecordSchema:
+        """The fields of the key alone, as those of a value; there must be some."""
+        fields: dict[str, Any] = {name: replace(self.readings[name], is_of_key=False) for name in self.key_fields}
+        return RecordSchema(fields=fields, required=self.required & fields.keys())
+
+    def _is_of_value(self, name: str) -> bool:
+        return name not in self.readings or self.readings[name].is_of_value
 
     def path_of(self, name: str) -> tuple[str, ...]:
         """Where in a value the field ``name`` lies."""
@@ -212,8 +253,8 @@ class RecordSchema:
         """How the field ``name`` is read, for people and fingerprints."""
         return str(self.readings.get(name, self.fields[name]))
 
-    def decode(self, value: bytes, headers: Headers = ()) -> dict[str, Any]:
-        """The declared fields of ``value`` and ``headers`` (all, null where missing); raises ``BadRecord``."""
+    def decode(self, value: bytes, headers: Headers = (), key: bytes | None = None) -> dict[str, Any]:
+        """The declared fields of ``value``, ``headers`` and ``key`` (all, null where missing); raises ``BadRecord``."""
         if is_too_deep(value):
             raise BadRecord("undecodable", f"nested deeper than {MOST_NESTED}")
         try:
@@ -225,10 +266,19 @@ class RecordSchema:
         if not isinstance(document, dict):
             raise BadRecord("schema", f"expected a JSON object, got {type(document).__name__}")
         found = dict(self._fields_of(document))
-        if not self.header_fields:
+        if len(found) == len(self.fields):
             return found
-        found |= self.of_headers(headers)
+        found |= self.of_headers(headers) | self.of_raw_key(key)
         return {name: found[name] for name in self.fields}
+
+    def of_raw_key(self, key: bytes | None) -> dict[str, Any]:
+        """The fields that lie in ``key``, a JSON object; raises ``BadRecord``."""
+        if key is not None and self.key_fields:
+            return self.of_key.decode(key)
+        for name in self.key_fields:
+            if name in self.required:
+                raise BadRecord("schema", f"required field {name}: no key")
+        return dict.fromkeys(self.key_fields)
 
     def of_headers(self, headers: Headers) -> dict[str, Any]:
         """The fields that are headers; raises ``BadRecord``."""
@@ -244,7 +294,7 @@ class RecordSchema:
 
     def _fields_of(self, document: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, field_type in self.fields.items():
-            if name in self.readings and self.readings[name].header is not None:
+            if not self._is_of_value(name):
                 continue
             given = _at(name, document, self.path_of(name)) if name in self.readings else document.get(name)
             form = self.form_of(name)

@@ -13,7 +13,7 @@ from recount.core.schema import RecordSchema
 
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 Encoding = Literal["json", "avro", "protobuf"]
-KeyForm = Literal["text", "bytes"]
+KeyForm = Literal["text", "bytes", "json", "avro", "protobuf"]
 
 UNLIMITED_RETENTION_MS, DEFAULT_RETENTION_MS = -1, 7 * 86_400_000
 FARTHEST_AHEAD = "message.timestamp.after.max.ms"
@@ -30,11 +30,12 @@ class Topic:
     """A Kafka topic as it must be.
 
     ``key`` names the value field that producers use as the record key (text, UTF-8). ``key_form="bytes"``: the key of a
-    source's records is any bytes, and rows have it in base64. ``event_time`` names a LONG field with milliseconds since
+    source's records is any bytes, and rows have it in base64; ``"json"``, ``"avro"`` and ``"protobuf"``: it is read as
+    the fields of ``value`` that are declared with ``in_key``. ``event_time`` names a LONG field with milliseconds since
     the epoch, or a TIMESTAMP; None takes the record's own timestamp. ``value`` says what a record holds: a JSON object
     with the fields of a ``RecordSchema``, or a ``PlainValue``; None means: not decoded by us. A sink writes JSON unless
-    its topic has a plain value or is of Avro. ``encoding="avro"`` and ``"protobuf"``: each value has the id of its
-    writer's schema in a schema registry, and is read as the fields of the ``RecordSchema``; a sink can be of Avro only.
+    its topic says otherwise. ``encoding="avro"`` and ``"protobuf"``: each value has the id of its writer's schema in a
+    schema registry, and is read as the fields of the ``RecordSchema``.
     ``retention_ms`` -1 keeps records for ever; a topic that is only compacted does so too. ``configs`` holds any
     further topic setting, by Kafka's own names.
 
@@ -128,6 +129,7 @@ class Topic:
             expected=f"one of {', '.join(get_args(KeyForm))}",
             remedy="leave it out for 'text'",
         )
+        self._require_key_fields()
         require(
             not self.is_of_registry or not isinstance(self.value, PlainValue),
             f"topic {self.name} encoding",
@@ -166,6 +168,24 @@ class Topic:
             remedy="use cleanup_policy, retention_ms and min_insync_replicas",
         )
 
+    def _require_key_fields(self) -> None:
+        names, reads_fields = self.key_fields, self.key_form not in ("text", "bytes")
+        require(
+            bool(names) == reads_fields,
+            f"topic {self.name} key_form",
+            given=f"{self.key_form}, {'with ' + ', '.join(names) if names else 'without a field of the key'}",
+            expected="fields of the key with 'json', 'avro' or 'protobuf', and with no other",
+            remedy='key_form="avro", value=RecordSchema.of(customer=in_key("customer", kind=LONG), amount=LONG)',
+        )
+        is_whole = isinstance(self.value, RecordSchema) and self.value.reads_whole_key
+        require(
+            not is_whole or (self.key_form == "avro" and len(names) == 1),
+            f"topic {self.name} key_form",
+            given=f"{self.key_form}, {', '.join(names)} without a path",
+            expected="a path to each field; only a key in Avro can be a text or number itself, and then all of it is",
+            remedy='in_key("customer"); a key that is a text needs no key_form: col(KEY) has it',
+        )
+
     def _require_event_time_field(self) -> None:
         if self.event_time is None:
             return
@@ -184,6 +204,11 @@ class Topic:
     def is_of_registry(self) -> bool:
         """Whether the values are read by schemas of a schema registry."""
         return self.encoding != "json"
+
+    @property
+    def key_fields(self) -> tuple[str, ...]:
+        """The declared fields that lie in the key."""
+        return self.value.key_fields if isinstance(self.value, RecordSchema) else ()
 
     @property
     def plain_field(self) -> str | None:

@@ -11,7 +11,7 @@ from recount.core.plain_values import PlainValue
 from recount.core.schema import FieldType, RecordSchema
 from recount.core.topics import Encoding, Topic
 
-_AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def require_writable(topic: Topic, key: str, fields: Mapping[str, FieldType]) -> None:
@@ -24,7 +24,7 @@ def require_writable(topic: Topic, key: str, fields: Mapping[str, FieldType]) ->
         topic.key_form == "text",
         f"sink {topic.name}",
         given=f"key_form={topic.key_form!r}",
-        expected="keys as text: those in bytes are read only",
+        expected="keys as text: others are read only",
         remedy="declare the topic of the sink without key_form=",
     )
     written = {name: kind for name, kind in fields.items() if not name.startswith(INTERNAL)}
@@ -37,19 +37,20 @@ def require_writable(topic: Topic, key: str, fields: Mapping[str, FieldType]) ->
 
 
 def _require_encodable(topic: Topic, written: Mapping[str, FieldType]) -> None:
+    lists = [name for name, kind in written.items() if kind.element is not None]
     require(
-        topic.encoding != "protobuf",
+        topic.encoding != "protobuf" or not lists,
         f"sink {topic.name}",
-        given=f"encoding={topic.encoding!r}",
-        expected="JSON, Avro or a plain value: Protobuf is read only",
-        remedy="declare the topic of the sink with encoding='avro' or without",
+        given=", ".join(lists),
+        expected="no list: Protobuf does not tell one that is null from one that is empty",
+        remedy="choose the other fields before, or declare the topic of the sink with encoding='avro' or without",
     )
-    no_names = [name for name in written if not _AVRO_NAME.fullmatch(name)]
+    no_names = [name for name in written if not _NAME.fullmatch(name)]
     require(
-        topic.encoding != "avro" or not no_names,
+        not topic.is_of_registry or not no_names,
         f"sink {topic.name}",
         given=", ".join(no_names),
-        expected="names of Avro: letters, digits and _, and no digit first",
+        expected="names of Avro and Protobuf: letters, digits and _, and no digit first",
         remedy="name the fields otherwise before: .select(weight_kg=col('weight.kg'))",
     )
 
@@ -85,13 +86,13 @@ def _reads(declared: FieldType, written: FieldType, encoding: Encoding) -> bool:
     """Whether a field that is ``declared`` so takes what is ``written``: as it is, or as a number without loss.
 
     In JSON a decimal is a number like others, of which each is judged for itself. A schema of Avro says how many digits
-    a decimal may have, so that all of its values can be read or none.
+    a decimal may have, so that all of its values can be read or none. In Protobuf it is a text.
     """
     if declared.kind == "double":
         return written.kind in ("double", "long") or (written.kind == "decimal" and encoding == "json")
     if declared.kind == "decimal" and written.kind == "decimal":
         has_room = written.precision - written.scale <= declared.precision - declared.scale
-        return written.scale <= declared.scale and (has_room or encoding == "json")
+        return written.scale <= declared.scale and (has_room or encoding != "avro")
     return declared == written or (declared.kind == "decimal" and written.kind == "long")
 
 

@@ -15,6 +15,7 @@ from deltalake import DeltaTable, Field
 from deltalake.schema import PrimitiveType
 
 from recount.audit.purging import purge_files
+from recount.codec.key_columns import KeyColumns
 from recount.core.archive import Archive
 from recount.core.erasure import Erasure, key_sha256, new_salt
 from recount.core.errors import RecountError, Terminal
@@ -60,8 +61,8 @@ class ArchiveErasure:
         path = self._path
         if not DeltaTable.is_deltatable(path):
             return []
-        wanted = {raw_key(reader_topic, self.order.key) for reader_topic in self._topics()}
-        mine = pl.scan_delta(path).filter(pl.col("key").is_in([one for one in wanted if one is not None]))
+        wanted = {key for topic in self._topics() for key in self._keys(topic)}
+        mine = pl.scan_delta(path).filter(pl.col("key").is_in([*wanted]))
         found: list[tuple[int, int]] = mine.select("partition", "offset").sort("partition", "offset").collect().rows()
         return found
 
@@ -70,6 +71,15 @@ class ArchiveErasure:
         yield self.archive.topic
         for reader in self.readers:
             yield from (one.topic for one in reader.sources if one.topic.name == self.archive.topic.name)
+
+    def _keys(self, topic: Topic) -> list[bytes]:
+        """The keys of records of which rows have the key to erase: one, or as many as say the same of their fields."""
+        if not topic.key_fields:
+            found = raw_key(topic, self.order.key)
+            return [] if found is None else [found]
+        there = pl.scan_delta(self._path).select("key").drop_nulls().unique().collect()["key"].to_list()
+        _, texts = KeyColumns(topic).decode(there)
+        return [key for key, text in zip(there, texts.to_pylist(), strict=True) if text == self.order.key]
 
     @property
     def is_begun(self) -> bool:

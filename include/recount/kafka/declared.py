@@ -47,6 +47,7 @@ def dead_letter_topic(source: Topic) -> Topic:
         name=source.dead_letter_name,
         value=None,
         encoding="json",
+        key_form="text",
         event_time=None,
         cleanup_policy="delete",
         retention_ms=30 * 86_400_000,

@@ -15,7 +15,7 @@ from recount.core.interpreter.clock import Clock
 from recount.core.interpreter.journal import Journal
 from recount.core.interpreter.record import Entry, Record
 from recount.core.interpreter.stateless import StatelessOperator
-from recount.core.record_keys import key_text, topics_needing_a_key
+from recount.core.record_keys import topics_needing_a_key
 from recount.core.stateless import Repartition
 from recount.lens.modelled import Modelled
 from recount.lens.raw_log_reading import Records
@@ -52,12 +52,13 @@ class DecodedFields:
         A record is bad that cannot be decoded, lacks the key that is needed, or is later than ``latest_ms``. A key that
         is no text counts as none.
         """
-        decoded = self._decoder.decode(records.values, records.headers)
+        keys = pa.array(records.keys, pa.binary())
+        decoded = self._decoder.decode(records.values, keys, records.headers)
         bad = {fault.index for fault in decoded.faults}
         part = _Part(
             offsets=np.array(records.offsets, np.int64),
             columns=decoded.columns,
-            keys=[None if key is None else key_text(self._topic, key) for key in records.keys],
+            keys=decoded.keys.to_pylist(),
             is_null=[value is None for value in records.values],
         )
         self._parts.setdefault(records.partition, []).append(part)

@@ -19,11 +19,13 @@ from recount.core.schema import RecordSchema
 from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.columns import spark_type
 from recount.recompute.header_parsing import HeaderParser, is_with_headers
+from recount.recompute.key_parsing import KeyParser, has_key_fields
 from recount.recompute.log import runs
 from recount.recompute.parsing import Parsed, Parser
 from recount.recompute.plain_parsing import PlainParser
 from recount.recompute.protobuf_parsing import ProtobufParser
 from recount.recompute.rules.header_values import headers_named
+from recount.recompute.rules.key_values import keys_named
 from recount.recompute.rules.readings import base64_of
 
 NO_LIMIT_MS = 2**63 - 1
@@ -102,14 +104,21 @@ class DecodePass:
         """Arrow batches of whole partitions in offset order, in and out."""
         last: dict[int, int] = {}
         parsers: dict[frozenset[str], _Parser] = {}
+        source = self.flow.source
+        of_keys = KeyParser(source, self.flow.columns_read) if has_key_fields(source) else None
         for batch in batches:
             for partition, records in runs(batch, last):
                 for unread, stretch in self._stretches(partition, records):
                     parser = parsers.setdefault(unread, self._parser(unread))
                     parsed = parser.parsed(stretch.column("value").to_pylist())
-                    if is_with_headers(self.flow.source):
+                    if is_with_headers(source):
                         parsed = self._headers(unread).added(parsed, stretch)
-                    yield self._decoded(parsed, self.limits.get(partition), stretch)
+                    raw_keys = stretch.column("key")
+                    if of_keys is not None:
+                        parsed, keys = of_keys.added(parsed, raw_keys.to_pylist())
+                    else:
+                        keys = _in_base64(raw_keys) if source.topic.key_form == "bytes" else _texts(raw_keys)
+                    yield self._decoded(parsed, keys, self.limits.get(partition), stretch)
 
     def _stretches(self, partition: int, records: pa.RecordBatch) -> Iterator[tuple[frozenset[str], pa.RecordBatch]]:
         """``records`` cut where another field begins to be read, with the fields that were not read yet."""
@@ -123,8 +132,8 @@ class DecodePass:
     def _parser(self, unread: frozenset[str]) -> _Parser:
         if isinstance(self._value, PlainValue):
             return PlainParser(self._value)
-        headers = headers_named(self._value)
-        kept = _without(self._value, unread | headers.keys())
+        elsewhere = {*headers_named(self._value), *keys_named(self._value)}
+        kept = _without(self._value, unread | elsewhere)
         wanted = [name for name in self.flow.columns_read if name in kept.fields]
         return _BY_ENCODING[self.flow.source.topic.encoding](kept, wanted)
 
@@ -137,11 +146,12 @@ class DecodePass:
         assert self.flow.source.topic.value is not None
         return self.flow.source.topic.value
 
-    def _decoded(self, parsed: Parsed, limits: Limits | None, records: pa.RecordBatch) -> pa.RecordBatch:
+    def _decoded(
+        self, parsed: Parsed, keys: pa.Array, limits: Limits | None, records: pa.RecordBatch
+    ) -> pa.RecordBatch:
         event_time = self.flow.source.topic.event_time
         times = parsed.columns[event_time] if event_time else records.column("timestamp_ms")
         raw_keys = records.column("key")
-        keys = _in_base64(raw_keys) if self.flow.source.topic.key_form == "bytes" else _texts(raw_keys)
         faults = dict(parsed.bad)
 
         def reject(bad: np.ndarray, reason: str, detail: str) -> None:
@@ -150,7 +160,7 @@ class DecodePass:
 
         if self.flow.needs_record_key:
             reject(_nulls(raw_keys), "null-key", "the record has no key")
-            reject(_nulls(keys), "undecodable", "the key is not UTF-8")
+            reject(_nulls(keys), "undecodable", "the key is no text")
         milliseconds = times.fill_null(0).to_numpy(zero_copy_only=False)
         reject(_nulls(times), "schema", f"event time {event_time} is missing")
         reject(milliseconds < 0, "negative-timestamp", "event time is before the epoch")

@@ -11,6 +11,7 @@ from recount.core.nodes import KEY, Filter, SelectKey, Sink, Source, WindowedAgg
 from recount.core.schema import FieldType
 from recount.core.topology import Topology
 from recount.core.windows import TimeWindows
+from recount.recompute.key_parsing import has_key_fields
 
 Step = Filter | WithFields | SelectKey
 _KINDS = frozenset({"count", "sum", "min", "max"})
@@ -77,7 +78,7 @@ class Flow:
     @property
     def reads_record_key(self) -> bool:
         """Whether the key that records came with matters to anything."""
-        return self.needs_record_key or self.source.key in self._read()
+        return self.needs_record_key or self.source.key in self._read() or has_key_fields(self.source)
 
     @property
     def columns_read(self) -> list[str]:

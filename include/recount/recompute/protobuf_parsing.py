@@ -11,13 +11,18 @@ from recount.recompute.rules.protobuf_values import WriterFile
 
 
 class ProtobufParser(RegistryParser):
-    """Parses the values of one topic, by the schemas that ``schema_of`` gives."""
+    """Parses the values of one topic, by the schemas that ``schema_of`` gives; see ``WriterFile``."""
 
     def __init__(
-        self, schema: RecordSchema, wanted: Sequence[str], schema_of: Callable[[int], str] = fetched_file
+        self,
+        schema: RecordSchema,
+        wanted: Sequence[str],
+        schema_of: Callable[[int], str] = fetched_file,
+        *,
+        of_sink: bool = False,
     ) -> None:
         super().__init__(schema, wanted)
-        self._schema_of = schema_of
+        self._schema_of, self._of_sink = schema_of, of_sink
 
     def _writer(self, number: int) -> WriterFile:
-        return WriterFile(number, self._schema_of(number), self._schema)
+        return WriterFile(number, self._schema_of(number), self._schema, of_sink=self._of_sink)

@@ -47,11 +47,13 @@ class ArchiveWork:
         self.name = archive.name
         self.topics: tuple[str, ...] = (archive.topic.name,)
         self.outputs: tuple[str, ...] = ()
-        self.schemas: Mapping[str, str] = {}
         self.layers: Layers = (self.topics,)
         self.path = Tables(root).archive(archive.topic.name)
         self.history = History(self.path)
         self.declared = Declared.of(archive)
+
+    def require_schemas(self) -> None:
+        """None: what is archived stays as it is."""
 
     def create(self) -> None:
         """Create the table unless it exists."""

@@ -21,7 +21,7 @@ import polars as pl
 from pyspark.sql import DataFrame
 
 from recount.codec.record_decoder import reads_headers
-from recount.codec.sink_schemas import sink_schema
+from recount.codec.value_encoders import encoder_of
 from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
@@ -86,15 +86,15 @@ class TopologyWork:
         self.topics = tuple(source.topic.name for source in topology.sources)
         letters = (source.topic.dead_letter_name for source in topology.sources)
         self.outputs = tuple(dict.fromkeys([*(node.topic.name for node in topology.written), *letters]))
-        self.schemas: Mapping[str, str] = {
-            node.topic.name: sink_schema(node.topic.name, node.fields)
-            for node in topology.written
-            if node.topic.encoding == "avro"
-        }
         self.with_headers = any(reads_headers(source.topic) for source in topology.sources)
         self.layers = topology.layers
         self.history = self.tables.history
         self.declared = Declared.of(topology)
+
+    def require_schemas(self) -> None:
+        """Have a schema registry know those of the outputs; raises ``SchemaRefused``."""
+        for node in self._topology.written:
+            encoder_of(node)
 
     def create(self) -> None:
         """Create the tables that do not exist."""

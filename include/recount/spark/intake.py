@@ -9,8 +9,6 @@ import pyarrow as pa
 
 from recount.codec.record_decoder import RecordDecoder
 from recount.core.nodes import Source
-from recount.core.record_keys import key_text
-from recount.core.topics import Topic
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
 
@@ -35,7 +33,7 @@ Where a function raised it is the event time.
 class Intake:
     """Takes the records of one topic: ``columns`` are the fields to decode, ``latest_ms`` the last sane event time.
 
-    ``needs_key``: a record without a key, or with one that is not UTF-8, is bad.
+    ``needs_key``: a record without a key, or with one that is no text, is bad.
     """
 
     def __init__(self, source: Source, columns: Sequence[str], *, needs_key: bool, latest_ms: int) -> None:
@@ -47,11 +45,11 @@ class Intake:
     def take(self, batch: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The good records in order (place, event time, raw key and value, fields), and the rejected ones."""
         headers = batch.column(HEADERS).to_pylist() if self._decoder.reads_headers else ()
-        decoded = self._decoder.decode(batch.column("value").to_pylist(), headers)
+        decoded = self._decoder.decode(batch.column("value").to_pylist(), batch.column("key"), headers)
         frame = pl.from_arrow(batch.select(list(INPUT_COLUMNS)))
         assert isinstance(frame, pl.DataFrame)
         frame = frame.rename({"key": "record_key", "value": "record_value", TIMESTAMP: "record_timestamp_ms"})
-        fields = {**decoded.columns, self._source.key: _texts(batch.column("key"), self._source.topic)}
+        fields = {**decoded.columns, self._source.key: decoded.keys}
         frame = frame.with_columns(pl.Series(field_column(name), column) for name, column in fields.items())
         event_time = self._source.topic.event_time
         time = pl.col(field_column(event_time) if event_time else "record_timestamp_ms")
@@ -82,7 +80,7 @@ class Intake:
         time = pl.col(TIMESTAMP)
         if self._needs_key:
             yield pl.col("record_key").is_null(), "null-key", pl.lit("the record has no key")
-            yield pl.col(field_column(self._source.key)).is_null(), "undecodable", pl.lit("the key is not UTF-8")
+            yield pl.col(field_column(self._source.key)).is_null(), "undecodable", pl.lit("the key is no text")
         yield time.is_null(), "schema", pl.lit(f"event time {self._source.topic.event_time} is missing")
         yield time < 0, "negative-timestamp", pl.format("event time {} ms", time)
         yield (
@@ -90,13 +88,3 @@ class Intake:
             "future-timestamp",
             pl.format(f"event time {{}} ms is after {self._latest_ms} ms", time),
         )
-
-
-def _texts(keys: pa.Array, topic: Topic) -> pa.Array:
-    """Keys as rows have them; null where one is no such."""
-    try:
-        if topic.key_form == "text":
-            return keys.cast(pa.string())
-    except pa.ArrowInvalid:
-        pass
-    return pa.array([None if key is None else key_text(topic, key) for key in keys.to_pylist()], pa.string())

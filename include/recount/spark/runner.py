@@ -15,7 +15,6 @@ from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from recount.codec.sink_schemas import schema_id
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
@@ -174,8 +173,7 @@ class StreamRunner:
         resumption = self._resumption(transaction, checkpoint, last, known)
         repeated = self._repeated(resumption, last, known)
 
-        for topic, schema in self._work.schemas.items():
-            schema_id(topic, schema)
+        self._work.require_schemas()
         enacted = self._declarations.admit(self._work.declared, last)
         self._work.create()
         attempt = Attempt(

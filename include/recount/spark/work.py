@@ -101,7 +101,7 @@ class Work(Protocol):
     """The work of one stream: reads ``topics``, writes to the topics ``outputs``, its dead-letter topics included.
 
     ``layers`` are the topics in the order in which a batch reads them. ``delta_first`` says that a batch is committed
-    to its table before its offsets are to Kafka. ``schemas`` are those of its outputs that a registry must have.
+    to its table before its offsets are to Kafka.
     """
 
     name: str
@@ -112,7 +112,9 @@ class Work(Protocol):
     history: History
     declared: Declared
     delta_first: bool
-    schemas: Mapping[str, str]
+
+    def require_schemas(self) -> None:
+        """Have a schema registry know those of the outputs; raises ``SchemaRefused``."""
 
     def create(self) -> None:
         """Create the tables that do not exist."""

@@ -29,9 +29,10 @@ class ServedRegistry:
             number = int(parts[2])
             if number > len(self.schemas):
                 return 404, {"error_code": 40403, "message": "Schema not found"}
-            schema = self.schemas[number - 1]
-            return 200, {"schema": schema} | ({} if schema[:1] in '{["' else {"schemaType": "PROTOBUF"})
+            return 200, _said(self.schemas[number - 1])
         subject = parts[1]
+        if parts[2:] == ["versions", "latest"] and subject in self.subjects:
+            given = {"schema": self.subjects[subject][-1]}
         if parts[2:] == ["versions"]:
             if subject in self.refuses:
                 status = self.refuses[subject]
@@ -39,10 +40,14 @@ class ServedRegistry:
             if given["schema"] not in self.schemas:
                 self.schemas.append(given["schema"])
             self.subjects.setdefault(subject, []).append(given["schema"])
-        if given["schema"] not in self.subjects.get(subject, []):
+        if given.get("schema") not in self.subjects.get(subject, []):
             return 404, {"error_code": 40401 if subject not in self.subjects else 40403, "message": "not found"}
         number = self.schemas.index(given["schema"]) + 1
-        return 200, {"id": number, "subject": subject, "version": 1, "schema": given["schema"]}
+        return 200, {"id": number, "subject": subject, "version": 1, **_said(given["schema"])}
+
+
+def _said(schema: str) -> dict[str, Any]:
+    return {"schema": schema} | ({} if schema[:1] in '{["' else {"schemaType": "PROTOBUF"})
 
 
 @contextmanager

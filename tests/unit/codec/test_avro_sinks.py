@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.codec.served_registry import ServedRegistry, served
 
-from recount.audit.published_avro import fields_of
+from recount.audit.published_values import fields_of
 from recount.codec.avro_decoder import AvroDecoder
 from recount.codec.avro_encoder import avro_encoder
-from recount.codec.sink_schemas import schema_id, sink_schema
+from recount.codec.avro_sink_schemas import sink_schema
+from recount.codec.registered_schemas import schema_id
 from recount.core.aggregates import count
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
@@ -93,7 +94,7 @@ def test_the_schema_of_a_sink_has_its_fields_and_each_can_be_null() -> None:
 @given(rows)
 def test_a_row_that_is_written_is_read_by_stream_and_audit(registry: ServedRegistry, row: dict[str, Any]) -> None:
     value = avro_encoder(WRITTEN)({KEY: "k", **row})
-    assert fields_of(value, FIELDS) == row
+    assert fields_of(value, WRITTEN) == row
     decoded = AvroDecoder(RecordSchema(fields=FIELDS)).decode([value])
     assert decoded.faults == []
     assert {name: column[0].as_py() for name, column in decoded.columns.items()} == row
@@ -108,7 +109,7 @@ def test_what_no_source_may_have_is_written_and_judged_where_a_stream_can_make_i
     registry: ServedRegistry, given: dict[str, Any]
 ) -> None:
     value = avro_encoder(WRITTEN)({**dict.fromkeys(FIELDS), **given})
-    assert fields_of(value, FIELDS) == {**dict.fromkeys(FIELDS), **given}
+    assert fields_of(value, WRITTEN) == {**dict.fromkeys(FIELDS), **given}
     [fault] = AvroDecoder(RecordSchema(fields=FIELDS)).decode([value]).faults
     assert fault.reason == "schema"
     assert AvroParser(RecordSchema(fields=FIELDS), [*given]).parsed([value]).bad[0][0] == "schema"
@@ -134,16 +135,16 @@ def test_records_that_are_encoded_together_are_those_encoded_one_by_one(registry
 
 def test_a_value_that_no_sink_writes_says_nothing(registry: ServedRegistry) -> None:
     value = avro_encoder(WRITTEN)({KEY: "k", **dict.fromkeys(FIELDS), "number": 5})
-    assert fields_of(value, FIELDS) == {**dict.fromkeys(FIELDS), "number": 5}
+    assert fields_of(value, WRITTEN) == {**dict.fromkeys(FIELDS), "number": 5}
     for one in (None, b"", b"{}", value[:-1], value + b"\0", b"\0\0\0\x10\0" + value[5:]):
-        assert fields_of(one, FIELDS) is None
-    assert fields_of(value, {**FIELDS, "number": STRING}) is None
+        assert fields_of(one, WRITTEN) is None
+    assert fields_of(value, _written({**FIELDS, "number": STRING})) is None
 
 
 def test_a_value_of_before_a_field_was_added_has_null_there(registry: ServedRegistry) -> None:
     before = _written({"number": LONG, "gone": STRING})
     value = avro_encoder(before)({"number": 5, "gone": "x"})
-    assert fields_of(value, FIELDS) == {**dict.fromkeys(FIELDS), "number": 5}
+    assert fields_of(value, WRITTEN) == {**dict.fromkeys(FIELDS), "number": 5}
 
 
 def _written(fields: dict[str, FieldType]) -> Written:
@@ -155,11 +156,11 @@ def test_a_schema_is_looked_up_and_registered_only_where_it_is_missing(monkeypat
     with served() as registry:
         monkeypatch.setenv(VARIABLE, registry.address)
         schema = sink_schema("t", {"n": LONG})
-        assert [schema_id("t", schema), schema_id("t", schema)] == [1, 1]
+        assert schema_id("t", schema, "AVRO") == 1
         assert registry.asked == ["POST /subjects/t-value", "POST /subjects/t-value/versions"]
         registry.asked.clear()
         registry.subjects["u-value"] = [schema]
-        assert schema_id("u", schema) == 1
+        assert schema_id("u", schema, "AVRO") == 1
         assert registry.asked == ["POST /subjects/u-value"]
 
 
@@ -173,18 +174,20 @@ def test_a_schema_that_the_registry_refuses_wants_a_human_and_an_error_of_its_ow
         expected = {"t": SchemaRefused, "u": SchemaRefused, "v": RegistryRefused, "w": RegistryUnreachable}
         for topic, error in expected.items():
             with pytest.raises(error, match=f"{topic}-value"):
-                schema_id(topic, schema)
+                schema_id(topic, schema, "AVRO")
         registry.refuses = {}
-        assert schema_id("t", schema) == 1  # a refusal is not kept
+        assert schema_id("t", schema, "AVRO") == 1  # a refusal is not kept
     monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{free_ports(1)[0]}")
     with pytest.raises(RegistryUnreachable):
-        schema_id("t", schema)
+        schema_id("t", schema, "AVRO")
     monkeypatch.delenv(VARIABLE)
     with pytest.raises(RegistryRefused):
-        schema_id("t", schema)
+        schema_id("t", schema, "AVRO")
 
 
-def test_the_work_of_a_stream_names_the_schemas_that_the_registry_must_have(tmp_path: Any) -> None:
+def test_the_work_of_a_stream_has_the_registry_know_the_schemas_of_its_sinks(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts = (
         stream(SOURCE).select_key(number=col("number")).windowed_by(tumbling("5 s", grace="0 s")).aggregate(n=count())
     )
@@ -195,8 +198,11 @@ def test_the_work_of_a_stream_names_the_schemas_that_the_registry_must_have(tmp_
             stream(SOURCE).to(Topic(name="copies", key="id")),
         ],
     )
-    [(topic, schema)] = TopologyWork(topology, str(tmp_path)).schemas.items()
-    assert topic == "counts"
+    with served() as registry:
+        monkeypatch.setenv(VARIABLE, registry.address)
+        TopologyWork(topology, str(tmp_path)).require_schemas()
+    [(subject, [schema])] = registry.subjects.items()
+    assert subject == "counts-value"
     assert [one["name"] for one in json.loads(schema)["fields"]] == ["number", "window_start", "window_end", "n"]
 
 

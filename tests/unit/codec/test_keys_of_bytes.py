@@ -114,13 +114,16 @@ def test_an_archive_finds_the_records_of_a_key_by_its_form(
     rows = {"partition": [0] * 5, "offset": list(range(5)), "key": keys}
     frame = pl.DataFrame(rows, schema={"partition": pl.Int32(), "offset": pl.Int64(), "key": pl.Binary()})
     write_deltalake(Tables(settings.data).archive("events"), frame.to_arrow())
-    erasure = ArchiveErasure(
-        settings=settings, archive=Archive(topic=topic), readers=(grouped(topic),), order=_order(key)
-    )
+    erasure = archive_erasure(tmp_path, Archive(topic=topic), key, grouped(topic))
     assert erasure.places() == [(0, offset) for offset in offsets]
     # a reader that declares the key otherwise has it in its rows, too
     both = replace(erasure, archive=Archive(topic=TEXT), order=_order("AQI="))
     assert both.places() == [(0, offset) for offset in ([1, 3] if form == "bytes" else [3])]
+
+
+def archive_erasure(folder: Path, archive: Archive, key: str, *readers: Topology) -> ArchiveErasure:
+    """Of the ``key``, whose records lie below ``folder``."""
+    return ArchiveErasure(settings=_settings(folder), archive=archive, readers=readers, order=_order(key))
 
 
 def _settings(folder: Path) -> Settings:

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from recount.audit import published_avro
+from recount.audit import published_values
 from recount.audit.committed import as_text, committed_records, event_time_ms, header
 from recount.audit.copies import BACKFILL, DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.delta_frames import delta_frame
@@ -96,8 +96,8 @@ def on_kafka(session: SparkSession, connection: Connection, identity: Identity, 
 def _decoded(written: Written) -> Column:
     """What the value of a record says of every field; null where no stream writes such a value."""
     fields, declared = written.fields, written.topic.value
-    if written.topic.encoding == "avro":
-        return published_avro.decoded(F.col("value"), fields)
+    if published_values.is_of_registry(written):
+        return published_values.decoded(F.col("value"), written)
     if isinstance(declared, PlainValue):
         said = {name: F.lit(None).cast(spark_type(kind)) for name, kind in fields.items()}
         said[declared.name] = published(F.col("value"), declared)

@@ -38,6 +38,8 @@ from recount.core.interpreter.sinks import Output, table_of
 from recount.core.interpreter.tables import ToTableOperator
 from recount.core.nodes import Sink, Source
 from recount.core.output import encode_key, encode_plain, encode_value
+from recount.core.readings import WHOLE
+from recount.core.schema import RecordSchema
 from recount.core.stateless import Through
 from recount.core.topology import Topology
 
@@ -72,22 +74,22 @@ class TopologyDriver:
         *,
         value: Mapping[str, Any] | bytes | None,
         timestamp_ms: int,
-        key: str | int | bytes | None = None,
+        key: str | int | bytes | Mapping[str, Any] | None = None,
         partition: int = 0,
         headers: Mapping[str, str | bytes | None] | Iterable[tuple[str, str | bytes | None]] = (),
     ) -> Fate:
         """Append a record to a source topic, and let it run through; says what became of it.
 
         ``value`` is the fields as a dict, or the bytes of the value, or None for a null value; fields that are headers
-        are given in ``headers``, as pairs where a name occurs twice. Offsets count from 0 per partition. Raises
-        ``InvalidDeclaration`` for a topic that the topology does not read, and ``Terminal`` for a bad record where the
-        topology fails on one.
+        are given in ``headers``, as pairs where a name occurs twice, and a ``key`` with fields as a dict. Offsets count
+        from 0 per partition. Raises ``InvalidDeclaration`` for a topic that the topology does not read, and
+        ``Terminal`` for a bad record where the topology fails on one.
         """
         names = sorted(source.topic.name for source in self.topology.sources)
         require(topic in names, "topic", given=topic, expected=f"one of {names}", remedy="pipe into a source topic")
         offset = self._offsets.get((topic, partition), 0)
         self._offsets[topic, partition] = offset + 1
-        raw_key = key if isinstance(key, bytes) else encode_key(key)
+        raw_key = self._raw_key(topic, key)
         raw_value = self._encoded(topic, value) if isinstance(value, Mapping) else self._as_given(topic, value)
         pairs = headers.items() if isinstance(headers, Mapping) else headers
         taken = self._intake.take(
@@ -202,6 +204,27 @@ class TopologyDriver:
             remedy="give that field, or the bytes",
         )
         return encode_plain(value[plain])
+
+    def _raw_key(self, topic: str, key: str | int | bytes | Mapping[str, Any] | None) -> bytes | None:
+        declared = self._sources(topic)[0].topic
+        is_whole = isinstance(declared.value, RecordSchema) and declared.value.reads_whole_key
+        if isinstance(key, Mapping) or (is_whole and isinstance(key, str | int)):
+            require(
+                isinstance(key, Mapping) == (bool(declared.key_fields) and not is_whole),
+                "key",
+                given=type(key).__name__,
+                expected=f"the key of {topic} as it is declared",
+                remedy='give a dict where fields are declared with in_key("…"), and a text or number elsewhere',
+            )
+            return encode_value(key if isinstance(key, Mapping) else {WHOLE[0]: key})
+        require(
+            key is None or not declared.key_fields or (isinstance(key, bytes) and declared.key_form == "json"),
+            "key",
+            given=type(key).__name__,
+            expected=f"the fields of the key of {topic} as a mapping",
+            remedy='write key={"customer": 7}',
+        )
+        return key if isinstance(key, bytes) else encode_key(key)
 
     def _as_given(self, topic: str, value: bytes | None) -> bytes | None:
         require(

@@ -9,7 +9,7 @@ from typing import Any
 from recount.core.interpreter.journal import DeadLetter
 from recount.core.interpreter.record import Entry, Row
 from recount.core.nodes import Source
-from recount.core.record_keys import key_text, topics_needing_a_key
+from recount.core.record_keys import key_of, key_text, topics_needing_a_key
 from recount.core.schema import BadRecord, Headers, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology
@@ -51,8 +51,8 @@ class Intake:
         """The record decoded, or its dead letter."""
         declared = self._topics[topic]
         try:
-            fields = _fields(declared, value, headers)
-            text = self._key(topic, key)
+            fields = _fields(declared, value, headers, key)
+            text = self._key(topic, key, fields)
             event_time_ms = _event_time_ms(declared, fields, timestamp_ms)
             if wall_clock_ms is not None and event_time_ms > wall_clock_ms + self._max_future_ms:
                 raise BadRecord("future-timestamp", f"event time {event_time_ms} ms")
@@ -70,23 +70,27 @@ class Intake:
         entry = Entry(topic=topic, partition=partition, offset=offset, timestamp_ms=event_time_ms)
         return Taken(entry=entry, key=text, fields=fields)
 
-    def _key(self, topic: str, key: bytes | None) -> str | None:
+    def _key(self, topic: str, key: bytes | None, fields: Mapping[str, Any]) -> str | None:
         needed = topic in self._keyed
         if key is None:
             if needed:
                 raise BadRecord("null-key", "the record has no key")
             return None
-        text = key_text(self._topics[topic], key)
+        declared = self._topics[topic]
+        names = declared.key_fields
+        text = key_of({name: fields[name] for name in names}) if names else key_text(declared, key)
         if text is None and needed:
-            raise BadRecord("undecodable", "the key is not UTF-8")
+            raise BadRecord("undecodable", "the key is no text")
         return text
 
 
-def _fields(topic: Topic, value: bytes | None, headers: Headers) -> dict[str, Any]:
+def _fields(topic: Topic, value: bytes | None, headers: Headers, key: bytes | None) -> dict[str, Any]:
     assert topic.value is not None, "checked by Source"
-    if value is None:
-        return dict.fromkeys(topic.value.fields)
-    return topic.value.decode(value, headers) if isinstance(topic.value, RecordSchema) else topic.value.decode(value)
+    if isinstance(topic.value, RecordSchema):
+        if value is not None:
+            return topic.value.decode(value, headers, key)
+        return dict.fromkeys(topic.value.fields) | topic.value.of_raw_key(key)
+    return dict.fromkeys(topic.value.fields) if value is None else topic.value.decode(value)
 
 
 def _event_time_ms(topic: Topic, fields: Mapping[str, Any], timestamp_ms: int) -> int:

@@ -28,10 +28,13 @@ _MOST_BYTES = 64
 
 
 class WriterFile:
-    """A file of the registry, beside what is declared; raises ``Bad`` where it is no file that can be read."""
+    """A file of the registry, beside what is declared; raises ``Bad`` where it is no file that can be read.
 
-    def __init__(self, number: int, text: str, declared: RecordSchema) -> None:
-        self._number, self._declared = number, declared
+    ``of_sink``: the values are a sink's, in which a DOUBLE may be beyond all numbers, as a sum can be.
+    """
+
+    def __init__(self, number: int, text: str, declared: RecordSchema, *, of_sink: bool = False) -> None:
+        self._number, self._declared, self._of_sink = number, declared, of_sink
         try:
             self._file = ProtobufFile(text)
         except (ValueError, RecursionError) as error:
@@ -79,13 +82,17 @@ class WriterFile:
             made, place = None, places.get(name)
             given = None if place is None else place.lying_in(record)
             if place is not None and given is not None:
-                form = self._form_of(name)
-                made = _formed(given, place, form) if form else _typed(given, place, kind)
+                made = self._read_as(given, place, kind, self._form_of(name))
                 if made is None:
                     raise Bad("schema", f"field {name} is no {said_of(name, self._declared)}: {str(given)[:80]}")
             if made is None and name in self._declared.required:
                 raise Bad("schema", f"no {name}")
             yield name, made
+
+    def _read_as(self, given: Any, place: ProtobufPlace, kind: FieldType, form: str | None) -> Any:
+        if self._of_sink and kind.kind == "double":
+            return float(given)
+        return _formed(given, place, form) if form else _typed(given, place, kind)
 
     def _form_of(self, name: str) -> str | None:
         return self._declared.readings[name].form if name in self._declared.readings else None
