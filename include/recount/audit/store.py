@@ -38,6 +38,8 @@ PARTITIONS, DIFFERENCES = "partitions", "differences"
 SNAPSHOTS = "snapshots"
 OF_ROWS = (PARTIALS, PUBLISHED, VERDICTS, RECONCILIATION, CORRECTIONS)
 """The tables with a row for each row of a sink."""
+_CHECKPOINTS = {"delta.checkpointInterval": "10"}
+"""Whoever opens a table reads all commits after its last checkpoint; each night opens each table several times."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _TYPES = {"str": pl.String(), "int": pl.Int64(), "bool": pl.Boolean(), "tuple[str, ...]": pl.List(pl.String())}
 
@@ -246,17 +248,19 @@ class AuditStore:
 
     def put_rows(self, name: str, audit: str, rows: pl.DataFrame, *, part: int = 0) -> None:
         """The same without Spark, which would take a second over few rows; parts after the first come beside it."""
-        path, mine = self._tables.audit(self._stream, name), rows.with_columns(pl.lit(audit).alias(AUDIT))
+        table = _with_checkpoints(self._tables.audit(self._stream, name))
+        mine = rows.with_columns(pl.lit(audit).alias(AUDIT))
         if part:
-            write_deltalake(path, mine, mode="append")
+            write_deltalake(table, mine, mode="append")
             return
         write_deltalake(
-            path,
+            table,
             mine,
             mode="overwrite",
             predicate=f"{AUDIT} = '{audit}'",
             partition_by=[AUDIT],
             schema_mode="merge",
+            configuration=_CHECKPOINTS,
         )
 
     def put_findings(
@@ -285,6 +289,16 @@ class AuditStore:
 def complete_runs(tables: Tables, stream: str) -> list[Run]:
     """All complete audits of ``stream``, oldest first; without Spark."""
     return sorted(map(_run, _rows_of(tables.audit(stream, RUNS))), key=lambda run: run.finished_ms)
+
+
+def _with_checkpoints(path: str) -> DeltaTable | str:
+    """The table at ``path``, or ``path`` where there is none; one of an earlier release has checkpoints from now on."""
+    if not DeltaTable.is_deltatable(path):
+        return path
+    table = DeltaTable(path)
+    if not _CHECKPOINTS.keys() <= table.metadata().configuration.keys():
+        table.alter.set_table_properties(_CHECKPOINTS)
+    return table
 
 
 def _is_of(run: Run, proof: BatchProof | None) -> bool:
