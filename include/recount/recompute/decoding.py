@@ -19,13 +19,13 @@ from recount.core.schema import RecordSchema
 from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.columns import spark_type
 from recount.recompute.header_parsing import HeaderParser, is_with_headers
-from recount.recompute.key_parsing import KeyParser, has_key_fields
+from recount.recompute.key_parsing import KeyParser
 from recount.recompute.log import runs
 from recount.recompute.parsing import Parsed, Parser
 from recount.recompute.plain_parsing import PlainParser
 from recount.recompute.protobuf_parsing import ProtobufParser
 from recount.recompute.rules.header_values import headers_named
-from recount.recompute.rules.key_values import keys_named
+from recount.recompute.rules.key_values import has_key_fields, keys_named
 from recount.recompute.rules.readings import base64_of
 
 NO_LIMIT_MS = 2**63 - 1

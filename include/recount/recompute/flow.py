@@ -11,7 +11,7 @@ from recount.core.nodes import KEY, Filter, SelectKey, Sink, Source, WindowedAgg
 from recount.core.schema import FieldType
 from recount.core.topology import Topology
 from recount.core.windows import TimeWindows
-from recount.recompute.key_parsing import has_key_fields
+from recount.recompute.rules.key_values import has_key_fields
 
 Step = Filter | WithFields | SelectKey
 _KINDS = frozenset({"count", "sum", "min", "max"})

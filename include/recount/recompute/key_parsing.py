@@ -14,16 +14,10 @@ from recount.recompute.parsing import Parsed, Parser
 from recount.recompute.protobuf_parsing import ProtobufParser
 from recount.recompute.rules.key_values import (
     as_values,
-    keys_named,
     text_of,
     within_one_field,
     within_one_field_of,
 )
-
-
-def has_key_fields(source: Source) -> bool:
-    """Whether fields of ``source`` lie in the keys of its records."""
-    return isinstance(source.topic.value, RecordSchema) and bool(keys_named(source.topic.value))
 
 
 class KeyParser:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 
+from recount.core.nodes import Source
 from recount.core.schema import RecordSchema
 
 
@@ -49,3 +50,8 @@ def text_of(fields: Mapping[str, str | int | None]) -> str | None:
         return str(given[0])
     members = (f"{json.dumps(name)}:{json.dumps(value, ensure_ascii=False)}" for name, value in fields.items())
     return "{" + ",".join(members) + "}"
+
+
+def has_key_fields(source: Source) -> bool:
+    """Whether fields of ``source`` lie in the keys of its records."""
+    return isinstance(source.topic.value, RecordSchema) and bool(keys_named(source.topic.value))
