@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from recount.audit.audit_session import COLLECTOR, FOR_FEW
 from recount.fewer_calls import make_fewer_calls
-from recount.jar_list import shared_classes
 from recount.sessions import session_configuration
 
 TINY = FOR_FEW
@@ -25,7 +24,7 @@ def local_session(jars: str, scratch: Path, **settings: str) -> SparkSession:
         "spark.master": "local[2]",
         "spark.app.name": "recount-tests",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": f"{COLLECTOR} {shared_classes(jars)}",
+        "spark.driver.extraJavaOptions": COLLECTOR,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch / "local"),

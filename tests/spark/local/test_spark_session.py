@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,10 +16,25 @@ from recount.jar_list import CLASS_ARCHIVE
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
+_DRIVER = """
+import sys
+from pathlib import Path
+from recount.core.settings import Settings
+from recount.sessions import spark_session
 
-def test_spark_has_its_classes_from_the_archive_that_make_setup_made(spark: SparkSession, project: Project) -> None:
-    pid = getattr(spark._jvm, "java.lang.ProcessHandle").current().pid()
-    assert str(project.spark_jars / CLASS_ARCHIVE) in Path(f"/proc/{pid}/maps").read_text()
+places = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run"), "")
+session = spark_session(Settings(profile="embedded", bootstrap_servers="", jars=sys.argv[1], **places), "driver")
+print(Path(f"/proc/{session._jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text())
+session.stop()
+"""
+
+
+def test_a_driver_has_its_classes_from_the_archive_that_make_setup_made(project: Project, tmp_path: Path) -> None:
+    # the tests' own Spark lies elsewhere, for which the archive does not hold
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    command = [sys.executable, "-c", _DRIVER, str(project.spark_jars)]
+    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert str(project.spark_jars / CLASS_ARCHIVE) in ended.stdout
 
 
 def test_a_delta_table_is_written_and_read_back(spark: SparkSession, table: str) -> None:
