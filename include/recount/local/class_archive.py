@@ -7,7 +7,6 @@ The archive holds for one JDK and for the jars of one installed PySpark. It lies
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -19,9 +18,10 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from recount.audit.audit_session import FOR_FEW, JAVA_FOR_FEW
+from recount.audit.audit_session import FEW_OFFSETS, JAVA_FOR_FEW, session_for
+from recount.core.settings import Settings
 from recount.jar_list import CLASS_ARCHIVE
-from recount.sessions import session_configuration
+from recount.sessions import spark_session
 
 _TIMEOUT_S = 600
 _LAST_WORDS = 1_000
@@ -37,6 +37,8 @@ def make_archive(jars: Path) -> None:
     archive, of_spark = jars / CLASS_ARCHIVE, Path(pyspark.__file__).with_name("jars")
     if archive.exists() and archive.stat().st_mtime > of_spark.stat().st_mtime:
         return
+    # a JVM that maps one makes none
+    archive.unlink(missing_ok=True)
     with TemporaryDirectory(dir=jars.parent, prefix=".classes-") as folder:
         command = [sys.executable, "-m", "recount.local.class_archive", str(jars), folder]
         try:
@@ -53,30 +55,22 @@ def make_archive(jars: Path) -> None:
 
 def do_a_little(jars: str, folder: str) -> None:
     """What streams and audits do, on a few rows, in a JVM that leaves the archive in ``folder`` when it ends."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {
-        **session_configuration(jars),
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{JAVA_FOR_FEW} -XX:ArchiveClassesAtExit={folder}/{CLASS_ARCHIVE}",
-        "spark.local.dir": f"{folder}/local",
-        "spark.sql.warehouse.dir": f"{folder}/warehouse",
-    }
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    settings = Settings(
+        profile="embedded",
+        bootstrap_servers="",
+        data=folder,
+        checkpoints=folder,
+        reports=folder,
+        logs=folder,
+        run=folder,
+        jars=jars,
+    )
+    options = f"{JAVA_FOR_FEW} -XX:ArchiveClassesAtExit={folder}/{CLASS_ARCHIVE}"
+    session = spark_session(settings, "class archive", java_options=options)
     session.range(100).withColumn("text", F.col("id").cast("string")).write.parquet(f"{folder}/rows")
     _stream(session, folder)
     _query(session, f"{folder}/compiled")
-    interpreted = session.newSession()
-    for name, value in FOR_FEW.items():
-        interpreted.conf.set(name, value)
-    _query(interpreted, f"{folder}/interpreted")
+    _query(session_for(session, FEW_OFFSETS), f"{folder}/interpreted")
     session.stop()
 
 
