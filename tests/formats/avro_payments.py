@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
+from tests.formats.payment_sinks import amounts_in, amounts_to, copied_in
+
+from recount.core.aggregates import total
 from recount.core.schema import BYTES, DATE, LONG, STRING, TIMESTAMP, RecordSchema, decimal, in_key, nested
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
@@ -32,37 +33,14 @@ payments = Topic(
 paid = Topology(
     name="avro-paid",
     sinks=[
-        stream(payments)
-        .select_key(customer=col("customer"))
-        .windowed_by(tumbling("1 min", grace="0 s"))
-        .aggregate(payments=count(), amount=total("amount"))
-        .emit_final()
-        .to(Topic(name="avro-paid", key="customer", partitions=1, retention_ms=-1)),
+        amounts_to(Topic(name="avro-paid", key="customer", partitions=1, retention_ms=-1), payments),
         stream(payments)
         .select("at", "day", "receipt", "city")
         .to(Topic(name="avro-payments-read", key="payment_id", partitions=1, retention_ms=-1)),
     ],
 )
-amounts = Topology(
-    name="avro-amounts",
-    sinks=[
-        stream(payments)
-        .select_key(customer=col("customer"))
-        .windowed_by(tumbling("1 min", grace="0 s"))
-        .aggregate(payments=count(), amount=total("amount"))
-        .emit_final()
-        .to(Topic(name="avro-amounts", key="customer", encoding="avro", partitions=1, retention_ms=-1)),
-    ],
-)
-"""A single aggregation, which has an audit of its own."""
-copied = Topology(
-    name="avro-copied",
-    sinks=[
-        stream(payments)
-        .select("customer", "amount", "note", "at")
-        .to(Topic(name="avro-copies", key="payment_id", encoding="avro", partitions=1, retention_ms=-1)),
-    ],
-)
+amounts = amounts_in("avro", payments)
+copied = copied_in("avro", payments)
 keyed = Topic(
     name="avro-keyed",
     key="id",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from recount.core.aggregates import count, total
-from recount.core.expressions import col
+from tests.formats.payment_sinks import amounts_in, amounts_to, copied_in
+
 from recount.core.schema import BYTES, DATE, LONG, STRING, TIMESTAMP, RecordSchema, decimal, list_of, nested
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
-from recount.core.windows import tumbling
 
 payments = Topic(
     name="protobuf-payments",
@@ -34,37 +33,14 @@ READ = ("at", "day", "receipt", "state", "pieces", "note", "city", "points")
 paid = Topology(
     name="protobuf-paid",
     sinks=[
-        stream(payments)
-        .select_key(customer=col("customer"))
-        .windowed_by(tumbling("1 min", grace="0 s"))
-        .aggregate(payments=count(), amount=total("amount"))
-        .emit_final()
-        .to(Topic(name="protobuf-paid", key="customer", partitions=1, retention_ms=-1)),
+        amounts_to(Topic(name="protobuf-paid", key="customer", partitions=1, retention_ms=-1), payments),
         stream(payments)
         .select(*READ)
         .to(Topic(name="protobuf-payments-read", key="payment_id", partitions=1, retention_ms=-1)),
     ],
 )
-amounts = Topology(
-    name="protobuf-amounts",
-    sinks=[
-        stream(payments)
-        .select_key(customer=col("customer"))
-        .windowed_by(tumbling("1 min", grace="0 s"))
-        .aggregate(payments=count(), amount=total("amount"))
-        .emit_final()
-        .to(Topic(name="protobuf-amounts", key="customer", encoding="protobuf", partitions=1, retention_ms=-1)),
-    ],
-)
-"""A single aggregation, which has an audit of its own."""
-copied = Topology(
-    name="protobuf-copied",
-    sinks=[
-        stream(payments)
-        .select("customer", "amount", "note", "at")
-        .to(Topic(name="protobuf-copies", key="payment_id", encoding="protobuf", partitions=1, retention_ms=-1)),
-    ],
-)
+amounts = amounts_in("protobuf", payments)
+copied = copied_in("protobuf", payments)
 
 FIRST = """
 syntax = "proto3";

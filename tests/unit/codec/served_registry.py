@@ -9,6 +9,12 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import polars as pl
+
+from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
+from recount.core.topology import Topology, Written
+from recount.spark.graph_computation import GraphComputation
+
 
 class ServedRegistry:
     """Its ``schemas`` have the ids 1, 2, …; ``refuses`` are subjects that take nothing more, ``asked`` the requests."""
@@ -44,6 +50,14 @@ class ServedRegistry:
             return 404, {"error_code": 40401 if subject not in self.subjects else 40403, "message": "not found"}
         number = self.schemas.index(given["schema"]) + 1
         return 200, {"id": number, "subject": subject, "version": 1, **_said(given["schema"])}
+
+
+def emitted(written: Written, rows: Iterable[dict[str, Any]]) -> tuple[list[dict[str, Any]], pl.DataFrame]:
+    """``rows`` with all fields of the sink and the columns of ours, and the same as a stream hands them on."""
+    own = {RESULT_TIME: 5, REVISION: 0, IS_NULL: False, ORIGIN: None}
+    schema = GraphComputation(Topology(name="records", sinks=[written])).output_schema(written)  # type: ignore[list-item]
+    told = [{**dict.fromkeys(written.fields), **own, **row} for row in rows]
+    return told, pl.DataFrame([{name: row[name] for name in schema} for row in told], schema=schema)
 
 
 def _said(schema: str) -> dict[str, Any]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.codec.served_registry import ServedRegistry, served
+from tests.unit.codec.served_registry import ServedRegistry, emitted, served
 
 from recount.audit.published_values import fields_of
 from recount.codec.avro_decoder import AvroDecoder
@@ -23,7 +21,7 @@ from recount.core.aggregates import count
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.nodes import KEY
-from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
+from recount.core.own_columns import IS_NULL
 from recount.core.registry_errors import VARIABLE, RegistryRefused, RegistryUnreachable, SchemaRefused
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
 from recount.core.topics import Topic
@@ -32,7 +30,6 @@ from recount.core.windows import tumbling
 from recount.local.ports import free_ports
 from recount.recompute.avro_parsing import AvroParser
 from recount.spark.batch import TopologyWork
-from recount.spark.graph_computation import GraphComputation
 from recount.spark.output_records import output_records
 
 FIELDS: dict[str, FieldType] = {
@@ -59,13 +56,6 @@ rows = st.fixed_dictionaries(
         "prices": st.none() | st.lists(st.decimals(-(10**6), 10**6, places=2), max_size=3),
     }
 )
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[ServedRegistry]:
-    with served() as registry, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, registry.address)
-        yield registry
 
 
 def test_the_schema_of_a_sink_has_its_fields_and_each_can_be_null() -> None:
@@ -121,10 +111,7 @@ def test_records_that_are_encoded_together_are_those_encoded_one_by_one(registry
         {KEY: "b", "prices": [Decimal("2.50")]},
         {KEY: "c", IS_NULL: True},
     ]
-    own = {RESULT_TIME: 5, REVISION: 0, IS_NULL: False, ORIGIN: None}
-    schema = GraphComputation(Topology(name="records", sinks=[WRITTEN])).output_schema(WRITTEN)  # type: ignore[list-item]
-    told = [{**dict.fromkeys(FIELDS), **own, **row} for row in found]
-    frame = pl.DataFrame([{name: row[name] for name in schema} for row in told], schema=schema)
+    told, frame = emitted(WRITTEN, found)
     encode = avro_encoder(WRITTEN)
     assert [(one.key, one.value) for one in output_records(WRITTEN, frame)] == [
         (b"a", encode(told[0])),

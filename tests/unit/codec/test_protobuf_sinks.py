@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.unit.codec.served_registry import ServedRegistry, served
+from tests.unit.codec.served_registry import ServedRegistry, emitted, served
 from tests.unit.codec.test_avro_sinks import rows as avro_rows
 
 from recount.audit.published_values import fields_of
@@ -20,14 +18,13 @@ from recount.codec.protobuf_sink_files import sink_file
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.nodes import KEY
-from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
+from recount.core.own_columns import IS_NULL
 from recount.core.registry_errors import VARIABLE, SchemaRefused
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology, Written, stream
 from recount.recompute.protobuf_parsing import ProtobufParser
 from recount.spark.batch import TopologyWork
-from recount.spark.graph_computation import GraphComputation
 from recount.spark.output_records import output_records
 
 FIELDS: dict[str, FieldType] = {
@@ -57,13 +54,6 @@ def _written(fields: dict[str, FieldType], topic: Topic = TARGET) -> Written:
 
 
 WRITTEN = _written(FIELDS)
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[ServedRegistry]:
-    with served() as registry, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(VARIABLE, registry.address)
-        yield registry
 
 
 def test_the_file_of_a_sink_has_its_fields_and_each_can_be_missing() -> None:
@@ -149,10 +139,7 @@ def test_records_that_are_encoded_together_are_those_encoded_one_by_one(registry
         {KEY: "b", "amount": Decimal("-0.0001")},
         {KEY: "c", IS_NULL: True},
     ]
-    own = {RESULT_TIME: 5, REVISION: 0, IS_NULL: False, ORIGIN: None}
-    schema = GraphComputation(Topology(name="records", sinks=[WRITTEN])).output_schema(WRITTEN)  # type: ignore[list-item]
-    told = [{**dict.fromkeys(FIELDS), **own, **row} for row in found]
-    frame = pl.DataFrame([{name: row[name] for name in schema} for row in told], schema=schema)
+    told, frame = emitted(WRITTEN, found)
     encode = protobuf_encoder(WRITTEN)
     assert [(one.key, one.value) for one in output_records(WRITTEN, frame)] == [
         (b"a", encode(told[0])),
