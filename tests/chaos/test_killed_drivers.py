@@ -87,6 +87,7 @@ def left_behind(deployment: Deployment, stream: str) -> dict[str, Any]:
                 partitions=tuple(replace(partition, last_read_ms=None) for partition in proof.partitions),
                 emitted=dict(enumerate(proof.emitted.values())),
                 appended={},
+                topic_ids={chaos_purchases.name: proof.topic_ids[chaos_purchases.name]},
             )
             for proof in proofs(tables.state(stream))
         ],

@@ -144,4 +144,5 @@ def _anonymous(proof: BatchProof) -> BatchProof:
         partitions=tuple(replace(partition, last_read_ms=None) for partition in proof.partitions),
         emitted=dict(enumerate(proof.emitted.values())),
         appended=dict.fromkeys(proof.appended, ("", 0)),
+        topic_ids={},
     )

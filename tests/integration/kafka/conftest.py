@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, Message, TopicPartition
+from tests.eventually import eventually
 
 from recount.core.topics import Topic
 from recount.kafka.connection import Connection
+from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import partitions_of
 from recount.kafka.platform import platform_topics
 from recount.kafka.topics import apply, plan
@@ -38,6 +40,8 @@ def make_topic(connection: Connection, unique: Callable[[str], str]) -> MakeTopi
         topic = Topic(name=unique(name), key="key", partitions=partitions, **forever)  # type: ignore[arg-type]
         admin = connection.admin()
         apply(admin, plan(admin, [topic], "embedded"))
+        # the controller has answered; the broker may learn of the topic only now
+        assert eventually(lambda: list(ids_of(connection, [topic.name])), [topic.name]) == [topic.name]
         return topic.name
 
     return make

@@ -38,8 +38,10 @@ def archive(tables: Tables, topic: str, offsets: range) -> None:
         "timestamp_ms": [1_000 + offset for offset in offsets],
         "key": [b"k"] * len(offsets),
         "value": [b"%d" % offset for offset in offsets],
+        "headers": [[] for _ in offsets],
     }
-    types = {"partition": pl.Int32(), "offset": pl.Int64(), "timestamp_ms": pl.Int64()}
+    headers = pl.List(pl.Struct({"key": pl.String(), "value": pl.Binary()}))
+    types = {"partition": pl.Int32(), "offset": pl.Int64(), "timestamp_ms": pl.Int64(), "headers": headers}
     write_deltalake(tables.archive(topic), pl.DataFrame(rows, schema_overrides=types))
 
 

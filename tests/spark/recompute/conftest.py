@@ -41,7 +41,9 @@ class MemoryLog:
         ranges: Ranges,
         *,
         with_key: bool = True,
+        with_headers: bool = False,
     ) -> RawLog:
+        assert not with_headers, "records of a MemoryLog have no headers"
         rows = [
             (partition, offset, record.timestamp_ms, record.key if with_key else None, record.value)
             for partition, (start, end) in sorted(ranges.items())
