@@ -75,6 +75,10 @@ class MissingTopics(Terminal):
     """Topics of a stream are not there, or not yet: whoever creates them may be about to."""
 
 
+class UnreadRecordsGone(Terminal):
+    """Kafka no longer holds records that a stream was to read next."""
+
+
 def partitions_of(connection: Connection, topic: str) -> list[Partition]:
     """All partitions of an existing topic; ``Terminal`` when there is no such topic."""
     try:
@@ -155,6 +159,28 @@ def require_kept(connection: Connection, starts: Mapping[Partition, int], ends: 
             given=lost,
             expected="the records of the last batch",
             remedy="restore tables and checkpoint of the stream from one backup, or `recount reset` the stream",
+        )
+
+
+def require_unread_kept(connection: Connection, stream: str, starts: Mapping[Partition, int]) -> None:
+    """Raise ``UnreadRecordsGone`` unless Kafka holds what ``stream`` reads next, from the offsets ``starts`` on.
+
+    Spark would fail with advice of its own, and again with every relaunch. A log that starts, or ends, at the offset
+    itself holds all of it.
+    """
+    kept = log_ranges(connection, starts, IsolationLevel.READ_UNCOMMITTED)
+    gone = [
+        f"{topic}-{partition}: from {start} on, kept from {span.start} to {span.end}"
+        for (topic, partition), start in sorted(starts.items())
+        if not (span := kept[topic, partition]).start <= start <= span.end
+    ]
+    if gone:
+        raise UnreadRecordsGone(
+            f"Kafka no longer holds what {stream} was to read next",
+            given="; ".join(gone),
+            expected="the log from where the stream has read to",
+            remedy=f"`recount reset {stream}` begins a new version, with what Kafka holds (--from beginning) or with"
+            " what comes (--from now); keep the topic for longer than the stream may stand still",
         )
 
 

@@ -129,6 +129,14 @@ class Known:
         added = {place: self.beginning.get(place, 0) for place in self.partitions if place not in found.start}
         return replace(found, start={**found.start, **added})
 
+    def next_offsets(self, resumption: Resumption) -> Offsets:
+        """The offsets from which on the log has to be there still: none where all of the log is read."""
+        if resumption.start is not None:
+            return resumption.start
+        if self.last is not None:
+            return _ends(self.last)
+        return self.checkpoint.span.start if self.checkpoint else {}
+
     def _found(self) -> Resumption:
         in_flight = self._in_flight()
         if self.checkpoint is not None:

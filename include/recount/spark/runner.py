@@ -24,7 +24,14 @@ from recount.kafka.admission import NotAdmitted
 from recount.kafka.connection import Connection, NotAllowed
 from recount.kafka.control import ControlChannel, StandingOrders
 from recount.kafka.lease import Lease
-from recount.kafka.offsets import MissingTopics, lag, partitions_of, require_kept, require_topics
+from recount.kafka.offsets import (
+    MissingTopics,
+    lag,
+    partitions_of,
+    require_kept,
+    require_topics,
+    require_unread_kept,
+)
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus
 from recount.kafka.transaction import TRANSACTION_TIMEOUT_MS, OutputTransaction
 from recount.log_lines import about, told_of
@@ -229,7 +236,7 @@ class StreamRunner:
     def _resumption(
         self, transaction: OutputTransaction, checkpoint: Checkpoint, last: BatchProof | None, enacted: Enacted | None
     ) -> Resumption:
-        """Where the stream goes on, by its ledger, by Kafka and by its checkpoint."""
+        """Where the stream goes on, by its ledger, by Kafka and by its checkpoint; raises where it cannot."""
         partitions = [found for topic in self._work.topics for found in partitions_of(self._connection, topic)]
         starts = enacted.starts if enacted else None
         planned = checkpoint.last_planned()
@@ -246,7 +253,10 @@ class StreamRunner:
             delta_first=self._work.delta_first,
             partitions=partitions,
         )
-        return known.resumption()
+        resumption = known.resumption()
+        places = {place: at for place, at in known.next_offsets(resumption).items() if place in partitions}
+        require_unread_kept(self._connection, self._work.name, places)
+        return resumption
 
     def _repeated(
         self, resumption: Resumption, last: BatchProof | None, enacted: Enacted | None

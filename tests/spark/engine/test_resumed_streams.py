@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from confluent_kafka import TopicPartition
 from pyspark.errors import StreamingQueryException
 from tests.eventually import eventually
 from tests.integration.spark.drivers import committed
@@ -23,6 +24,7 @@ from recount.core.topic_ids import MADE_ANEW
 from recount.core.topics import Topic
 from recount.kafka.connection import Fenced
 from recount.kafka.lease import Lease
+from recount.kafka.offsets import UnreadRecordsGone, log_ranges, partitions_of
 from recount.kafka.topics import apply, plan
 from recount.kafka.transaction import OutputTransaction
 from recount.spark.archive import ArchiveWork
@@ -32,6 +34,7 @@ from recount.spark.resuming import OutOfStep
 from recount.spark.runner import RunOptions, StreamRunner, checkpoint_location
 from recount.spark.same_topics import OtherTopic
 from recount.spark.work import Step, Work
+from recount.versions.reset import Reset
 
 __all__ = ["scene"]
 pytestmark = pytest.mark.usefixtures("tiny")
@@ -338,3 +341,25 @@ def test_a_source_that_is_made_anew_between_two_batches_ends_the_stream_before_i
     assert orders_of(ledger(scene)) == [(0, 0)]
     [output] = work_of(scene).tables.outputs.values()
     assert output.read().collect().height == len(committed(scene.connection, scene.revenue)) > 0
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_a_stream_that_stood_still_for_longer_than_its_topic_is_kept_refuses_and_can_be_reset(
+    scene: Scene, has_checkpoint: bool
+) -> None:
+    produce(scene, 0)
+    run(scene)
+    if not has_checkpoint:
+        shutil.rmtree(checkpoint_location(scene.settings, scene.topology.name, 1))
+    before = files(scene)
+    produce(scene, 1, 2)
+    ends = log_ranges(scene.connection, partitions_of(scene.connection, scene.orders))
+    beyond = [TopicPartition(*place, span.end - EACH) for place, span in ends.items()]
+    for deleted in scene.connection.admin().delete_records(beyond).values():
+        deleted.result(15)
+    with pytest.raises(UnreadRecordsGone, match=f"{scene.orders}-0"):
+        run(scene)
+    assert files(scene) == before
+    Reset(scene.settings, scene.topology, "beginning").run()
+    run(scene)
+    assert scene.audit().findings.outcome == "match"

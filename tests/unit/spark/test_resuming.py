@@ -40,14 +40,14 @@ def planned(batch: int, end: int, checkpoint_id: str = ID, start: int | None = N
     return Planned(identity=checkpoint_id, span=span)
 
 
-def resumed(
+def all_known(
     last: BatchProof | None,
     standing: Standing | None,
     checkpoint: Planned | None,
     *,
     delta_first: bool = False,
     former: tuple[str, ...] = (ID,),
-) -> Resumption:
+) -> Known:
     return Known(
         stream="revenue",
         last=last,
@@ -56,7 +56,42 @@ def resumed(
         beginning={},
         was_planned_by=lambda identity: identity in former,
         delta_first=delta_first,
-    ).resumption()
+    )
+
+
+def resumed(
+    last: BatchProof | None,
+    standing: Standing | None,
+    checkpoint: Planned | None,
+    *,
+    delta_first: bool = False,
+    former: tuple[str, ...] = (ID,),
+) -> Resumption:
+    return all_known(last, standing, checkpoint, delta_first=delta_first, former=former).resumption()
+
+
+@pytest.mark.parametrize(
+    ("last", "standing", "checkpoint", "next_offset"),
+    [
+        (proof(0, 4, 50), kafka("0/4", 50), planned(4, 50), 50),
+        (proof(0, 4, 50), kafka("0/4", 50), planned(5, 60), 50),
+        (proof(0, 4, 50), kafka("0/5", 60), planned(5, 60), 50),
+        (proof(0, 4, 50), kafka("0/4", 50), None, 50),
+        (proof(0, 4, 50), kafka("0/5", 60), None, 60),
+        (None, None, planned(0, 10, start=3), 3),
+    ],
+    ids=["in step", "next planned", "next in flight", "no checkpoint", "completed first", "first planned"],
+)
+def test_what_a_stream_reads_next_has_to_be_in_the_log_still(
+    last: BatchProof | None, standing: Standing | None, checkpoint: Planned | None, next_offset: int
+) -> None:
+    found = all_known(last, standing, checkpoint)
+    assert found.next_offsets(found.resumption()) == {A: next_offset, B: next_offset}
+
+
+def test_a_stream_that_never_ran_needs_nothing_of_the_log() -> None:
+    found = all_known(None, None, None)
+    assert found.next_offsets(found.resumption()) == {}
 
 
 def test_a_stream_that_never_ran_begins_at_its_beginning() -> None:
