@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Interval, Source
 from recount.audit.in_force import InForce
-from recount.audit.kept import require_kept, sources_of
-from recount.audit.ledger import Ledger, Order
+from recount.audit.kept import sources_of
 from recount.audit.settled import published_offsets, settled_ledger, settled_since
 from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in
-from recount.audit.store import AuditStore, Run
+from recount.audit.store import NOTHING, AuditStore, Run
+from recount.audit.stretch_log import StretchLog
 from recount.audit.topologies.identity import identity_of
 from recount.core.errors import RecountError
 from recount.core.settings import Settings
@@ -83,30 +83,33 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     reached = published_offsets(connection, topology)
     fingerprint, end_ms = in_force.declared.fingerprint, request.interval.end_ms
 
-    def seed_for(ledger: Ledger, cut: Order) -> Order | None:
-        def usable(run: Run) -> bool:
-            return erased.admits(run) and (is_single or run.fingerprint == fingerprint)
+    def usable(run: Run) -> bool:
+        return erased.admits(run) and (is_single or run.fingerprint == fingerprint)
 
-        return store.seed_for(ledger, cut, usable).order
-
-    after = None
+    seed = NOTHING
     since = None if request.from_the_beginning else settled_since(store.runs(), tables, topology, reached, end_ms)
     if since:
         ledger, cut = since
-        after = seed_for(ledger, cut.order)
-    if after is None:
+        seed = store.seed_for(ledger, cut.order, usable)
+    if seed.run is None:
         ledger = settled_ledger(tables, topology, reached)
         cut = ledger.up_to(reached).cut_before(end_ms)
-        if not request.from_the_beginning:
-            after = seed_for(ledger, cut.order)
-        elif is_single:
-            after = in_force.after
         if erased.newest:
             erased.require_judgeable(cut.order)
-            after = erased.newest.order if request.from_the_beginning or after is None else after
+        if not request.from_the_beginning:
+            seed = store.seed_for(ledger, cut.order, usable)
+            if seed.run is None and erased.newest:
+                seed = store.seed_of(erased.newest.audit)
+    sources = sources_of(connection, tables, topology, request.source)
+    log = StretchLog(connection=connection, tables=tables, sources=sources)
+    if request.from_the_beginning:
+        after = in_force.after if is_single else None
+        after = erased.newest.order if erased.newest else after
+    else:
+        at_cut = cut.order
+        reach = log.reach(ledger, seed, cut, lambda: store.seed_at(ledger, at_cut, usable))
+        after, cut = reach.seed.order, reach.cut
     stretch = ledger.between(after, cut.order)
     in_force.require_made_by(stretch)
-    sources = sources_of(connection, tables, topology, request.source)
-    for topic, ranges in stretch.ranges.items():
-        require_kept(connection, tables, topic, ranges, sources[topic])
+    log.require(stretch)
     return sum(end - start for ranges in stretch.ranges.values() for start, end in ranges.values())

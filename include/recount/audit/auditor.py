@@ -21,7 +21,7 @@ from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.judgement import Judge, Judgement, Row, Stretch
 from recount.audit.keeping import keep_partials, keep_published
-from recount.audit.kept import decided, decided_if_any, log_of, require_grown, require_kept, sources_of, unread
+from recount.audit.kept import decided, decided_if_any, log_of, sources_of, still_seen, unread
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import ledger_faults, topic_faults
 from recount.audit.listing import Listing
@@ -33,6 +33,7 @@ from recount.audit.series import charted
 from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
 from recount.audit.store import NOTHING, AuditStore, Seed
 from recount.audit.strangers import strange_rows
+from recount.audit.stretch_log import Reach, StretchLog
 from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
@@ -58,10 +59,10 @@ class _Scope:
     """What one audit covers: of those ``settled``, ``ledger`` are the batches to judge, ``before`` the one they follow.
 
     ``published`` and ``letters`` are what the sink's and the dead-letter topic held when the audit began, the former
-    with the first ``published_backfills``;
+    with the first ``published_backfills``, ``seen`` up to where an earlier audit has read the sink's topic;
     ``backfills`` those whose corrections count (None: all). ``erased`` are the keys that were erased so far, and
     ``begins_after`` is the erasure behind which an audit from the beginning cannot look. ``topic_ids`` have the topics
-    now that the stream reads and writes.
+    now that the stream reads and writes; ``short`` are the partitions whose log was cut short.
     """
 
     stretch: Stretch
@@ -72,18 +73,18 @@ class _Scope:
     ranges: Ranges
     published_backfills: int
     published: Mapping[int, LogRange]
+    seen: Mapping[int, int]
     letters: Ranges
     backfills: Sequence[str] | None
     erased: ErasedKeys
     begins_after: str | None
     topic_ids: TopicIds
+    short: tuple[Difference, ...]
 
     @property
     def unseen(self) -> Ranges:
         """The kept offsets of the sink's topic that no earlier audit has read."""
-        run = self.stretch.seed.run
-        seen = run.published_ends if run else {}
-        return {p: (max(span.start, seen.get(p, 0)), span.end) for p, span in self.published.items()}
+        return {p: (max(span.start, self.seen.get(p, 0)), span.end) for p, span in self.published.items()}
 
 
 class Auditor:
@@ -121,9 +122,10 @@ class Auditor:
         there is nothing to audit.
         """
         again = repetition.rows if repetition else _rows_of(known or {})
-        scope = self._scope(audit, interval, source, again, repetition, from_the_beginning=from_the_beginning)
         sources = sources_of(self._connection, self._tables, self._topology, source)
-        require_kept(self._connection, self._tables, self._source.name, scope.ranges, sources[self._source.name])
+        there = StretchLog(connection=self._connection, tables=self._tables, sources=sources)
+        scope = self._scope(audit, interval, source, there, again, repetition, from_the_beginning=from_the_beginning)
+        there.require(scope.ledger)
         log = DigestedLog(log_of(self._settings, sources))
         recomputed = self._recomputed(scope, log)
         try:
@@ -136,6 +138,7 @@ class Auditor:
         audit: str,
         interval: Interval,
         source: Source,
+        there: StretchLog,
         again: tuple[Row, ...],
         repetition: Repetition | None,
         *,
@@ -159,12 +162,19 @@ class Auditor:
             else:
                 cut, seed = repetition.cut_in(ledger), self.store.seed_of(repetition.seed)
                 erased.require_repeatable(repetition.audit, seed.run)
-        if seed.run:
-            require_grown(sink, seed.run.published_ends, published)
-        if repetition is not None:
-            published = repetition.ends(sink, published)
+        reach = Reach(seed=seed, cut=cut, short=repetition.short if repetition else ())
+        if repetition is None and not from_the_beginning:
+            at_cut = cut.order
+            reach = there.reach(ledger, seed, cut, lambda: self.store.seed_at(ledger, at_cut, erased.admits))
+            seed, cut = reach.seed, reach.cut
         stands = seed.order == cut.order
         segment = ledger.standing_at(cut.order) if stands else ledger.between(seed.order, cut.order)
+        before = _at(ledger, seed.order)
+        topic_ids = repetition.topic_ids if repetition else ids_of(self._connection, segment.proofs[-1].topic_ids)
+        is_anew = sink in {one.place for one in topic_faults(before, segment.proofs, topic_ids)}
+        read = repetition.ends(sink, published) if repetition else published
+        spans = read if is_anew else published
+        seen = still_seen(sink, seed.run.published_ends, spans, is_anew=is_anew) if seed.run else {}
         begins_after = erased.newest.erasure if from_the_beginning and erased.newest else None
         self._in_force.require_made_by(segment)
         frontier_ms = self._in_force.closing(ledger.between(None, cut.order).frontier_ms)
@@ -182,16 +192,18 @@ class Auditor:
             ),
             source=source,
             settled=ledger,
-            before=_at(ledger, seed.order),
+            before=before,
             ledger=segment,
             ranges=segment.ranges[self._source.name],
             published_backfills=backfills,
-            published=published,
+            published=read,
+            seen=seen,
             letters=letters,
             backfills=repetition.backfills if repetition else None,
             erased=erased,
             begins_after=begins_after,
-            topic_ids=repetition.topic_ids if repetition else ids_of(self._connection, segment.proofs[-1].topic_ids),
+            topic_ids=topic_ids,
+            short=reach.short,
         )
 
     def _seed(self, ledger: Ledger, cut: BatchProof, erased: ErasedKeys, *, from_the_beginning: bool) -> Seed:
@@ -309,6 +321,7 @@ class Auditor:
             tables=self._tables,
             ledger=scope.ledger,
             letters=scope.letters,
+            last=scope.settled.proofs[-1],
             released=scope.stretch.released,
         )
 
@@ -323,6 +336,7 @@ class Auditor:
         is_first = scope.stretch.seed.run is None
         return [
             *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
+            *scope.short,
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),

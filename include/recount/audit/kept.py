@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from recount.audit.conservation import OFFSETS
 from recount.audit.findings import Source
 from recount.core.errors import Terminal, Transient
+from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -72,12 +73,18 @@ def _if_any(connection: Connection, topic: str, spans: Callable[[Connection, str
     return {partition: (span.start, span.end) for partition, span in spans(connection, topic).items()}
 
 
-def written_so_far(connection: Connection, topics: Iterable[str]) -> dict[str, Ranges]:
-    """The offsets that each partition of ``topics`` has had until now, those of open transactions too."""
-    found: dict[str, dict[int, tuple[int, int]]] = {}
-    places = [place for topic in topics for place in partitions_of(connection, topic)]
+def written_so_far(connection: Connection, topics: Iterable[str], last: BatchProof) -> dict[str, Ranges]:
+    """The offsets that each partition of ``topics`` has had until now, those of open transactions too.
+
+    And those up to where the batch ``last`` had read: a topic that was made anew can be shorter.
+    """
+    found: dict[str, dict[int, tuple[int, int]]] = {topic: {} for topic in topics}
+    for part in last.partitions:
+        if part.topic in found:
+            found[part.topic][part.partition] = (0, part.end)
+    places = [place for topic in found for place in partitions_of(connection, topic)]
     for (topic, partition), span in log_ranges(connection, places, IsolationLevel.READ_UNCOMMITTED).items():
-        found.setdefault(topic, {})[partition] = (0, span.end)
+        found[topic][partition] = (0, max(span.end, found[topic].get(partition, (0, 0))[1]))
     return dict(found)
 
 
@@ -133,7 +140,8 @@ def require_kept(connection: Connection, tables: Tables, topic: str, ranges: Ran
         _require_archived(tables, topic, ranges)
         return
     spans = kept(connection, topic)
-    expired = {p: start for p, (start, end) in ranges.items() if start < min(spans[p].start, end)}
+    _require_long_enough(topic, ranges, spans)
+    expired = {p: start for p, (start, end) in ranges.items() if p in spans and start < min(spans[p].start, end)}
     if source == "auto":
         gone = {p: (start, min(spans[p].start, ranges[p][1])) for p, start in expired.items()}
         require_no_hole(tables, topic, gone)
@@ -142,22 +150,44 @@ def require_kept(connection: Connection, tables: Tables, topic: str, ranges: Ran
             f"records of {topic} have expired before they were audited",
             given={partition: spans[partition].start for partition in expired},
             expected=f"to begin at offsets {expired}",
-            remedy="declare Archive(topic=...) and run it: audits with --source auto read there what Kafka has lost; "
-            "set the topic's retention above the audit's interval",
+            remedy="what is gone can be judged no more: begin anew with `recount reset`; and set the topic's retention "
+            "above the longest time without an audit, or declare Archive(topic=...) and run it",
         )
 
 
-def require_grown(topic: str, seen: Mapping[int, int], spans: Mapping[int, LogRange]) -> None:
-    """Raise ``Terminal`` when ``topic`` ends before the offsets ``seen`` by the last audit: it is another topic."""
+def _require_long_enough(topic: str, ranges: Ranges, spans: Mapping[int, LogRange]) -> None:
+    ends = {partition: spans[partition].end if partition in spans else 0 for partition in ranges}
+    short = {p: end for p, (start, end) in ranges.items() if start < end and ends[p] < end}
+    if short:
+        raise Terminal(
+            f"{topic} ends before what the stream has read of it",
+            given={partition: ends[partition] for partition in short},
+            expected=f"to end at or after the offsets {short}",
+            remedy="it was deleted and made anew, or cut: where it has an archive, audit with --source archive; else "
+            "begin anew with `recount reset`",
+        )
+
+
+def still_seen(
+    topic: str, seen: Mapping[int, int], spans: Mapping[int, LogRange], *, is_anew: bool
+) -> Mapping[int, int]:
+    """Up to where the last audit has ``seen`` what ``topic`` holds; nowhere where it was made anew, and is shorter.
+
+    ``is_anew``: it has another id than it had then. A copy of the cluster has that as well: then it is as long, and
+    what was seen of the former topic is not read again. Raises ``Terminal`` for one that is shorter with the same id.
+    """
     ends = {partition: spans[partition].end if partition in spans else None for partition in seen}
     shorter = {partition: end for partition, end in ends.items() if end is None or end < seen[partition]}
-    if shorter:
-        raise Terminal(
-            f"{topic} ends before what the last audit has read of it",
-            given=shorter,
-            expected=f"to end at or after the offsets { ({partition: seen[partition] for partition in shorter}) }",
-            remedy="it was deleted and made anew, or cut: see who did, and audit it --from-the-beginning",
-        )
+    if not shorter:
+        return seen
+    if is_anew:
+        return {}
+    raise Terminal(
+        f"{topic} ends before what the last audit has read of it",
+        given=shorter,
+        expected=f"to end at or after the offsets { ({partition: seen[partition] for partition in shorter}) }",
+        remedy="it was deleted and made anew, or cut: see who did, and audit it --from-the-beginning",
+    )
 
 
 def require_no_hole(tables: Tables, topic: str, gone: Ranges) -> None:

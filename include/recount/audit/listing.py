@@ -25,6 +25,7 @@ from recount.audit.removed import (
 )
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records, side_ledger_differences
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
+from recount.core.ledger import BatchProof
 from recount.core.retention import Released
 from recount.core.tables import Tables
 from recount.core.verdict import Difference
@@ -37,7 +38,7 @@ from recount.recompute.recomputation import Recomputation
 class Listing:
     """What the stream has listed: its tables, of the batches in ``ledger``, and ``letters``, dead-letter offsets.
 
-    What is ``released`` may be gone from the tables.
+    ``last`` is the last batch of the stream, judged or not. What is ``released`` may be gone from the tables.
     """
 
     session: SparkSession
@@ -45,6 +46,7 @@ class Listing:
     tables: Tables
     ledger: Ledger
     letters: Ranges
+    last: BatchProof
     released: Released | None = None
 
     def differences(self, recomputed: Recomputation) -> list[Difference]:
@@ -91,7 +93,7 @@ class Listing:
         )
 
     def _log(self, topic: str) -> dict[str, Ranges]:
-        return written_so_far(self.connection, [topic])
+        return written_so_far(self.connection, [topic], self.last)
 
     def _written(self, path: str) -> pl.LazyFrame:
         (generation, batch), last = self.ledger.proofs[0].order, self.ledger.proofs[-1].order

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from recount.audit.judgement import Row
 from recount.audit.ledger import Ledger, Order
+from recount.audit.stretch_log import CUT_SHORT
 from recount.core.certificate import Certificate
 from recount.core.errors import Terminal
-from recount.core.finding import ROW_KINDS, UNLISTED
+from recount.core.finding import ROW_KINDS, UNLISTED, difference_from
 from recount.core.ledger import BatchProof
 from recount.core.topic_ids import TOPIC, TopicIds
+from recount.core.verdict import Difference
 from recount.kafka.offsets import LogRange
 from recount.recompute.log import Ranges
 
@@ -21,7 +23,8 @@ class Repetition:
     """Of ``audit``: the batch ``cut`` up to which was judged, after the audit ``seed`` (None: from the beginning).
 
     ``published`` are by topic the offsets that were read, ``backfills`` the corrections that there were, ``rows``
-    those of findings, which were judged again. ``topic_ids`` had the topics then that had been made anew.
+    those of findings, which were judged again. ``topic_ids`` had the topics then that had been made anew; ``short``
+    were the partitions whose log had been cut short.
     """
 
     audit: str
@@ -31,6 +34,7 @@ class Repetition:
     backfills: tuple[str, ...]
     rows: tuple[Row, ...]
     topic_ids: TopicIds
+    short: tuple[Difference, ...] = ()
 
     @classmethod
     def of(cls, certificate: Certificate) -> Repetition:
@@ -51,6 +55,7 @@ class Repetition:
             backfills=tuple(sorted(backfills)),
             rows=tuple(sorted(rows, key=str)),
             topic_ids={one["place"]: one["actual"] for one in certificate["differences"] if one["kind"] == TOPIC},
+            short=tuple(difference_from(one) for one in certificate["differences"] if one["verdict"] == CUT_SHORT),
         )
 
     def cut_in(self, ledger: Ledger) -> BatchProof:

@@ -123,9 +123,16 @@ class AuditStore:
 
         One that is not ``usable`` is passed over.
         """
+        return self._newest([run for run in self.runs() if run.order < cut], ledger, usable)
+
+    def seed_at(self, ledger: Ledger, cut: Order, usable: Callable[[Run], bool] = lambda _: True) -> Seed:
+        """The newest complete audit of the batch ``cut`` itself, as this very ledger holds it, or ``NOTHING``."""
+        return self._newest([run for run in self.runs() if run.order == cut], ledger, usable)
+
+    def _newest(self, runs: Sequence[Run], ledger: Ledger, usable: Callable[[Run], bool]) -> Seed:
         known = {proof.order: proof for proof in ledger.proofs}
-        earlier = [run for run in self.runs() if run.order < cut and _is_of(run, known.get(run.order))]
-        for run in sorted(earlier, key=lambda run: (run.order, run.finished_ms), reverse=True):
+        found = [run for run in runs if _is_of(run, known.get(run.order))]
+        for run in sorted(found, key=lambda run: (run.order, run.finished_ms), reverse=True):
             parts = self.partitions(run.audit)
             ends = {(part.topic, part.partition): part.end for part in known[run.order].partitions}
             if ends == {(part.topic, part.partition): part.end for part in parts} and usable(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -132,3 +133,21 @@ def test_what_was_mended_is_repaired_without_the_log_of_the_nights_before(nights
     assert nights.mended.findings.seed.order == nights.unrepaired.findings.cut.order
     assert not nights.lost & open_findings(nights.mended)
     assert nights.doubled <= open_findings(nights.mended), "a record on Kafka cannot be taken back"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_stream_that_stands_still_is_audited_when_the_log_of_its_last_night_has_expired(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    depot = depot_of(spark, kafka, project, tmp_path, SINKS)
+    depot.a_day(0)
+    first = depot.audit()
+    for part in first.findings.accounts:
+        depot.expire(part.topic, part.end, part.partition)
+    second = depot.audit()
+    assert load(second.certificate)["batches"] == 0
+    depot.a_day(1)
+    third = depot.audit()
+    assert differences(second) == differences(third) == set()
+    assert third.findings.seed.run is not None
+    assert third.findings.seed.run.audit == second.findings.audit

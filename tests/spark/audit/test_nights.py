@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 from tests.spark.audit.conftest import MINUTE_MS, Scene, order
 
 from recount.audit.acceptances import accept
+from recount.audit.auditable import AuditRequest, require_auditable
 from recount.audit.certificate import load, verify_file
+from recount.audit.findings import Interval
 from recount.audit.mutation import mutate
 from recount.audit.nightly import CertifiedAudit
 from recount.core.own_columns import REVISION
@@ -54,6 +57,32 @@ def test_the_second_night_reads_its_own_records_only_and_misses_nothing_of_the_f
         "completeness kept": 6,
         "completeness missed": 1,
     }
+
+
+def test_a_stream_that_stands_still_is_audited_when_the_log_of_its_last_night_has_expired(scene: Scene) -> None:
+    """It was judged before: what others have written since is found, and the next night goes on."""
+    an_evening(scene, 0)
+    scene.run()
+    first = scene.audit().findings
+    ends = [TopicPartition(part.topic, part.partition, part.end) for part in first.accounts]
+    for deleted in scene.connection.admin().delete_records(ends).values():
+        deleted.result(15)
+    request = AuditRequest(audit="second", interval=Interval(), source="auto")
+    assert require_auditable(scene.settings, scene.topology, request) == 0
+    doubled = mutate(scene.session, scene.settings, scene.topology, "duplicate")
+    second = scene.audit(audit="second")
+    assert load(second.certificate)["batches"] == 0
+    found = second.findings
+    assert found.seed.run is not None
+    assert found.seed.run.audit == first.audit
+    assert [(one.verdict, one.window_start) for one in found.differences] == [("duplicated", doubled.window_start)]
+
+    an_evening(scene, 20)
+    scene.run()
+    third = scene.audit().findings
+    assert third.seed.run is not None
+    assert third.seed.run.audit == found.audit
+    assert [one.verdict for one in third.differences] == ["duplicated"]
 
 
 def test_a_row_deleted_once_is_a_violation_every_night_until_it_is_put_back_or_accepted(scene: Scene) -> None:

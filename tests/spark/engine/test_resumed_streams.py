@@ -16,6 +16,7 @@ from tests.integration.spark.drivers import committed
 from tests.spark.audit.conftest import MINUTE_MS, Scene, order, scene
 
 from recount.audit.acceptances import accept
+from recount.audit.certificate import load
 from recount.core.archive import Archive
 from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
@@ -324,6 +325,44 @@ def test_a_source_that_was_made_anew_and_has_grown_beyond_is_refused_and_no_audi
     run(scene)
     assert orders_of(ledger(scene)) == [(0, 0), (0, 1)]
     assert_right(scene, 2)
+
+
+def test_a_source_that_was_made_anew_and_is_shorter_is_certified_as_a_finding_and_nothing_is_judged(
+    scene: Scene,
+) -> None:
+    [orders] = [source.topic for source in scene.topology.sources]
+    produce(scene, 0)
+    run(scene)
+    first = scene.audit().findings
+    produce(scene, 1)
+    run(scene)
+    make_anew(scene, orders)
+    short = {("cut short", f"{orders.name}-{partition}") for partition in (0, 1)}
+    for _ in range(2):
+        night = scene.audit()
+        assert load(night.certificate)["batches"] == 0
+        assert night.findings.outcome == "violation"
+        found = {(one.verdict, one.place) for one in night.findings.differences}
+        assert found == {(MADE_ANEW, orders.name), *short}
+        assert night.findings.cut.order == first.cut.order
+    assert night.findings.standing is not None
+    for finding in night.findings.standing.open:
+        accept(scene.settings, scene.topology.name, finding.id, by="Ada", reason="the topic was lost")
+    assert scene.audit().findings.outcome == "match"
+    with pytest.raises(UnreadRecordsGone):
+        run(scene)
+
+
+def test_a_results_topic_that_was_made_anew_and_is_shorter_is_read_from_its_first_record(scene: Scene) -> None:
+    produce(scene, 0, 1)
+    run(scene)
+    scene.audit()
+    make_anew(scene, scene.topology.sinks[0].topic)
+    produce(scene, 2)
+    run(scene)
+    night = scene.audit().findings
+    assert [(one.verdict, one.place) for one in night.differences] == [(MADE_ANEW, scene.revenue)]
+    assert night.counts["kafka match"] > 0
 
 
 def test_a_source_that_is_made_anew_between_two_batches_ends_the_stream_before_it_publishes(scene: Scene) -> None:

@@ -11,7 +11,7 @@ from deltalake import CommitProperties, write_deltalake
 from tests.batch_proofs import a_proof
 
 from recount.audit import kept
-from recount.audit.kept import require_grown, require_no_hole
+from recount.audit.kept import require_kept, require_no_hole, still_seen, written_so_far
 from recount.core.errors import Terminal
 from recount.core.ledger import PartitionProof
 from recount.core.tables import Tables
@@ -19,15 +19,26 @@ from recount.kafka.connection import Connection
 from recount.kafka.offsets import LogRange, Partition
 
 
-def test_a_topic_that_ends_where_the_last_audit_ended_or_later_has_grown() -> None:
-    require_grown("revenue", {0: 10, 1: 0}, {0: LogRange(start=10, end=10), 1: LogRange(start=0, end=3)})
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_a_topic_that_ends_where_the_last_audit_ended_or_later_is_read_on(is_anew: bool) -> None:
+    """One that was made anew can be a copy of the cluster: what was read is not read again."""
+    spans = {0: LogRange(start=10, end=10), 1: LogRange(start=0, end=3)}
+    assert still_seen("revenue", {0: 10, 1: 0}, spans, is_anew=is_anew) == {0: 10, 1: 0}
 
 
-@pytest.mark.parametrize("spans", [{0: LogRange(start=0, end=9)}, {1: LogRange(start=0, end=20)}, {}])
-def test_a_topic_that_ends_before_the_last_audit_did_is_another(spans: dict[int, LogRange]) -> None:
+SHORTER = [{0: LogRange(start=0, end=9)}, {1: LogRange(start=0, end=20)}, {}]
+
+
+@pytest.mark.parametrize("spans", SHORTER)
+def test_a_topic_that_ends_before_the_last_audit_did_is_refused(spans: dict[int, LogRange]) -> None:
     with pytest.raises(Terminal) as refused:
-        require_grown("revenue", {0: 10}, spans)
+        still_seen("revenue", {0: 10}, spans, is_anew=False)
     assert "--from-the-beginning" in str(refused.value)
+
+
+@pytest.mark.parametrize("spans", SHORTER)
+def test_a_topic_that_was_made_anew_and_is_shorter_is_read_from_its_first_record(spans: dict[int, LogRange]) -> None:
+    assert still_seen("revenue", {0: 10}, spans, is_anew=True) == {}
 
 
 @pytest.mark.parametrize(("decides", "end"), [(0, 12), (3, 12), (None, 7)])
@@ -81,3 +92,41 @@ def test_a_hole_between_archive_and_kafka_is_refused_with_its_offsets(
         require_no_hole(archived, "orders", gone)
     assert str(next(iter(gone.values()))) in str(refused.value)
     assert "archive-orders" in str(refused.value.remedy)
+
+
+NOWHERE = Connection(bootstrap_servers="127.0.0.1:1")
+
+
+@pytest.fixture
+def orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka has the offsets from 5 to 9 of the only partition of orders."""
+    span = LogRange(start=5, end=9)
+    monkeypatch.setattr(kept, "partitions_of", lambda _, topic: [(topic, 0)])
+    monkeypatch.setattr(kept, "log_ranges", lambda _, places, *_isolation: dict.fromkeys(places, span))
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("ranges", [{}, {0: (5, 9)}, {0: (12, 12)}, {0: (2, 2)}, {1: (3, 3)}])
+def test_what_kafka_has_of_a_stretch_can_be_judged(tmp_path: Path, ranges: dict[int, tuple[int, int]]) -> None:
+    require_kept(NOWHERE, Tables(str(tmp_path)), "orders", ranges, "kafka")
+
+
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize(
+    ("ranges", "what"),
+    [({0: (4, 9)}, "expired"), ({0: (5, 10)}, "ends before"), ({0: (10, 12)}, "ends before"), ({1: (0, 1)}, "ends")],
+)
+def test_what_kafka_has_not_of_a_stretch_is_refused_and_the_way_out_is_named(
+    tmp_path: Path, ranges: dict[int, tuple[int, int]], what: str
+) -> None:
+    with pytest.raises(Terminal, match=what) as refused:
+        require_kept(NOWHERE, Tables(str(tmp_path)), "orders", ranges, "kafka")
+    assert "recount reset" in refused.value.remedy
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_topic_that_was_made_anew_has_had_the_offsets_that_the_stream_has_read() -> None:
+    """Letters about them are not about no record."""
+    last = a_proof(0, PartitionProof(topic="orders", partition=0, start=0, end=20))
+    assert written_so_far(NOWHERE, ["orders"], last) == {"orders": {0: (0, 20)}}
+    assert written_so_far(NOWHERE, ["orders"], a_proof(0)) == {"orders": {0: (0, 9)}}

@@ -21,7 +21,6 @@ from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.kept import (
     log_of,
-    require_kept,
     sources_of,
     unread,
     written_so_far,
@@ -43,6 +42,7 @@ from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import Snapshots
 from recount.audit.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore, Seed
 from recount.audit.strangers import strange_rows
+from recount.audit.stretch_log import StretchLog
 from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
 from recount.audit.topologies.beyond import Beyond
 from recount.audit.topologies.claims import IDENTITY
@@ -130,6 +130,7 @@ class TopologyAuditor:
         audit or the log has expired.
         """
         sources = sources_of(self._connection, self._tables, self._topology, source)
+        there = StretchLog(connection=self._connection, tables=self._tables, sources=sources)
         scoping = Scoping(
             settings=self._settings,
             topology=self._topology,
@@ -140,10 +141,9 @@ class TopologyAuditor:
             identities=self._identities,
             is_incremental=self._is_incremental,
         )
-        scope = scoping.scope(audit, interval, sources, repetition, from_the_beginning=from_the_beginning)
+        scope = scoping.scope(audit, interval, there, repetition, from_the_beginning=from_the_beginning)
         log = DigestedLog(log_of(self._settings, sources))
-        for topic, ranges in scope.ledger.ranges.items():
-            require_kept(self._connection, self._tables, topic, ranges, sources[topic])
+        there.require(scope.ledger)
         truth = self._recomputed(scope, log, lateness=True)
         complete = self._recomputed(scope, log.of, lateness=False)
         beyond = Beyond.of(truth, complete)
@@ -200,6 +200,7 @@ class TopologyAuditor:
         }
         differences = [
             *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
+            *scope.short,
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
@@ -375,7 +376,8 @@ class TopologyAuditor:
             late_records(truth.late.where(kept_late_by_spark(scope.released)), scope.of_the_stretch(late)),
             rejected_records(truth.rejected.where(kept), scope.of_the_stretch(rejected).where(kept)),
         ]
-        log = written_so_far(self._connection, sorted({one.topic.name for one in self._topology.sources}))
+        topics = sorted({one.topic.name for one in self._topology.sources})
+        log = written_so_far(self._connection, topics, scope.settled.proofs[-1])
         for source in self._topology.sources:
             topic, name = source.topic.name, source.topic.dead_letter_name
             found = letters.dead_letters_by_spark(self._session, self._connection, name, scope.posted[topic])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import reduce
 
@@ -12,16 +13,18 @@ from pyspark.sql import DataFrame
 from recount.audit.certified_runs import certified_runs, removed_by_now
 from recount.audit.copies import is_after
 from recount.audit.erased_keys import ErasedKeys
-from recount.audit.findings import Interval, Source
+from recount.audit.findings import Interval
 from recount.audit.in_force import InForce
-from recount.audit.kept import decided_if_any, require_grown, require_kept
+from recount.audit.kept import decided_if_any, still_seen
 from recount.audit.ledger import Ledger, Order
+from recount.audit.ledger_rules import topic_faults
 from recount.audit.register import certified
 from recount.audit.removed import kept_late_by_spark, released_so_far
 from recount.audit.repetition import Repetition
 from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
 from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
 from recount.audit.store import NOTHING, AuditStore, Run, Seed
+from recount.audit.stretch_log import Reach, StretchLog
 from recount.audit.topologies.corrections import KnownCorrections
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.judge import Before
@@ -33,6 +36,7 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topic_ids import TopicIds
 from recount.core.topology import Topology
+from recount.core.verdict import Difference
 from recount.kafka.connection import Connection
 from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import LogRange
@@ -62,7 +66,7 @@ class Scope:
     read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections, ``backfills``
     the names of those whose corrections count. ``erased`` are the keys that were erased so far, and ``begins_after`` is
     the erasure behind which an audit from the beginning cannot look. ``topic_ids`` have the topics now that the stream
-    reads and writes.
+    reads and writes; ``short`` are the partitions whose log was cut short.
     """
 
     audit: str
@@ -82,6 +86,7 @@ class Scope:
     erased: ErasedKeys
     begins_after: str | None
     topic_ids: TopicIds
+    short: tuple[Difference, ...]
 
     @property
     def cut(self) -> Order:
@@ -163,7 +168,7 @@ class Scoping:
         self,
         audit: str,
         interval: Interval,
-        sources: Mapping[str, Source],
+        there: StretchLog,
         repetition: Repetition | None,
         *,
         from_the_beginning: bool,
@@ -171,7 +176,7 @@ class Scoping:
         """What an audit that begins now covers, or what one covered that is to be repeated.
 
         It begins ``from_the_beginning`` too where there is no snapshot of this declaration, and where rows that were
-        judged are others now, as long as the whole log is there.
+        judged are others now, as long as the whole log is ``there``.
         """
         erased = ErasedKeys.of(self.settings, self.topology.name)
         erased.require_finished()
@@ -182,14 +187,19 @@ class Scoping:
         listed = listed_backfills(self._tables, self.topology)
         backfills = repetition.backfills if repetition else published_names(listed, done)
         if repetition is None:
-            known = None if from_the_beginning else self._since_the_last(reached, interval, published, erased)
+            known = None if from_the_beginning else self._since_the_last(reached, interval, erased)
             settled, cut, seed = known or self._since_an_earlier(
-                reached, interval, published, erased, from_the_beginning=from_the_beginning
+                reached, interval, erased, from_the_beginning=from_the_beginning
             )
+            reach = Reach(seed=seed, cut=cut)
+            if not from_the_beginning:
+                at_cut = cut.order
+                reach = there.reach(settled, seed, cut, lambda: self._seed_at(settled, at_cut, erased))
+                seed, cut = reach.seed, reach.cut
             altered = self._written_to(seed)
             whole = settled_ledger(self._tables, self.topology, reached) if altered else settled
             can_begin_anew = altered and erased.newest is None
-            if can_begin_anew and self._is_kept(whole.between(None, cut.order), sources):
+            if can_begin_anew and there.has(whole.between(None, cut.order)):
                 _LOG.warning("rows of %s that were judged are others now: all is judged again", ", ".join(altered))
                 settled, seed, altered = whole, NOTHING, ()
             elif altered and _was_trimmed(seed, runs):
@@ -197,12 +207,16 @@ class Scoping:
         else:
             settled = settled_ledger(self._tables, self.topology, reached)
             cut, seed, altered = repetition.cut_in(settled), self.store.seed_of(repetition.seed), ()
+            reach = Reach(seed=seed, cut=cut, short=repetition.short)
             erased.require_repeatable(repetition.audit, seed.run)
             self._require_snapshot(seed)
             published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
-        seen = seed.run.read_to if seed.run and repetition is None else {}
         stands = seed.order == cut.order
         ledger = settled.standing_at(cut.order) if stands else settled.between(seed.order, cut.order)
+        topic_ids = repetition.topic_ids if repetition else ids_of(self.connection, ledger.proofs[-1].topic_ids)
+        before = next((proof for proof in settled.proofs if proof.order == seed.order), None)
+        anew = {one.place for one in topic_faults(before, ledger.proofs, topic_ids)}
+        seen = _still_seen(seed, published, anew) if repetition is None else {}
         self.in_force.require_made_by(ledger)
         identities = [one for one in self.identities if self.in_force.has_begun(one.written.topic.name, cut.order)]
         topics = [one.written.topic.name for one in identities]
@@ -223,14 +237,14 @@ class Scoping:
             backfills=backfills,
             erased=erased,
             begins_after=erased.newest.erasure if from_the_beginning and erased.newest else None,
-            topic_ids=repetition.topic_ids if repetition else ids_of(self.connection, ledger.proofs[-1].topic_ids),
+            topic_ids=topic_ids,
+            short=reach.short,
         )
 
     def _since_the_last(
         self,
         reached: Mapping[tuple[str, int], int],
         interval: Interval,
-        published: Mapping[str, Ranges],
         erased: ErasedKeys,
     ) -> tuple[Ledger, BatchProof, Seed] | None:
         """The ledger since the last cut that there was, with the new cut and its seed; None where that does not do."""
@@ -240,14 +254,13 @@ class Scoping:
         if found is None:
             return None
         ledger, cut = found
-        seed = self._seed_for(ledger, cut.order, published, erased)
+        seed = self._seed_for(ledger, cut.order, erased)
         return (ledger, cut, seed) if seed.run else None
 
     def _since_an_earlier(
         self,
         reached: Mapping[tuple[str, int], int],
         interval: Interval,
-        published: Mapping[str, Ranges],
         erased: ErasedKeys,
         *,
         from_the_beginning: bool,
@@ -256,12 +269,12 @@ class Scoping:
         ledger = settled_ledger(self._tables, self.topology, reached)
         cut = ledger.up_to(reached).cut_before(interval.end_ms)
         erased.require_judgeable(cut.order)
-        seed = NOTHING if from_the_beginning else self._seed_for(ledger, cut.order, published, erased)
+        seed = NOTHING if from_the_beginning else self._seed_for(ledger, cut.order, erased)
         if seed.run is None and erased.newest is not None:
-            seed = self._left_by(erased, published)
+            seed = self._left_by(erased)
         return ledger, cut, seed
 
-    def _left_by(self, erased: ErasedKeys, published: Mapping[str, Ranges]) -> Seed:
+    def _left_by(self, erased: ErasedKeys) -> Seed:
         """The audit that the newest erasure has left."""
         assert erased.newest is not None
         seed = self.store.seed_of(erased.newest.audit)
@@ -273,25 +286,19 @@ class Scoping:
                 remedy="no audit can begin before it: restore the audit's tables from a backup of after the erasure, or"
                 f" `recount reset {self.topology.name}`",
             )
-        return self._grown(seed, published)
-
-    def _seed_for(self, ledger: Ledger, cut: Order, published: Mapping[str, Ranges], erased: ErasedKeys) -> Seed:
-        """The newest audit of this declaration whose snapshot is what its certificate says, or ``NOTHING``."""
-
-        def usable(run: Run) -> bool:
-            return erased.admits(run) and self._has_snapshot(run, erased)
-
-        seed = self.store.seed_for(ledger, cut, usable) if self.is_incremental else NOTHING
-        return self._grown(seed, published)
-
-    def _grown(self, seed: Seed, published: Mapping[str, Ranges]) -> Seed:
-        """``seed``, of which the sinks' topics still have all that it has read."""
-        if seed.run is None:
-            return NOTHING
-        for topic, seen in seed.run.read_to.items():
-            spans = {partition: LogRange(start=start, end=end) for partition, (start, end) in published[topic].items()}
-            require_grown(topic, seen, spans)
         return seed
+
+    def _seed_for(self, ledger: Ledger, cut: Order, erased: ErasedKeys) -> Seed:
+        """The newest audit of this declaration whose snapshot is what its certificate says, or ``NOTHING``."""
+        return self.store.seed_for(ledger, cut, self._usable(erased)) if self.is_incremental else NOTHING
+
+    def _seed_at(self, ledger: Ledger, cut: Order, erased: ErasedKeys) -> Seed:
+        """The same of the batch ``cut`` itself."""
+        return self.store.seed_at(ledger, cut, self._usable(erased)) if self.is_incremental else NOTHING
+
+    def _usable(self, erased: ErasedKeys) -> Callable[[Run], bool]:
+        """Whether an audit can go on from one."""
+        return lambda run: erased.admits(run) and self._has_snapshot(run, erased)
 
     def _require_snapshot(self, seed: Seed) -> None:
         if seed.run and not self.snapshots.has(seed.run.audit):
@@ -320,15 +327,6 @@ class Scoping:
         tables, order = seed.run.tables, seed.run.order
         return tuple(name for name, sums in tables.items() if not sums.are_those_of(self._tables, name, order))
 
-    def _is_kept(self, ledger: Ledger, sources: Mapping[str, Source]) -> bool:
-        """Whether all that the batches of ``ledger`` have read is there still."""
-        try:
-            for topic, ranges in ledger.ranges.items():
-                require_kept(self.connection, self._tables, topic, ranges, sources[topic])
-        except Terminal:
-            return False
-        return True
-
     def _published(self) -> tuple[int, dict[str, Ranges]]:
         """How many backfills are on Kafka, and the offsets of the sinks' topics, which hold these and no others."""
         while True:
@@ -346,6 +344,15 @@ def _was_trimmed(seed: Seed, runs: Sequence[Run]) -> bool:
     found = removed_by_now(runs)
     counted = next((run.released for run in runs if seed.run and run.audit == seed.run.audit), None)
     return found is not None and (not counted or counted.before_ms < found.before_ms)
+
+
+def _still_seen(seed: Seed, published: Mapping[str, Ranges], anew: AbstractSet[str]) -> dict[str, Mapping[int, int]]:
+    """Up to where ``seed`` has read the sinks' topics, of which those in ``anew`` were made anew since."""
+    found = {}
+    for topic, seen in (seed.run.read_to if seed.run else {}).items():
+        spans = {partition: LogRange(start=start, end=end) for partition, (start, end) in published[topic].items()}
+        found[topic] = still_seen(topic, seen, spans, is_anew=topic in anew)
+    return found
 
 
 def _after(seen: Mapping[int, int], ranges: Ranges) -> Ranges:

@@ -1,0 +1,68 @@
+"""At which complete audit another one begins, by the ledger that there is now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.batch_proofs import a_proof
+
+from recount.audit.ledger import Ledger
+from recount.audit.store import NOTHING, AuditStore, Run
+from recount.core.ledger import PartitionProof
+from recount.core.tables import Tables
+from recount.core.verdict import PartitionAccount
+
+NO_FATES = {"counted": 0, "late": 0, "filtered": 0, "null_key": 0, "dead_lettered": 0}
+LEDGER = Ledger(
+    tuple(
+        a_proof(number, PartitionProof(topic="orders", partition=0, start=10 * number, end=10 * number + 10))
+        for number in range(3)
+    )
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> AuditStore:
+    return AuditStore(None, Tables(str(tmp_path)), "clicks")
+
+
+def audited(store: AuditStore, audit: str, batch: int, end: int, checkpoint_id: str = "c") -> None:
+    """A complete audit up to ``batch``, which had read orders up to ``end``."""
+    account = PartitionAccount(topic="orders", partition=0, start=0, end=end, stream_time_ms=end, **NO_FATES)
+    store.put_findings(audit, [account], [], [])
+    store.complete(
+        Run(
+            audit=audit,
+            finished_ms=store.next_ms(),
+            interval_start_ms=None,
+            interval_end_ms=None,
+            source="auto",
+            seed=None,
+            lineage=(audit,),
+            generation=0,
+            batch=batch,
+            frontier_ms=None,
+            published_ends={},
+            outcome="match",
+            certificate="",
+            counts={},
+            checkpoint_id=checkpoint_id,
+        )
+    )
+
+
+def test_an_audit_begins_at_one_before_its_cut_and_stands_at_the_newest_of_its_cut(store: AuditStore) -> None:
+    for audit, batch, end in (("one", 1, 20), ("two", 2, 30), ("again", 2, 30)):
+        audited(store, audit, batch, end)
+    assert [store.seed_for(LEDGER, (0, cut)).lineage for cut in (1, 2, 3)] == [(), ("one",), ("again",)]
+    assert [store.seed_at(LEDGER, (0, cut)).lineage for cut in (0, 1, 2)] == [(), ("one",), ("again",)]
+    assert store.seed_at(LEDGER, (0, 2)).stream_times == {0: 30}
+    assert store.seed_at(LEDGER, (0, 2), lambda run: run.audit != "again").lineage == ("two",)
+
+
+def test_an_audit_of_another_ledger_is_none_to_stand_at(store: AuditStore) -> None:
+    """The tables were restored from a backup, and the batch was made again, of other records."""
+    audited(store, "of the lost batch", 2, 31)
+    audited(store, "of the former version", 2, 30, checkpoint_id="former")
+    assert store.seed_at(LEDGER, (0, 2)) == store.seed_for(LEDGER, (0, 3)) == NOTHING
