@@ -5,8 +5,18 @@
 # checkpoint, or than the log, is no state that any stream was in. So `save` stops all services and starts them again.
 # `load` wants a composition whose services are stopped, replaces what is in its volumes, and starts nothing.
 set -eu
-what=${1:-}
-mkdir -p "$2"
+usage() {
+    echo "usage: volumes.sh save|load FOLDER" >&2
+    exit 2
+}
+
+test $# -eq 2 || usage
+what=$1
+case $what in
+save) mkdir -p "$2" ;;
+load) test -d "$2" || { echo "$2: no such folder" >&2; exit 2; } ;;
+*) usage ;;
+esac
 folder=$(cd "$2" && pwd)
 told=$(docker compose config --format json)
 project=$(printf "%s" "$told" | python3 -c "import json, sys; print(json.load(sys.stdin)['name'])")
@@ -39,9 +49,5 @@ load)
     for volume in $volumes; do
         in_volume "$volume" sh -c "find /volume -mindepth 1 -delete && tar --extract --gzip --directory /volume --file /backup/$volume.tar.gz"
     done
-    ;;
-*)
-    echo "usage: volumes.sh save|load FOLDER" >&2
-    exit 2
     ;;
 esac

@@ -165,3 +165,28 @@ def test_stream_drivers_have_a_container_of_their_own(compose: dict[str, Any]) -
 def test_a_backup_has_every_volume_that_is_no_copy(compose: dict[str, Any], project: Project) -> None:
     [saved] = re.findall(r'^volumes="(.+)"$', (project.root / "docker" / "volumes.sh").read_text(), re.MULTILINE)
     assert set(saved.split()) == compose["volumes"].keys() - {"backups", "prometheus"}
+
+
+@pytest.mark.parametrize("words", [[], ["save"], ["load"], ["restore", "backup"], ["save", "backup", "more"]])
+def test_a_backup_that_is_asked_for_otherwise_is_told_how(project: Project, tmp_path: Path, words: list[str]) -> None:
+    done = subprocess.run(
+        ["/bin/sh", project.root / "docker" / "volumes.sh", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, "usage: volumes.sh save|load FOLDER\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_that_is_not_there_is_not_made_by_loading_it(project: Project, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["/bin/sh", project.root / "docker" / "volumes.sh", "load", "mondya"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (2, "mondya: no such folder\n")
+    assert list(tmp_path.iterdir()) == []
