@@ -78,7 +78,7 @@ def _require_repeatable(certificate: Certificate, topology: Topology) -> None:
             "this certificate cannot be repeated",
             given=certificate["format"],
             expected=FORMAT,
-            remedy="it has no digests: audit from the beginning, recount audit --from-the-beginning",
+            remedy=f"it has no digests: recount audit --stream {topology.name} --from-the-beginning",
         )
     fingerprint = Declared.of(topology).fingerprint
     if certificate["declaration"]["fingerprint"] != fingerprint:
@@ -86,7 +86,8 @@ def _require_repeatable(certificate: Certificate, topology: Topology) -> None:
             f"the declaration of {topology.name} is not the one that was audited",
             given=fingerprint,
             expected=certificate["declaration"]["fingerprint"],
-            remedy=f"check out the code of the audit, commit {certificate['versions']['commit']}, and verify there",
+            remedy=f"check out the code of the audit, commit {certificate['versions']['commit']}, and verify there; after "
+            "a reset or an upgrade that brought another declaration into force no code can repeat it",
         )
 
 

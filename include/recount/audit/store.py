@@ -151,7 +151,7 @@ class AuditStore:
             "the audit on which this one builds is not in the audit's tables",
             given=audit,
             expected=f"a complete audit of {self._stream}",
-            remedy="audit from the beginning: recount audit --from-the-beginning",
+            remedy=f"recount audit --stream {self._stream} --from-the-beginning",
         )
 
     def forget(self, audit: str) -> None:

@@ -48,8 +48,17 @@ def test_an_audit_with_another_declaration_than_the_one_in_force_is_refused(tmp_
 def test_batches_of_another_declaration_are_not_judged_and_those_of_earlier_releases_are(tmp_path: Path) -> None:
     known = InForce.of(clicks(), str(tmp_path))
     known.require_made_by(Ledger((proof(0, None), proof(1, clicks()))))
-    with pytest.raises(OtherDeclaration, match="batch 0/1"):
+    with pytest.raises(OtherDeclaration, match="batch 0/1") as refused:
         known.require_made_by(Ledger((proof(0, clicks()), proof(1, clicks("2 h")))))
+    assert "recount reset clicks" in refused.value.remedy
+
+
+def test_the_former_code_judges_nothing_after_an_upgrade(tmp_path: Path) -> None:
+    log = DeclarationLog(str(tmp_path), "clicks")
+    log.admit(Declared.of(clicks()), None)
+    log.enact("upgrade", Declared.of(clicks(grace="90 s")), after=(0, 3))
+    with pytest.raises(OtherDeclaration, match="grace"):
+        InForce.of(clicks(), str(tmp_path))
 
 
 def test_what_was_written_before_a_version_began_is_not_its_own(tmp_path: Path) -> None:

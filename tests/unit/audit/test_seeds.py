@@ -9,6 +9,7 @@ from tests.batch_proofs import a_proof
 
 from recount.audit.ledger import Ledger
 from recount.audit.store import NOTHING, AuditStore, Run
+from recount.core.errors import Terminal
 from recount.core.ledger import PartitionProof
 from recount.core.tables import Tables
 from recount.core.verdict import PartitionAccount
@@ -66,3 +67,9 @@ def test_an_audit_of_another_ledger_is_none_to_stand_at(store: AuditStore) -> No
     audited(store, "of the lost batch", 2, 31)
     audited(store, "of the former version", 2, 30, checkpoint_id="former")
     assert store.seed_at(LEDGER, (0, 2)) == store.seed_for(LEDGER, (0, 3)) == NOTHING
+
+
+def test_the_remedy_for_a_seed_that_is_gone_can_be_typed(store: AuditStore) -> None:
+    with pytest.raises(Terminal) as refused:
+        store.seed_of("gone")
+    assert refused.value.remedy == "recount audit --stream clicks --from-the-beginning"

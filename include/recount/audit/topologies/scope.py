@@ -306,7 +306,7 @@ class Scoping:
                 "the audit on which this one builds has no snapshot any more",
                 given=seed.run.audit,
                 expected=f"one of the newest {KEPT} audits of {self.topology.name}",
-                remedy="audit from the beginning: recount audit --from-the-beginning",
+                remedy=f"recount audit --stream {self.topology.name} --from-the-beginning",
             )
 
     def _has_snapshot(self, run: Run, erased: ErasedKeys) -> bool:
