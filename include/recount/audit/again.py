@@ -86,8 +86,8 @@ def _require_repeatable(certificate: Certificate, topology: Topology) -> None:
             f"the declaration of {topology.name} is not the one that was audited",
             given=fingerprint,
             expected=certificate["declaration"]["fingerprint"],
-            remedy=f"check out the code of the audit, commit {certificate['versions']['commit']}, and verify there; after "
-            "a reset or an upgrade that brought another declaration into force no code can repeat it",
+            remedy=f"check out the code of the audit, commit {certificate['versions']['commit']}, and verify there; "
+            "after a reset or an upgrade that brought another declaration into force no code can repeat it",
         )
 
 
