@@ -139,6 +139,20 @@ class AuditStore:
                 return Seed(run=run, stream_times={part.partition: part.stream_time_ms for part in parts})
         return NOTHING
 
+    def furthest(self) -> Run | None:
+        """The complete audit that has judged furthest, and of several the last one.
+
+        Its batch must be in the stream's ledger as it was then. Audits that are younger than the backup from which the
+        stream was restored are of records that are gone.
+        """
+
+        def is_of_ledger(run: Run) -> bool:
+            ledger = Ledger.read(self._tables, self._stream, run.order)
+            return self._newest([run], ledger, lambda _: True).run is not None
+
+        furthest_first = sorted(self.runs(), key=lambda run: (run.order, run.finished_ms), reverse=True)
+        return next(filter(is_of_ledger, furthest_first), None)
+
     def seed_of(self, audit: str | None) -> Seed:
         """The complete audit ``audit`` as a seed (None: ``NOTHING``); raises ``Terminal`` when it is not there."""
         if audit is None:

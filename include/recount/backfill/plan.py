@@ -114,15 +114,15 @@ def keep(session: SparkSession, tables: Tables, planned: Plan) -> None:
 
 def newest_audit(store: AuditStore, topology: Topology, audit: str | None) -> Run:
     """The audit that has judged furthest, and last: what is missed is missed by its lineage."""
-    runs = store.runs()
-    if not any(audit in (None, run.audit) for run in runs):
+    newest = store.furthest()
+    if newest is None or not any(audit in (None, run.audit) for run in store.runs()):
         raise Terminal(
             "no complete audit",
             given=audit,
             expected=f"an audit of {topology.name}",
             remedy=f"recount audit --stream {topology.name}",
         )
-    return max(runs, key=lambda run: (run.order, run.finished_ms))
+    return newest
 
 
 def _missed(store: AuditStore, newest: Run) -> DataFrame:

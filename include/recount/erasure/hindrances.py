@@ -56,8 +56,7 @@ def hindrances(settings: Settings, topology: Topology, key: str) -> list[str]:
 
 def newest_audit(settings: Settings, stream: str) -> Run | None:
     """The audit that has judged furthest, and of several the last one."""
-    runs = AuditStore(None, Tables(settings.data), stream).runs()
-    return max(runs, key=lambda run: (run.order, run.finished_ms), default=None)
+    return AuditStore(None, Tables(settings.data), stream).furthest()
 
 
 def ready(settings: Settings, topology: Topology) -> Ready:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
+from deltalake import CommitProperties, write_deltalake
 from tests.batch_proofs import a_proof
 
 from recount.audit.ledger import Ledger
 from recount.audit.store import NOTHING, AuditStore, Run
+from recount.backfill.plan import newest_audit
 from recount.core.errors import Terminal
 from recount.core.ledger import PartitionProof
+from recount.core.schema import LONG, RecordSchema
 from recount.core.tables import Tables
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
 from recount.core.verdict import PartitionAccount
 
 NO_FATES = {"counted": 0, "late": 0, "filtered": 0, "null_key": 0, "dead_lettered": 0}
@@ -73,3 +79,26 @@ def test_the_remedy_for_a_seed_that_is_gone_can_be_typed(store: AuditStore) -> N
     with pytest.raises(Terminal) as refused:
         store.seed_of("gone")
     assert refused.value.remedy == "recount audit --stream clicks --from-the-beginning"
+
+
+CLICKS = Topology(
+    name="clicks",
+    sinks=[stream(Topic(name="orders", key="user", value=RecordSchema.of(n=LONG))).to(Topic(name="out", key="user"))],
+)
+
+
+def test_a_backfill_follows_no_audit_of_batches_that_a_restored_stream_has_not(
+    store: AuditStore, tmp_path: Path
+) -> None:
+    """The stream and Kafka are of Monday, the audits' tables of Thursday: what Thursday's audit missed is gone."""
+    for audit, batch, end in (("monday", 1, 20), ("tuesday", 2, 31), ("thursday", 7, 90)):
+        audited(store, audit, batch, end)
+    for proof in LEDGER.proofs:
+        written = CommitProperties(custom_metadata={"userMetadata": proof.to_json()})
+        rows = pl.DataFrame({"key": [proof.batch]})
+        write_deltalake(Tables(str(tmp_path)).state("clicks"), rows, mode="append", commit_properties=written)
+    assert newest_audit(store, CLICKS, None).audit == "monday"
+    with pytest.raises(Terminal, match="no complete audit"):
+        newest_audit(store, CLICKS, "sunday")
+    audited(store, "of today", 2, 30)
+    assert newest_audit(store, CLICKS, None).audit == "of today"
