@@ -27,10 +27,12 @@ class Freed:
 def remove_old(settings: Settings, now_ms: int, *, only_count: bool = False) -> Sequence[Freed]:
     """Remove what ``settings.keeping`` does not keep any longer; ``only_count`` leaves it and says what would go.
 
-    A folder of one audit or run goes whole, once nothing in it is younger. Certificates are not among them.
+    A folder of one audit or run goes whole, once nothing in it is younger. Certificates are not among them. The log of
+    a driver is emptied: one that was silent for so long may be at work, and would go on writing to a removed file.
     """
     keeping = Keeping.of(settings.keeping)
     reports, logs = Path(settings.reports), Path(settings.logs)
+    of_drivers = logs / "streams"
     results = reports / "gx" / "uncommitted"
     places = {
         "validations": [
@@ -38,7 +40,7 @@ def remove_old(settings: Settings, now_ms: int, *, only_count: bool = False) -> 
             *_below(results / "data_docs" / "local_site" / "validations", 3),
             *(reports / "expectations").glob("*/*.json"),
         ],
-        "logs": (path for path in _walked(logs) if path.is_file()),
+        "logs": (path for path in _walked(logs) if path.is_file() and path.parent != of_drivers),
     }
     freed = [
         _removed(kind, found, now_ms, keeping.milliseconds(kind), only_count=only_count)
@@ -47,7 +49,8 @@ def remove_old(settings: Settings, now_ms: int, *, only_count: bool = False) -> 
     if not only_count:
         for folder in (results, logs):
             _remove_empty(folder)
-    return [*freed, _cut(logs, only_count=only_count)]
+    silent = _emptied(of_drivers, now_ms, keeping.milliseconds("logs"), only_count=only_count)
+    return [*freed, silent, _cut(logs, only_count=only_count)]
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:
@@ -72,6 +75,17 @@ def _removed(kind: str, places: Iterable[Path], now_ms: int, kept_ms: int | None
         if not only_count:
             shutil.rmtree(place) if place.is_dir() else place.unlink()
     return Freed(kind=kind, files=files, bytes=size)
+
+
+def _emptied(folder: Path, now_ms: int, kept_ms: int | None, *, only_count: bool) -> Freed:
+    files = size = 0
+    for path in folder.glob("*") if kept_ms is not None else ():
+        told = path.lstat()
+        if path.is_file() and told.st_size and now_ms - told.st_mtime_ns // 1_000_000 > (kept_ms or 0):
+            files, size = files + 1, size + told.st_size
+            if not only_count:
+                os.truncate(path, 0)
+    return Freed(kind="logs of drivers", files=files, bytes=size)
 
 
 def _remove_empty(folder: Path) -> None:

@@ -54,6 +54,7 @@ def test_what_is_older_than_declared_goes_and_certificates_never(settings: Setti
     assert {freed.kind: (freed.files, freed.bytes) for freed in would} == {
         "validations": (4, 40),
         "logs": (1, 10),
+        "logs of drivers": (0, 0),
         "long logs": (0, 0),
     }
     gone = {name for name in FILES if ("night-1" in name and "certificates" not in name) or "topics" in name}
@@ -80,6 +81,19 @@ def test_a_log_that_grew_too_long_keeps_its_last_lines_and_its_writer(settings: 
     assert LOG_BYTES_LEFT - 200 < path.stat().st_size <= LOG_BYTES_LEFT + 12
     assert set(lines) == {b"y" * 99, b"and goes on"}, "no line is cut in two"
     assert lines[-1] == b"and goes on"
+
+
+def test_the_log_of_a_driver_that_was_silent_for_long_keeps_its_writer(settings: Settings, tmp_path: Path) -> None:
+    """A stream whose topics are quiet logs nothing for weeks; what it said after that was nowhere."""
+    path = tmp_path / "logs/streams/orders.log"
+    with path.open("ab") as log:
+        os.utime(path, (0, 0))
+        would = remove_old(settings, NOW_MS, only_count=True)
+        assert path.read_bytes() == b"0123456789"
+        assert remove_old(settings, NOW_MS) == would
+        assert {freed.kind: (freed.files, freed.bytes) for freed in would}["logs of drivers"] == (1, 10)
+        log.write(b"failed\n")
+    assert path.read_bytes() == b"failed\n"
 
 
 @pytest.mark.parametrize("text", ["logs", "logs=", "logs=0 d", "logs=soon", "certificates=1 d"])
