@@ -106,8 +106,10 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
         after = in_force.after if is_single else None
         after = erased.newest.order if erased.newest else after
     else:
-        at_cut = cut.order
-        reach = log.reach(ledger, seed, cut, lambda: store.seed_at(ledger, at_cut, usable))
+        same = store.seed_at(ledger, cut.order, usable)
+        if is_single and in_force.after == cut.order and same.run:
+            seed = same
+        reach = log.reach(ledger, seed, cut, same)
         after, cut = reach.seed.order, reach.cut
     stretch = ledger.between(after, cut.order)
     in_force.require_made_by(stretch)

@@ -164,8 +164,10 @@ class Auditor:
                 erased.require_repeatable(repetition.audit, seed.run)
         reach = Reach(seed=seed, cut=cut, short=repetition.short if repetition else ())
         if repetition is None and not from_the_beginning:
-            at_cut = cut.order
-            reach = there.reach(ledger, seed, cut, lambda: self.store.seed_at(ledger, at_cut, erased.admits))
+            same = self.store.seed_at(ledger, cut.order, erased.admits)
+            if self._in_force.after == cut.order and same.run:
+                seed = same  # what lies before the upgrade was judged by the former declaration
+            reach = there.reach(ledger, seed, cut, same)
             seed, cut = reach.seed, reach.cut
         stands = seed.order == cut.order
         segment = ledger.standing_at(cut.order) if stands else ledger.between(seed.order, cut.order)
@@ -176,7 +178,8 @@ class Auditor:
         spans = read if is_anew else published
         seen = still_seen(sink, seed.run.published_ends, spans, is_anew=is_anew) if seed.run else {}
         begins_after = erased.newest.erasure if from_the_beginning and erased.newest else None
-        self._in_force.require_made_by(segment)
+        if not stands:
+            self._in_force.require_made_by(segment)
         frontier_ms = self._in_force.closing(ledger.between(None, cut.order).frontier_ms)
         return _Scope(
             stretch=Stretch(

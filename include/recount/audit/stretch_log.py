@@ -7,7 +7,7 @@ batch. A log that ends before what batches have read of it was made anew, or cut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from recount.audit.conservation import OFFSETS
@@ -70,18 +70,17 @@ class StretchLog:
                     found.append(_cut_short(topic, partition, end, reached))
         return tuple(found)
 
-    def reach(self, ledger: Ledger, seed: Seed, cut: BatchProof, judged: Callable[[], Seed]) -> Reach:
+    def reach(self, ledger: Ledger, seed: Seed, cut: BatchProof, judged: Seed) -> Reach:
         """How far an audit gets that is to judge the batches of ``ledger`` after ``seed`` up to ``cut``.
 
-        Where their log is not there, it stands at an audit that has ``judged`` the batch ``cut`` itself; else, where
-        the log was cut short, at ``seed``. Otherwise nothing can be done: ``require`` says what is missing.
+        Where their log is not there, it stands at the audit that has ``judged`` the batch ``cut`` itself, if there is
+        one; else, where the log was cut short, at ``seed``. Otherwise nothing can be done: ``require`` says why.
         """
         stretch = ledger.between(seed.order, cut.order)
         short = self.cut_short(stretch)
         if short or not self.has(stretch):
-            same = judged()
-            if same.run:
-                return Reach(seed=same, cut=cut, short=short)
+            if judged.run:
+                return Reach(seed=judged, cut=cut, short=short)
             last = next((proof for proof in ledger.proofs if proof.order == seed.order), None)
             if short and last:
                 return Reach(seed=seed, cut=last, short=short)

@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from deltalake import DeltaTable
 
 from recount.audit.erased_keys import ErasedKeys
+from recount.audit.kept import sources_of
 from recount.audit.ledger import Ledger
 from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.shape import flow_of
 from recount.audit.store import complete_runs
+from recount.audit.stretch_log import StretchLog
 from recount.core.declared_changes import Change, changes
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared, Document
@@ -44,6 +46,19 @@ def _require_nothing_erased(settings: Settings, stream: str) -> None:
             expected="a log that audits can recompute from its beginning",
             remedy=f"`recount reset {stream} --from now`, or give the changed topology a new name",
         )
+
+
+def require_whole_log(log: StretchLog, stream: str, ledger: Ledger) -> None:
+    """Raise ``Terminal`` where what the batches of ``ledger`` have read is not there any more, for the same reason."""
+    try:
+        log.require(ledger)
+    except Terminal as gone:
+        raise Terminal(
+            f"{stream} cannot go on under another declaration: its audits would begin at the beginning of the log",
+            given=f"{gone.what}: {gone.given}",
+            expected="all that the stream has read, in Kafka or in an archive",
+            remedy=f"declare what is new as a topology of its own, or `recount reset {stream}`",
+        ) from gone
 
 
 def upgrade(settings: Settings, stream: Stream) -> Enacted:
@@ -114,6 +129,8 @@ def _extend(connection: Connection, tables: Tables, log: DeclarationLog, last: E
             expected="a batch after which the new declaration holds",
             remedy=f"recount reset {name} --yes",
         )
+    sources = sources_of(connection, tables, new.topology, "auto")
+    require_whole_log(StretchLog(connection=connection, tables=tables, sources=sources), name, ledger)
     after, topics = ledger.proofs[-1].order, [node.topic.name for node in new.sinks]
     fields = {topic: {**last.added_fields.get(topic, {}), **dict.fromkeys(n, after)} for topic, n in new.fields.items()}
     add_columns(tables, new.further_columns)

@@ -15,7 +15,9 @@ from tests.integration.spark.drivers import committed
 from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, order
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
+from recount.audit.auditable import AuditRequest, require_auditable
 from recount.audit.certificate import load
+from recount.audit.findings import Interval
 from recount.audit.in_force import InForce
 from recount.core.aggregates import Aggregate, count, largest, total
 from recount.core.archive import Archive
@@ -188,6 +190,24 @@ def test_an_archive_is_reset_like_every_stream_and_its_former_table_is_kept(scen
     assert [scene.session.read.format("delta").load(path).count() for path in (work.path, move.target)] == [4, 2]
 
 
+def test_a_night_after_an_upgrade_in_which_no_batch_came_stands_at_the_audit_before_it(scene: Scene) -> None:
+    """It was refused until the next batch, for the last one is of the former declaration."""
+    produce(scene, 0, 1, 7, 12)
+    scene.run()
+    first = scene.audit().findings
+    longer = redeclared(scene, grace="10 min")
+    upgrade(scene.settings, longer.topology)
+    for from_the_beginning in (False, True):
+        done = longer.audit(from_the_beginning=from_the_beginning)
+        assert (load(done.certificate)["batches"], done.findings.outcome) == (0, "match")
+    request = AuditRequest(audit="another", interval=Interval(), source="auto")
+    assert require_auditable(longer.settings, longer.topology, request) == 0
+    assert first.counts["kafka match"] > 0
+    produce(longer, 40)
+    longer.run()
+    assert longer.audit().findings.outcome == "match"
+
+
 FIRST = ("totals", "visits", "copies")
 
 
@@ -283,3 +303,20 @@ def test_what_is_added_begins_after_the_last_batch_and_is_judged_from_there(
     assert all_sinks.told("large") == [("ada", 8, 6), ("ada", 9, -2), ("ada", 13, 8), ("bob", 20, 9)]
     in_force = InForce.of(all_sinks.topology, all_sinks.settings.data)
     assert (in_force.added, in_force.added_fields) == ({}, {})
+
+
+def test_nothing_is_added_to_a_stream_whose_log_has_lost_its_beginning(
+    tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    name, settings = uuid.uuid4().hex[:8], settings_below(tmp_path, kafka, project)
+    all_sinks = Kiosk(spark=spark, settings=settings, topology=selling(name))
+    all_sinks.create_topics()
+    first, second = all_sinks.with_sinks(*FIRST), all_sinks.with_sinks(*FIRST, "large")
+    first.sell(("ada", 0, 9), ("ada", 2, 1))
+    first.run()
+    first.audit()
+    first.expire(first.topic("sales"), 1)
+    with pytest.raises(Terminal, match="cannot go on under another declaration"):
+        upgrade(second.settings, second.topology)
+    first.run()
+    assert first.audit().findings.outcome == "match"

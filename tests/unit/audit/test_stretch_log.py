@@ -56,13 +56,9 @@ def log_from(folder: Path, monkeypatch: pytest.MonkeyPatch, spans: Mapping[int, 
     return StretchLog(connection=nowhere, tables=Tables(str(folder)), sources={"orders": "kafka"})
 
 
-def nobody() -> Seed:
-    return NOTHING
-
-
 def test_a_stretch_that_is_there_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_from(tmp_path, monkeypatch, {0: LogRange(start=10, end=30)})
-    assert log.reach(LEDGER, seed_at(FIRST), THIRD, lambda: seed_at(THIRD)) == Reach(seed=seed_at(FIRST), cut=THIRD)
+    assert log.reach(LEDGER, seed_at(FIRST), THIRD, seed_at(THIRD)) == Reach(seed=seed_at(FIRST), cut=THIRD)
 
 
 def test_a_stretch_that_was_judged_and_has_expired_since_is_not_asked_for_again(
@@ -70,7 +66,7 @@ def test_a_stretch_that_was_judged_and_has_expired_since_is_not_asked_for_again(
 ) -> None:
     """The stream stood still for longer than the topic is kept, and each night was refused."""
     log = log_from(tmp_path, monkeypatch, {0: LogRange(start=30, end=30)})
-    assert log.reach(LEDGER, seed_at(SECOND), THIRD, lambda: seed_at(THIRD)) == Reach(seed=seed_at(THIRD), cut=THIRD)
+    assert log.reach(LEDGER, seed_at(SECOND), THIRD, seed_at(THIRD)) == Reach(seed=seed_at(THIRD), cut=THIRD)
 
 
 @pytest.mark.parametrize("seed", [NOTHING, seed_at(SECOND)])
@@ -78,7 +74,7 @@ def test_a_stretch_that_has_expired_before_it_was_judged_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: Seed
 ) -> None:
     log = log_from(tmp_path, monkeypatch, {0: LogRange(start=30, end=30)})
-    assert log.reach(LEDGER, seed, THIRD, nobody) == Reach(seed=seed, cut=THIRD)
+    assert log.reach(LEDGER, seed, THIRD, NOTHING) == Reach(seed=seed, cut=THIRD)
     with pytest.raises(Terminal, match="expired"):
         log.require(LEDGER.between(seed.order, THIRD.order))
 
@@ -88,7 +84,7 @@ def test_where_the_log_was_cut_short_the_audit_stands_at_the_one_before_and_says
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Mapping[int, LogRange]
 ) -> None:
     log = log_from(tmp_path, monkeypatch, spans)
-    reach = log.reach(LEDGER, seed_at(FIRST), THIRD, nobody)
+    reach = log.reach(LEDGER, seed_at(FIRST), THIRD, NOTHING)
     assert (reach.seed, reach.cut) == (seed_at(FIRST), FIRST)
     [short] = reach.short
     assert (short.place, short.verdict, short.evidence) == ("orders-0", "cut short", ("orders-0@30",))
@@ -98,13 +94,13 @@ def test_where_all_of_it_was_judged_before_it_was_cut_short_the_audit_says_so_to
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = log_from(tmp_path, monkeypatch, {0: LogRange(start=0, end=1)})
-    reach = log.reach(LEDGER, seed_at(SECOND), THIRD, lambda: seed_at(THIRD))
+    reach = log.reach(LEDGER, seed_at(SECOND), THIRD, seed_at(THIRD))
     assert (reach.seed, reach.cut, len(reach.short)) == (seed_at(THIRD), THIRD, 1)
 
 
 def test_a_log_that_was_cut_short_before_any_audit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = log_from(tmp_path, monkeypatch, {0: LogRange(start=0, end=1)})
-    assert log.reach(LEDGER, NOTHING, THIRD, nobody) == Reach(seed=NOTHING, cut=THIRD)
+    assert log.reach(LEDGER, NOTHING, THIRD, NOTHING) == Reach(seed=NOTHING, cut=THIRD)
     with pytest.raises(Terminal, match="ends before"):
         log.require(LEDGER)
 
@@ -115,7 +111,7 @@ def test_who_has_accepted_a_log_that_was_cut_short_has_accepted_it_however_far_i
     found = []
     for end in (1, 29):
         log = log_from(tmp_path, monkeypatch, {0: LogRange(start=0, end=end)})
-        found += log.reach(LEDGER, seed_at(FIRST), THIRD, nobody).short
+        found += log.reach(LEDGER, seed_at(FIRST), THIRD, NOTHING).short
     accepted, later = found
     assert finding_id("revenue", accepted) == finding_id("revenue", later)
     assert covers(accepted, later)
@@ -125,6 +121,6 @@ def test_an_audit_that_begins_behind_the_last_batch_asks_for_no_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = log_from(tmp_path, monkeypatch, {})
-    reach = log.reach(LEDGER, seed_at(THIRD), THIRD, nobody)
+    reach = log.reach(LEDGER, seed_at(THIRD), THIRD, NOTHING)
     assert reach == Reach(seed=seed_at(THIRD), cut=THIRD)
     log.require(LEDGER.standing_at(reach.cut.order))

@@ -6,18 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.batch_proofs import a_proof
 
+from recount.audit import kept
+from recount.audit.ledger import Ledger
+from recount.audit.stretch_log import StretchLog
 from recount.core.aggregates import count, largest
 from recount.core.declared_changes import changes
 from recount.core.errors import Terminal
 from recount.core.expressions import col
 from recount.core.fingerprint import Declared
+from recount.core.ledger import PartitionProof
 from recount.core.schema import LONG, RecordSchema
+from recount.core.tables import Tables
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import LogRange
 from recount.versions.aside import moves, put_aside
-from recount.versions.upgrade import objection, objection_of_any_shape
+from recount.versions.upgrade import objection, objection_of_any_shape, require_whole_log
 
 
 def clicks(
@@ -88,3 +96,19 @@ def test_tables_are_moved_aside_once_and_a_repetition_finds_them_moved(tmp_path:
     table.mkdir()
     with pytest.raises(Terminal, match="where it is used and where it is kept"):
         put_aside(planned)
+
+
+def test_nothing_is_added_to_a_stream_whose_log_has_lost_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its audits could not begin, and would be refused every night until it is reset."""
+    nowhere = Connection(bootstrap_servers="127.0.0.1:1")
+    log = StretchLog(connection=nowhere, tables=Tables(str(tmp_path)), sources={"clicks": "kafka"})
+    ledger = Ledger((a_proof(0, PartitionProof(topic="clicks", partition=0, start=0, end=9)),))
+    monkeypatch.setattr(kept, "kept", lambda _connection, _topic: {0: LogRange(start=0, end=9)})
+    require_whole_log(log, "clicks", ledger)
+    monkeypatch.setattr(kept, "kept", lambda _connection, _topic: {0: LogRange(start=1, end=9)})
+    with pytest.raises(Terminal, match="cannot go on") as refused:
+        require_whole_log(log, "clicks", ledger)
+    assert "expired" in refused.value.given
+    assert "recount reset clicks" in refused.value.remedy

@@ -193,8 +193,7 @@ class Scoping:
             )
             reach = Reach(seed=seed, cut=cut)
             if not from_the_beginning:
-                at_cut = cut.order
-                reach = there.reach(settled, seed, cut, lambda: self._seed_at(settled, at_cut, erased))
+                reach = there.reach(settled, seed, cut, self._seed_at(settled, cut.order, erased))
                 seed, cut = reach.seed, reach.cut
             altered = self._written_to(seed)
             whole = settled_ledger(self._tables, self.topology, reached) if altered else settled
