@@ -99,9 +99,10 @@ class InForce:
         return {partition: LogRange(start=start, end=end) for partition, (start, end) in ranges.items()}
 
     def own_ranges(self, topic: str, ranges: Ranges) -> dict[int, tuple[int, int]]:
-        """The same of offsets."""
+        """The same of offsets; all of a partition that ends before this version began: the topic was made anew."""
         before = self.enacted.published.get(topic, {}) if self.enacted else {}
-        return {p: (min(end, max(start, before.get(p, start))), end) for p, (start, end) in ranges.items()}
+        begins = {p: before.get(p, start) for p, (start, _) in ranges.items()}
+        return {p: (max(start, begins[p]) if begins[p] <= end else start, end) for p, (start, end) in ranges.items()}
 
     def begins(self, topic: str) -> Mapping[int, int]:
         """The offsets from which this version of the stream reads ``topic``; empty: all of it."""

@@ -74,6 +74,7 @@ def test_what_was_written_before_a_version_began_is_not_its_own(tmp_path: Path) 
         1: LogRange(start=6, end=8),
         2: LogRange(start=0, end=3),
     }
+    assert known.own_ranges("out", {0: (0, 7), 1: (0, 4)}) == {0: (7, 7), 1: (0, 4)}, "1 was made anew, and is shorter"
     assert (known.begins("clicks"), known.begins("other")) == ({0: 4}, {})
 
 
