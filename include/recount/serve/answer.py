@@ -108,13 +108,14 @@ def _answer(tables: Tables, question: Question, now_ms: int) -> Answer:
     if outputs is None or objection is not None:
         return Answer(sink=sink, asked_ms=asked_ms, not_ready=objection)
     audits = Audits.of(tables, sink.topology)
+    judged = audits.judged_to(moment.newest)
     gone = None if ageing(sink.written) is None else audits.released
-    total, rows = _rows(seen_rows(outputs, corrections, sink, moment, question.wanted), question, audits.judged)
+    total, rows = _rows(seen_rows(outputs, corrections, sink, moment, question.wanted), question, judged)
     return Answer(
         sink=sink,
         asked_ms=asked_ms,
         moment=moment,
-        judged=audits.judged,
+        judged=judged,
         kept_since_ms=None if gone is None else gone.before_ms,
         total=total,
         rows=rows,

@@ -91,7 +91,9 @@ class Exposition(Collector):
                     for name, path in self._paths(stream).items()
                     if DeltaTable.is_deltatable(path)
                 }
-                judged = Audits.of(self.tables, stream).judged if isinstance(stream, Topology) else None
+                judged = None
+                if isinstance(stream, Topology) and newest is not None:
+                    judged = Audits.of(self.tables, stream).judged_to(newest.proof.order)
                 return StreamTablesReading(newest=None if newest is None else newest.proof, judged=judged, sizes=sizes)
         except RecountError as error:
             _LOG.warning("the tables of %s cannot be read: %s", stream.name, error)

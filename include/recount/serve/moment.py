@@ -30,12 +30,13 @@ class NotReady:
 class Moment:
     """The last batch that had been recorded at ``asked_ms``: its rows, and those of all batches before it, count.
 
-    ``at_ms`` is the past time that was asked for, None where it was now.
+    ``at_ms`` is the past time that was asked for, None where it was now. ``newest`` is the last batch of all.
     """
 
     asked_ms: int
     at_ms: int | None
     proof: BatchProof
+    newest: Order
 
     @classmethod
     def of(cls, tables: Tables, stream: str, at_ms: int | None, now_ms: int) -> Self | NotReady:
@@ -45,11 +46,11 @@ class Moment:
         if newest is None:
             return NotReady(reason=f"{stream} has not committed a batch yet")
         if at_ms is None:
-            return cls(asked_ms=now_ms, at_ms=None, proof=newest.proof)
+            return cls(asked_ms=now_ms, at_ms=None, proof=newest.proof, newest=newest.proof.order)
         then = proofs.last_recorded_by(at_ms)
         if then is None:
             return NotReady(reason=f"{stream} had not committed a batch by then")
-        return cls(asked_ms=at_ms, at_ms=at_ms, proof=then.proof)
+        return cls(asked_ms=at_ms, at_ms=at_ms, proof=then.proof, newest=newest.proof.order)
 
     @property
     def order(self) -> Order:
@@ -72,7 +73,7 @@ class Moment:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedTo:
-    """The audit that has judged furthest, and of those the newest; it names the open findings of all nights.
+    """An audit of a stream; it names the open findings of all nights.
 
     It judged every row up to the batch ``cut`` and, by table, the corrections of the first ``backfills``.
     """
@@ -85,19 +86,16 @@ class JudgedTo:
     backfills: Mapping[str, int]
 
     @classmethod
-    def of(cls, audits: Sequence[Mapping[str, Any]], outputs: Sequence[str]) -> Self | None:
-        """That of the documents of complete ``audits`` of a stream with the tables ``outputs``; None where none is."""
-        if not audits:
-            return None
-        last = max(audits, key=lambda one: (one["generation"], one["batch"], one["finished_ms"]))
+    def of(cls, audit: Mapping[str, Any], outputs: Sequence[str]) -> Self:
+        """That of the document of a complete ``audit`` of a stream with the tables ``outputs``."""
         # the audit of a single aggregation keeps one checksum, any other one for each table
-        kept = last.get("tables") or dict.fromkeys(outputs, last.get("checksums"))
+        kept = audit.get("tables") or dict.fromkeys(outputs, audit.get("checksums"))
         return cls(
-            audit=last["audit"],
-            outcome=last["outcome"],
-            finished_ms=last["finished_ms"],
-            cut=(last["generation"], last["batch"]),
-            frontier_ms=last["frontier_ms"],
+            audit=audit["audit"],
+            outcome=audit["outcome"],
+            finished_ms=audit["finished_ms"],
+            cut=(audit["generation"], audit["batch"]),
+            frontier_ms=audit["frontier_ms"],
             backfills={table: (checksums or {}).get("backfills", 0) for table, checksums in kept.items()},
         )
 
@@ -117,10 +115,18 @@ class JudgedTo:
 
 @dataclass(frozen=True, kw_only=True)
 class Audits:
-    """What all complete audits of a stream come to: up to where they have judged, and what they have released."""
+    """All complete audits of a stream, those that have judged furthest first, and what they have released."""
 
-    judged: JudgedTo | None = None
+    all: tuple[JudgedTo, ...] = ()
     released: Released | None = None
+
+    def judged_to(self, newest: Order) -> JudgedTo | None:
+        """The audit that has judged furthest, and of those the last one, of a stream whose last batch is ``newest``.
+
+        One that has judged a later batch is younger than the backup from which the stream was restored: the batches
+        that there are now it has not seen.
+        """
+        return next((one for one in self.all if one.cut <= newest), None)
 
     @classmethod
     def of(cls, tables: Tables, topology: Topology) -> Audits:
@@ -135,4 +141,6 @@ class Audits:
 @lru_cache(maxsize=1_000)
 def _audits(root: str, stream: str, outputs: tuple[str, ...], table: str, version: int) -> Audits:  # noqa: ARG001
     found = complete_audits(root, stream)
-    return Audits(judged=JudgedTo.of(found, outputs), released=released_by(found))
+    judged = [JudgedTo.of(one, outputs) for one in found]
+    furthest_first = sorted(judged, key=lambda one: (one.cut, one.finished_ms), reverse=True)
+    return Audits(all=tuple(furthest_first), released=released_by(found))

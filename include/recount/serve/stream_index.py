@@ -38,11 +38,9 @@ class Listed:
 def listed(tables: Tables, topology: Topology, now_ms: int) -> Listed:
     """``topology`` as it is now."""
     with reading(topology.name):
-        return Listed(
-            topology=topology,
-            moment=Moment.of(tables, topology.name, None, now_ms),
-            judged=Audits.of(tables, topology).judged,
-        )
+        moment = Moment.of(tables, topology.name, None, now_ms)
+        judged = None if isinstance(moment, NotReady) else Audits.of(tables, topology).judged_to(moment.newest)
+        return Listed(topology=topology, moment=moment, judged=judged)
 
 
 def _of(sink: AskedSink) -> Mapping[str, Any]:

@@ -257,6 +257,17 @@ def test_an_answer_says_whether_audits_have_judged_its_batch_and_each_row(revenu
     assert (said["audited"], said["audit"], said["batch"], said["outcome"]) == (True, "night-1", 1, "match")
 
 
+def test_an_audit_of_batches_that_a_restored_stream_has_not_says_nothing_of_those_it_has(
+    revenue: WrittenStream,
+) -> None:
+    """The tables of the stream are of Monday, those of its audits of Thursday: no audit has judged what came since."""
+    revenue.audit(0)
+    revenue.audit(7)
+    found = ask(revenue, key="tea")
+    assert (found.document["audit"]["audited"], found.document["audit"]["audit"]) == (False, "night-0")
+    assert shown(found, BATCH, AUDITED) == [(1, False), (0, True)]
+
+
 @pytest.mark.parametrize("kept", ["checksums", "tables"])
 def test_a_correction_is_audited_once_an_audit_has_seen_its_backfill_published(
     revenue: WrittenStream, counts: WrittenStream, kept: str
