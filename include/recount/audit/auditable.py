@@ -10,7 +10,7 @@ from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.kept import sources_of
-from recount.audit.settled import published_offsets, settled_ledger, settled_since
+from recount.audit.settled import judgeable_offsets, settled_ledger, settled_since
 from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in
 from recount.audit.store import NOTHING, AuditStore, Run
@@ -80,7 +80,7 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     if not is_single:
         for node in topology.written:
             identity_of(node)
-    reached = published_offsets(connection, topology)
+    reached = judgeable_offsets(connection, tables, topology)
     fingerprint, end_ms = in_force.declared.fingerprint, request.interval.end_ms
 
     def usable(run: Run) -> bool:

@@ -30,7 +30,7 @@ from recount.audit.removed import released_by, released_so_far
 from recount.audit.repetition import Repetition
 from recount.audit.seed_digest import seed_sha256
 from recount.audit.series import charted
-from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
+from recount.audit.settled import judgeable_offsets, published_backfills, settled_ledger, settled_since
 from recount.audit.store import NOTHING, AuditStore, Seed
 from recount.audit.strangers import strange_rows
 from recount.audit.stretch_log import Reach, StretchLog
@@ -146,7 +146,7 @@ class Auditor:
     ) -> _Scope:
         erased = ErasedKeys.of(self._settings, self._topology.name)
         erased.require_finished()
-        reached = published_offsets(self._connection, self._topology)
+        reached = judgeable_offsets(self._connection, self._tables, self._topology)
         sink, dead_letters = self._flow.sink.topic.name, self._source.dead_letter_name
         backfills = published_backfills(self._connection, self._topology)
         published = self._in_force.own(sink, decided(self._connection, sink))
@@ -365,7 +365,7 @@ class Auditor:
         ]
 
     def _settled(self, scope: _Scope) -> Ledger:
-        reached = published_offsets(self._connection, self._topology)
+        reached = judgeable_offsets(self._connection, self._tables, self._topology)
         return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
 
     def _unread(self, scope: _Scope) -> list[Difference]:

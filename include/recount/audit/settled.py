@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from recount.acceptance_log import acceptances
 from recount.audit.ledger import Ledger, Order
 from recount.audit.store import Run
 from recount.core.errors import Transient
+from recount.core.finding import finding_id
 from recount.core.ledger import BatchProof
 from recount.core.tables import Tables
+from recount.core.topic_ids import topics_made_anew
 from recount.core.topology import Topology
 from recount.kafka import positions
 from recount.kafka.connection import Connection
+from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import partitions_of
 
 _PAUSE_S = 1.0
@@ -25,6 +29,24 @@ def published_offsets(connection: Connection, topology: Topology) -> dict[tuple[
     """
     partitions = [found for source in topology.sources for found in partitions_of(connection, source.topic.name)]
     return positions.published_offsets(connection, connection.group(topology.name), partitions)
+
+
+def judgeable_offsets(connection: Connection, tables: Tables, topology: Topology) -> dict[tuple[str, int], int]:
+    """The same, but no further than the ledger where the stream cannot complete the batch after it.
+
+    It does not start before a person has accepted each topic that it reads and that was made anew; to accept one there
+    must be an audit, which would wait for that batch.
+    """
+    published, newest = published_offsets(connection, topology), Ledger.newest(tables, topology.name)
+    if newest is None or _holds(newest, published):
+        return published
+    read = {source.topic.name for source in topology.sources}
+    known = {topic: one for topic, one in newest.topic_ids.items() if topic in read}
+    made_anew = {finding_id(topology.name, one) for one in topics_made_anew([known, ids_of(connection, known)])}
+    if made_anew <= {one.finding for one in acceptances(tables, topology.name)}:
+        return published
+    ends = {(part.topic, part.partition): part.end for part in newest.partitions}
+    return {place: min(offset, ends[place]) for place, offset in published.items() if place in ends}
 
 
 def published_backfills(connection: Connection, topology: Topology) -> int:

@@ -197,7 +197,7 @@ class AuditStore:
                 "an audit of that name is complete",
                 given=audit,
                 expected="a new name: later audits build on what that one recomputed",
-                remedy="leave --audit out",
+                remedy="leave --audit out; in Airflow, trigger the DAG again instead of clearing its task",
             )
 
     def runs(self) -> list[Run]:

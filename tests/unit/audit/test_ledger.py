@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
+from deltalake import write_deltalake
 from tests.batch_proofs import a_proof
-from tests.unit.spark.ledger_scene import STREAM, LedgerScene, proof_of
+from tests.unit.spark.ledger_scene import ROWS, STREAM, LedgerScene, proof_of
 
+from recount.audit import settled
 from recount.audit.ledger import Ledger
-from recount.audit.settled import settled_since
+from recount.audit.settled import judgeable_offsets, settled_since
 from recount.audit.store import Run
 from recount.core.errors import Terminal
+from recount.core.finding import finding_id
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.schema import STRING, RecordSchema
 from recount.core.tables import Tables
+from recount.core.topic_ids import TopicIds, topics_made_anew
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
+from recount.kafka.connection import Connection
 
 COPIES = Topology(
     name=STREAM,
@@ -118,6 +125,33 @@ def test_a_night_reads_the_ledger_from_the_last_cut_on(
         ledger, cut = told
         assert ledger.proofs == tuple(proof_of(batch) for batch in range(last or 0, 4)), "with the proof before"
         assert cut == proof_of(found or 0)
+
+
+@pytest.mark.parametrize(
+    ("published", "now", "accepts", "reached"),
+    [
+        (20, {"clicks": "a", "out": "b"}, False, 20),
+        (10, {"clicks": "b"}, False, 10),
+        (20, {"clicks": "b"}, False, 10),
+        (20, {"clicks": "b"}, True, 20),
+        (20, {}, False, 20),
+    ],
+    ids=["in flight", "done", "in flight, and the stream is refused", "accepted meanwhile", "brokers have no ids"],
+)
+def test_a_batch_in_flight_is_waited_for_unless_the_stream_waits_for_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, published: int, now: TopicIds, accepts: bool, reached: int
+) -> None:
+    """A cluster was moved after a driver had died between its two commits."""
+    tables, before = Tables(str(tmp_path)), {"clicks": "a", "out": "a"}
+    proof = replace(proof_of(0), topic_ids=before)
+    LedgerScene(tmp_path).state.append(ROWS, writer="c", version=0, metadata=proof.to_json())
+    if accepts:
+        [found] = topics_made_anew([before, now])
+        told = {"finding": finding_id(STREAM, found), "audit": "night-0", "by": "Ada", "reason": "a copy", "at_ms": 1}
+        write_deltalake(tables.acceptances(STREAM), pl.DataFrame([told]))
+    monkeypatch.setattr(settled, "published_offsets", lambda _connection, _topology: {("clicks", 0): published})
+    monkeypatch.setattr(settled, "ids_of", lambda _connection, topics: {one: now[one] for one in topics if one in now})
+    assert judgeable_offsets(Connection(bootstrap_servers="127.0.0.1:1"), tables, COPIES) == {("clicks", 0): reached}
 
 
 def run_of(batch: int) -> Run:

@@ -36,7 +36,7 @@ from recount.audit.removed import (
     released_by,
 )
 from recount.audit.repetition import Repetition
-from recount.audit.settled import published_offsets, settled_ledger
+from recount.audit.settled import judgeable_offsets, settled_ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import Snapshots
@@ -337,7 +337,7 @@ class TopologyAuditor:
         if not scope.listed:
             return []
         audits = {run.audit for run in self.store.runs()}
-        reached = published_offsets(self._connection, self._topology)
+        reached = judgeable_offsets(self._connection, self._tables, self._topology)
         batches = {proof.order for proof in settled_ledger(self._tables, self._topology, reached).proofs}
         return strange_backfills(scope.listed, scope.done, audits, batches)
 
@@ -351,7 +351,7 @@ class TopologyAuditor:
         )
 
     def _settled(self, scope: Scope) -> Ledger:
-        reached = published_offsets(self._connection, self._topology)
+        reached = judgeable_offsets(self._connection, self._tables, self._topology)
         return settled_ledger(self._tables, self._topology, reached, down_to=scope.settled.proofs[-1].order)
 
     def _all_unread(self, scope: Scope) -> list[Difference]:

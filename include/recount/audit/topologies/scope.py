@@ -21,7 +21,7 @@ from recount.audit.ledger_rules import topic_faults
 from recount.audit.register import certified
 from recount.audit.removed import kept_late_by_spark, released_so_far
 from recount.audit.repetition import Repetition
-from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
+from recount.audit.settled import judgeable_offsets, published_backfills, settled_ledger, settled_since
 from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
 from recount.audit.store import NOTHING, AuditStore, Run, Seed
 from recount.audit.stretch_log import Reach, StretchLog
@@ -181,7 +181,7 @@ class Scoping:
         erased = ErasedKeys.of(self.settings, self.topology.name)
         erased.require_finished()
         runs = certified_runs(self.settings, self.topology.name)
-        reached = published_offsets(self.connection, self.topology)
+        reached = judgeable_offsets(self.connection, self._tables, self.topology)
         done, published = self._published()
         posted = {one.topic.name: self._own(one.topic.dead_letter_name) for one in self.topology.sources}
         listed = listed_backfills(self._tables, self.topology)
