@@ -64,6 +64,11 @@ class Checkpoint:
         self._files = self._path(location).getFileSystem(configuration)
 
     @property
+    def folder(self) -> str:
+        """Where it lies."""
+        return self._location
+
+    @property
     def identity(self) -> str:
         """The query id, the same over restarts and another one for another checkpoint; known once the query started."""
         text = self._read("metadata")

@@ -57,10 +57,11 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """The last batch that the checkpoint ``identity`` has planned."""
+    """The last batch that the checkpoint ``identity``, in ``folder``, has planned."""
 
     identity: str
     span: BatchRange
+    folder: str = ""
 
     def __str__(self) -> str:
         return f"batch {self.span.batch} of checkpoint {self.identity} up to {_places(self.span.end)}"
@@ -269,7 +270,7 @@ class Known:
             f"the checkpoint of {self.stream} does not go with its ledger: was it restored from a backup?",
             given=f"{checkpoint}, the ledger ends with {self._ledger()}, Kafka has {self.kafka}",
             expected="the checkpoint of the last batch, or an empty folder",
-            remedy="remove the checkpoint folder: the stream goes on from the ledger",
+            remedy=f"remove the checkpoint folder {checkpoint.folder}: the stream goes on from the ledger",
         )
 
     def _ledger(self) -> str:

@@ -244,7 +244,9 @@ class StreamRunner:
             stream=self._work.name,
             last=last,
             kafka=Standing.of(transaction.committed(partitions)),
-            checkpoint=Planned(identity=checkpoint.identity, span=planned) if planned else None,
+            checkpoint=Planned(identity=checkpoint.identity, span=planned, folder=checkpoint.folder)
+            if planned
+            else None,
             # a partition that was added since the version began is read from its first record
             beginning={} if starts is None else {partition: starts.get(partition, 0) for partition in partitions},
             was_planned_by=lambda identity: any(

@@ -327,6 +327,29 @@ def test_a_source_that_was_made_anew_and_has_grown_beyond_is_refused_and_no_audi
     assert_right(scene, 2)
 
 
+def test_a_batch_that_was_in_flight_when_the_cluster_was_moved_is_completed_once_the_copy_is_accepted(
+    scene: Scene,
+) -> None:
+    [orders] = [source.topic for source in scene.topology.sources]
+    produce(scene, 0)
+    run(scene)
+    produce(scene, 1)
+    killed(scene, dies=("kafka committed", 1))
+    make_anew(scene, orders)
+    produce(scene, 0, 1)
+    with pytest.raises(OtherTopic):
+        run(scene)
+    night = scene.audit().findings
+    assert night.cut.order == (0, 0)
+    assert night.standing is not None
+    [finding] = [one for one in night.standing.open if one.difference.verdict == MADE_ANEW]
+    assert {one.difference.verdict for one in night.standing.open} <= {MADE_ANEW, "extra"}
+    accept(scene.settings, scene.topology.name, finding.id, by="Ada", reason="a copy of the former cluster")
+    run(scene)
+    assert orders_of(ledger(scene)) == [(0, 0), (0, 1)]
+    assert scene.audit().findings.outcome == "match"
+
+
 def test_a_source_that_was_made_anew_and_is_shorter_is_certified_as_a_finding_and_nothing_is_judged(
     scene: Scene,
 ) -> None:

@@ -37,7 +37,7 @@ def kafka(batch: str | None, end: int, *, start: int | None = None, checkpoint_i
 def planned(batch: int, end: int, checkpoint_id: str = ID, start: int | None = None) -> Planned:
     begin = end - 10 if start is None else start
     span = BatchRange(batch=batch, timestamp_ms=2_000, start={A: begin, B: begin}, end={A: end, B: end})
-    return Planned(identity=checkpoint_id, span=span)
+    return Planned(identity=checkpoint_id, span=span, folder="checkpoints/revenue")
 
 
 def all_known(
@@ -247,7 +247,7 @@ def test_a_checkpoint_that_does_not_go_with_the_ledger_is_refused_and_can_be_rem
 ) -> None:
     with pytest.raises(OutOfStep, match="does not go with") as refused:
         resumed(proof(0, 4, 50), standing, checkpoint, former=(ID, "of long ago"))
-    assert "remove the checkpoint" in refused.value.remedy
+    assert "remove the checkpoint folder checkpoints/revenue" in refused.value.remedy
     assert resumed(proof(0, 4, 50), standing, None).generation == 1
 
 
