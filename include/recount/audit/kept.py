@@ -126,7 +126,8 @@ def _kafka_since(connection: Connection, topic: str, ranges: Ranges) -> dict[int
     spans = kept(connection, topic)
     since = {}
     for partition, (start, end) in ranges.items():
-        first = spans[partition].start
+        # a topic that was made anew can have fewer partitions: of the others nothing is read
+        first = spans[partition].start if partition in spans else end
         if start < first < end:
             has_any = next(messages(connection, topic, partition, first, end, "read_committed"), None) is not None
             first = first if has_any else end

@@ -87,7 +87,11 @@ def partitions_of(connection: Connection, topic: str) -> list[Partition]:
         raise failure(f"describing topic {topic}", error) from error
     if found.error is not None:
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise Terminal("topic does not exist", given=topic, remedy="run `recount topics --apply` or the topics DAG")
+            raise Terminal(
+                "topic does not exist",
+                given=topic,
+                remedy="`recount topics --apply`, or the DAG topics, creates it where it is ours; --of-others where not",
+            )
         raise failure(f"describing topic {topic}", found.error)
     return [(topic, partition) for partition in sorted(found.partitions)]
 

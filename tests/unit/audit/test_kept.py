@@ -130,3 +130,8 @@ def test_a_topic_that_was_made_anew_has_had_the_offsets_that_the_stream_has_read
     last = a_proof(0, PartitionProof(topic="orders", partition=0, start=0, end=20))
     assert written_so_far(NOWHERE, ["orders"], last) == {"orders": {0: (0, 20)}}
     assert written_so_far(NOWHERE, ["orders"], a_proof(0)) == {"orders": {0: (0, 9)}}
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_partition_that_a_topic_has_no_more_is_not_read_from_kafka() -> None:
+    assert kept._kafka_since(NOWHERE, "orders", {0: (5, 9), 1: (7, 7)}) == {0: 5, 1: 7}
