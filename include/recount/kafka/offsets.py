@@ -90,7 +90,7 @@ def partitions_of(connection: Connection, topic: str) -> list[Partition]:
             raise Terminal(
                 "topic does not exist",
                 given=topic,
-                remedy="`recount topics --apply`, or the DAG topics, creates it where it is ours; --of-others where not",
+                remedy="`recount topics --apply`, or the DAG topics, creates it where it is ours; else --of-others",
             )
         raise failure(f"describing topic {topic}", found.error)
     return [(topic, partition) for partition in sorted(found.partitions)]
