@@ -135,8 +135,9 @@ def _reduced(file: FileDescriptorProto) -> dict[tuple[str, str], str]:
         if is_entry:
             message.options.map_entry = True
         for field in message.field:
-            for part in ("default_value", "options", "json_name", "extendee"):
+            for part in ("default_value", "options", "extendee"):
                 field.ClearField(part)
+            field.json_name = field.name  # nothing is read by it, and two fields must not have the same
             field.label = _OPTIONAL if field.label == _REQUIRED else field.label
             if field.type_name:
                 found = _found(types, names, field.type_name)

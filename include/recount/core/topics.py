@@ -22,7 +22,11 @@ TIMESTAMP_TYPE, CREATE_TIME = "message.timestamp.type", "CreateTime"
 """The setting that says whose time a record has, and that it is the one that its writer gave it."""
 _DECLARED = ("cleanup.policy", "min.insync.replicas", "retention.ms")
 """Settings that have an argument of their own."""
-_KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_OF_LETTERS = ".dlq"
+"""Ends the name of the topic that takes the bad records of another."""
+_LONGEST_NAME = 249
+LONGEST_SOURCE = _LONGEST_NAME - len(_OF_LETTERS)
+_KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +63,13 @@ class Topic:
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.name, str) and bool(_KAFKA_NAME.fullmatch(self.name)) and self.name not in {".", ".."},
+            isinstance(self.name, str)
+            and bool(_KAFKA_NAME.fullmatch(self.name))
+            and len(self.name) <= _LONGEST_NAME
+            and self.name not in {".", ".."},
             "topic name",
             given=self.name,
-            expected="1 to 249 letters, digits, '.', '_' or '-'",
+            expected=f"1 to {_LONGEST_NAME} letters, digits, '.', '_' or '-'",
             remedy="rename the topic",
         )
         for name, least in (("partitions", 1), ("replication_factor", 1), ("min_insync_replicas", 1)):
@@ -218,4 +225,4 @@ class Topic:
     @property
     def dead_letter_name(self) -> str:
         """The topic that takes the bad records of this one."""
-        return f"{self.name}.dlq"
+        return f"{self.name}{_OF_LETTERS}"

@@ -84,6 +84,19 @@ def test_a_stream_writes_each_topic_and_table_once_and_none_that_it_reads(output
         Topology(name="copies", sinks=sinks)
 
 
+def test_a_topic_that_is_read_under_two_declarations_is_refused_unless_they_say_the_same() -> None:
+    """Records were decoded by one of them: what the other has beside it was null, or missing where a flow read it."""
+
+    def both(fields: RecordSchema) -> Topology:
+        again = Topic(name="orders", key="order_id", value=fields)
+        sinks = [stream(ORDERS).to(OUT), stream(again).to(Topic(name="others", key="order_id"))]
+        return Topology(name="both", sinks=sinks)
+
+    with pytest.raises(InvalidDeclaration, match="two declarations of orders"):
+        both(RecordSchema.of(region=STRING))
+    assert both(RecordSchema.of(order_id=STRING, amount=LONG)).sources
+
+
 @pytest.mark.parametrize("other", ["a-b", "a.b"])
 def test_two_streams_that_write_one_topic_or_table_are_refused(
     other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

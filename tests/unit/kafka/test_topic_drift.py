@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from recount.core.aggregates import count
-from recount.core.errors import Terminal
+from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.registry import Declarations
 from recount.core.schema import STRING, RecordSchema
 from recount.core.settings import Profile
@@ -101,6 +101,14 @@ def test_what_a_topology_writes_to_is_ours_and_what_it_reads_is_not() -> None:
         "recount.certificates": True,
         "recount.positions": True,
     }
+
+
+def test_a_sink_that_writes_to_a_topic_of_recount_itself_is_refused() -> None:
+    topology = counted(Topic(name="blue.status", key="region"), "1 h")
+    declarations = Declarations(topologies={"revenue": topology}, topics={})
+    assert all_topics(declarations)
+    with pytest.raises(InvalidDeclaration, match="blue.status"):
+        all_topics(declarations, lambda name: name.replace("recount.", "blue."))
 
 
 def counted(revenue: Topic, max_future: str) -> Topology:
