@@ -107,7 +107,8 @@ def _read(text: str) -> _Read:
     if given.syntax not in _SYNTAXES:
         raise NoProtobufSchema(f"its syntax is {given.syntax}, which is not read")
     pool = _pool()
-    file = FileDescriptorProto(name=_FILE, package=given.package, syntax=given.syntax, dependency=sorted(_packages()))
+    syntax = given.syntax or "proto2"  # which need not be said, and no compiler says it in a descriptor
+    file = FileDescriptorProto(name=_FILE, package=given.package, syntax=syntax, dependency=sorted(_packages()))
     file.enum_type.extend(given.enum_type)
     file.message_type.extend(given.message_type)
     foreign = _reduced(file)

@@ -22,7 +22,7 @@ _SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _WORD = re.compile(
     r"""\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*   # a name
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'                  # a text
-    | [0-9.][A-Za-z0-9_.]* | [^\s\w]                             # a number, a sign""",
+    | [0-9.][A-Za-z0-9_.]* | [^\s\w"']                           # a number, a sign""",
     re.VERBOSE | re.DOTALL,
 )
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")

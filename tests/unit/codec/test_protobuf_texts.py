@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.codec.protobuf_writers import DECLARED, by_both, message_of, order_file, rows, wire
+from tests.unit.codec.protobuf_writers import DECLARED, by_both, field, message_of, order_file, rows, wire
 
 from recount.codec.protobuf_texts import described
 from recount.core.schema import LONG, STRING, RecordSchema, list_of, nested
@@ -208,3 +208,15 @@ def test_a_file_of_proto2_can_have_names_that_are_the_same_in_json() -> None:
     text = "message M { optional string fooBar = 1; optional string foo_bar = 2; }"
     schema = RecordSchema.of(fooBar=STRING, foo_bar=STRING)
     assert by_both([wire(7, b"\x0a\x01x\x12\x01y")], schema, lambda _: text) == [{"fooBar": "x", "foo_bar": "y"}]
+
+
+def test_a_file_that_does_not_say_its_syntax_is_one_of_proto2() -> None:
+    """All its records were dead letters: a descriptor says proto3 only."""
+    text = "message M { optional string a = 1; optional string b = 2; }"
+    descriptor = FileDescriptorProto(name="m.proto")
+    message = descriptor.message_type.add(name="M")
+    for number, name in enumerate("ab", 1):
+        field(message, name, number, "string")
+    for file in (descriptor, lambda _: text):
+        found = by_both([wire(7, b"\x0a\x01x")], RecordSchema.of(a=STRING, b=STRING), file)
+        assert found == [{"a": "x", "b": None}]
