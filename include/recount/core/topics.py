@@ -218,6 +218,12 @@ class Topic:
         return self.value.key_fields if isinstance(self.value, RecordSchema) else ()
 
     @property
+    def fields_like_the_key(self) -> frozenset[str]:
+        """The fields that say the whole key, and so in which partition a record lies: of a key with several, none."""
+        several = len(self.key_fields) > 1
+        return frozenset() if several else frozenset(self.key_fields or (self.key,))
+
+    @property
     def plain_field(self) -> str | None:
         """The field that is the whole value; None where the value is JSON or not decoded."""
         return self.value.name if isinstance(self.value, PlainValue) else None
