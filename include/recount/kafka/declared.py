@@ -10,6 +10,7 @@ from recount.core.registry import Declarations
 from recount.core.topics import CREATE_TIME, FARTHEST_AHEAD, TIMESTAMP_TYPE, Topic
 from recount.core.topology import Topology
 from recount.kafka.platform import platform_topics
+from recount.kafka.topic_drift import LEAST_IN_SYNC_REPLICAS, LEAST_REPLICATION_FACTOR
 
 _KAFKA_TAKES_MS = 3_600_000
 """What brokers take of records ahead of their clock where the topic says nothing, since Kafka 4."""
@@ -52,9 +53,14 @@ def _written(topology: Topology) -> Iterator[Topic]:
 
 
 def dead_letter_topic(source: Topic) -> Topic:
-    """As many partitions and replicas as ``source``; records are deleted after 30 days, never compacted."""
+    """As many partitions as ``source``; records are deleted after 30 days, never compacted.
+
+    It has as many replicas, or as many as a topic of ours must have: ``source`` can be one of others that has fewer.
+    """
     return replace(
         source,
+        replication_factor=max(source.replication_factor, LEAST_REPLICATION_FACTOR),
+        min_insync_replicas=max(source.min_insync_replicas, LEAST_IN_SYNC_REPLICAS),
         name=source.dead_letter_name,
         value=None,
         encoding="json",
