@@ -11,7 +11,7 @@ from recount.core.changelogs import is_read_as_table, is_versioned
 from recount.core.durations import readable
 from recount.core.errors import require
 from recount.core.expression_types import type_of
-from recount.core.expressions import Expression
+from recount.core.expressions import Column, Expression
 from recount.core.schema import FieldType
 
 if TYPE_CHECKING:
@@ -22,10 +22,19 @@ AsOf = Literal["event", "arrival"]
 
 
 class Join:
-    """Two inputs of equal key; what leaves has the left side's key and the fields of both."""
+    """Two inputs of equal key; what leaves has the left side's key and the fields of both.
+
+    A field of the right side that is named and typed like the left side's key is taken for the same: values often repeat
+    the key of their record.
+    """
 
     left: Node
     right: Node
+
+    @property
+    def keys_are_equal(self) -> bool:
+        """Whether the rows of both sides that go together have one key."""
+        return True
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -41,7 +50,8 @@ class Join:
     def fields(self) -> Mapping[str, FieldType]:
         """The key, then the fields of the left, then of the right side."""
         right = {name: kind for name, kind in self.right.fields.items() if name != self.right.key}
-        twice = sorted((self.left.fields.keys() & right.keys()) - {self.left.key})
+        repeats = self.keys_are_equal and right.get(self.left.key) == self.left.fields[self.left.key]
+        twice = sorted((self.left.fields.keys() & right.keys()) - ({self.left.key} if repeats else set()))
         require(
             not twice,
             "join",
@@ -152,6 +162,11 @@ class StreamTableJoin(Join):
                 remedy="look up by another field, or key the table with stream(topic).select_key(...).to_table()",
             )
         assert self.fields
+
+    @property
+    def keys_are_equal(self) -> bool:
+        """Whether the row is found by the key of the stream."""
+        return self.by is None or (isinstance(self.by, Column) and self.by.name == self.left.key)
 
     @property
     def delay_ms(self) -> int:

@@ -84,6 +84,24 @@ def test_a_stream_writes_each_topic_and_table_once_and_none_that_it_reads(output
         Topology(name="copies", sinks=sinks)
 
 
+def test_a_field_that_a_join_would_lose_to_the_key_of_the_left_side_is_refused() -> None:
+    """It was left out without a word. One that repeats the key of its own record says the same as the key."""
+    people = Topic(name="people", key="person", value=RecordSchema.of(customer=STRING, order=LONG))
+    orders = stream(Topic(name="orders", key="order", value=RecordSchema.of(customer=STRING, amount=LONG)))
+    by_customer = orders.select_key(customer=col("customer"))
+    assert by_customer.join_table(table(people)).node.fields["customer"] == STRING
+    assert by_customer.join_table(table(people), by=col("customer")).node.fields["order"] == LONG
+    by_amount = orders.select_key(amount=col("amount"))
+    amounts = stream(people).select_key(order=col("order")).with_fields(amount=col("customer"))
+    for join in (
+        lambda: orders.select_key(customer=col("customer")).join_table(table(people), by=col(KEY)),
+        lambda: by_amount.join(amounts, before="1 s", after="1 s", grace="0 s"),
+        lambda: by_amount.to_table().join(amounts.to_table()),
+    ):
+        with pytest.raises(InvalidDeclaration, match="on both sides"):
+            join()
+
+
 def test_a_topic_that_is_read_under_two_declarations_is_refused_unless_they_say_the_same() -> None:
     """Records were decoded by one of them: what the other has beside it was null, or missing where a flow read it."""
 
