@@ -31,8 +31,8 @@ def milliseconds(duration: Duration, field: str = "duration") -> int:
     raise InvalidDeclaration(
         field,
         given=duration,
-        expected="a timedelta or a text like '5 min', in ms, s, min, h or d, not negative, in whole milliseconds, and at"
-        f" most {readable(_LONGEST_MS)}",
+        expected="a timedelta or a text like '5 min', in ms, s, min, h or d, not negative, in whole milliseconds,"
+        f" and at most {readable(_LONGEST_MS)}",
         remedy=f"write {field}='60 s' or {field}=timedelta(seconds=60)",
     )
 

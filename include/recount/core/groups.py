@@ -77,7 +77,7 @@ class StreamGroup:
             not taken,
             f"streams of group {self.name}",
             given=", ".join(taken),
-            expected=f"other names than {' and '.join(TASKS_OF_A_NIGHT)}, which are tasks of night__{self.name} in Airflow",
+            expected=f"other names than {' and '.join(TASKS_OF_A_NIGHT)}, which tasks of night__{self.name} have",
             remedy="rename the stream, or leave it out of the group",
         )
         require(

@@ -24,8 +24,8 @@ AsOf = Literal["event", "arrival"]
 class Join:
     """Two inputs of equal key; what leaves has the left side's key and the fields of both.
 
-    A field of the right side that is named and typed like the left side's key is taken for the same: values often repeat
-    the key of their record.
+    A field of the right side that is named and typed like the left side's key is taken for the same: values often
+    repeat the key of their record.
     """
 
     left: Node

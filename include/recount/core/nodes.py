@@ -48,8 +48,7 @@ class Source:
             len(self.topic.name) <= LONGEST_SOURCE,
             "source",
             given=self.topic.name,
-            expected=f"a topic whose name has at most {LONGEST_SOURCE} characters: its dead letters go to another, whose"
-            " name is longer",
+            expected=f"a topic whose name has at most {LONGEST_SOURCE} characters: that of its dead letters has more",
             remedy="write the records to a topic with a shorter name, and read that",
         )
 

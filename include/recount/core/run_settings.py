@@ -99,13 +99,12 @@ class RunSettings:
                 expected="a list of texts",
                 remedy="write each word as a text of its own",
             )
-        wrong = _no_options(self.run_options)
+        wrong, known = _no_options(self.run_options), [f"{name} {least}" for name, least in DRIVER_OPTIONS.items()]
         require(
             not wrong,
             f"run_options in {of}",
             given=" ".join(wrong),
-            expected=f"pairs of an option and a number: {', '.join(f'{name} {least}' for name, least in DRIVER_OPTIONS.items())}"
-            " or more",
+            expected=f"pairs of an option and a number, of at least: {', '.join(known)}",
             remedy='write run_options=["--max-offsets", "500000"]; recount stream --help says what each is',
         )
         require(

@@ -56,7 +56,7 @@ class Select(OneInput):
 
     def __post_init__(self) -> None:
         kept = {name for name, tree in self.chosen.items() if isinstance(tree, Column) and tree.name == name}
-        require_free("fields", self.chosen.keys() - kept)
+        require_free("fields", [name for name in self.chosen if name not in kept])
         if self.key in self.chosen:
             require_key(f"key {self.key}", self.chosen[self.key], self.input.fields)
 

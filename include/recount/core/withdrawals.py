@@ -53,9 +53,9 @@ def require_followed(nodes: Iterable[Node]) -> None:
                 not anew,
                 f"{node}",
                 given=f"{', '.join(anew)} computed anew, of results that can be withdrawn after they have left",
-                expected="their key and window as they are: a withdrawn result has no other fields, by which its own are told",
-                remedy="give the field another name; for another key write the results to a topic, and read them in another"
-                " topology, withdrawn ones as null values",
+                expected="their key and window as they are: a withdrawn result has no other field to compute them of",
+                remedy="give the field another name; for another key write the results to a topic, and read them in"
+                " another topology, withdrawn ones as null values",
             )
         for above in node.inputs:
             require(

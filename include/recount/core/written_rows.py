@@ -59,7 +59,9 @@ def _require_encodable(topic: Topic, written: Mapping[str, FieldType]) -> None:
 def _require_apart_in_json(topic: Topic, written: Mapping[str, FieldType]) -> None:
     """Compilers of Protobuf give each field a name in JSON as well, and refuse a file in which two have the same."""
     known: dict[str, str] = {}
-    alike = [f"{known[_in_json(name)]} and {name}" for name in written if known.setdefault(_in_json(name), name) != name]
+    alike = [
+        f"{known[_in_json(name)]} and {name}" for name in written if known.setdefault(_in_json(name), name) != name
+    ]
     require(
         topic.encoding != "protobuf" or not alike,
         f"sink {topic.name}",

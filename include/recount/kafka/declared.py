@@ -21,8 +21,8 @@ _OWN_TIME = {TIMESTAMP_TYPE: CREATE_TIME}
 def all_topics(declarations: Declarations, named: Callable[[str], str] = str) -> list[Topic]:
     """Sorted by name, ``owned`` where a topology writes to it; the embedded profile later lowers the replication.
 
-    ``named`` says what the installation calls its own topics (``Connection.own``). Raises ``InvalidDeclaration`` where a
-    sink writes to one of these.
+    ``named`` says what the installation calls its own topics (``Connection.own``). Raises ``InvalidDeclaration`` where
+    a sink writes to one of these.
     """
     topologies = declarations.topologies.values()
     read = [source.topic for topology in topologies for source in topology.sources]

@@ -13,7 +13,8 @@ from google.protobuf.descriptor_pb2 import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.codec.protobuf_writers import DECLARED, by_both, field, message_of, order_file, rows, wire
+from tests.unit.codec import protobuf_writers
+from tests.unit.codec.protobuf_writers import DECLARED, by_both, message_of, order_file, rows, wire
 
 from recount.codec.protobuf_texts import described
 from recount.core.schema import LONG, STRING, RecordSchema, list_of, nested
@@ -216,7 +217,7 @@ def test_a_file_that_does_not_say_its_syntax_is_one_of_proto2() -> None:
     descriptor = FileDescriptorProto(name="m.proto")
     message = descriptor.message_type.add(name="M")
     for number, name in enumerate("ab", 1):
-        field(message, name, number, "string")
+        protobuf_writers.field(message, name, number, "string")
     for file in (descriptor, lambda _: text):
         found = by_both([wire(7, b"\x0a\x01x")], RecordSchema.of(a=STRING, b=STRING), file)
         assert found == [{"a": "x", "b": None}]

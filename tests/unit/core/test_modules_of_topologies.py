@@ -105,7 +105,9 @@ def test_streams_that_would_write_over_each_other_are_refused(
         declared("parcels")
 
 
-def test_topics_of_others_that_differ_in_dots_are_there_already(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_of_others_that_differ_in_dots_are_there_already(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     others = 'one, other = (Topic(name=name, key="id", value=orders.value) for name in ("a.b", "a_b"))'
     _written(SOURCES + others, tmp_path, monkeypatch)
     assert {"a.b", "a_b"} <= declared("parcels").topics.keys()

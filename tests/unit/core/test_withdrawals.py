@@ -83,5 +83,7 @@ def test_key_and_window_of_a_result_that_can_be_withdrawn_stay_as_they_are(below
         Topology(name="sessions", sinks=[REKEYED[below](sessions).to(OUT)])
     hours = counted(stream(CLICKS).select_key(user=col("page")), tumbling("1 h", grace="0 s"))
     assert Topology(name="hours", sinks=[REKEYED[below](hours).to(OUT)])
-    kept = sessions.select("window_start", "window_end", "n", user=col("user"), more=col("n")).with_fields(most=col("n"))
+    kept = sessions.select("window_start", "window_end", "n", user=col("user"), more=col("n")).with_fields(
+        most=col("n")
+    )
     assert Topology(name="kept", sinks=[kept.to(OUT)])

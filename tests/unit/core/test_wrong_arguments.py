@@ -147,8 +147,14 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "the smaller of two lists": (lambda: filled(col("l") < col("l")), "list of string, list of string"),
     "lists of other items compared": (lambda: filled(col("l") == col("m")), "list of string, list of long"),
     "the first list of other items": (lambda: filled(coalesce(col("l"), col("m"))), "list of string, list of long"),
-    "one of two lists of other items": (lambda: filled(when(col("f"), col("l"), col("m"))), "list of string, list of long"),
-    "windows from a day on": (lambda: tumbling("1 d", grace="0 s", origin=date(2026, 1, 1)), "datetime.date(2026, 1, 1)"),
+    "one of two lists of other items": (
+        lambda: filled(when(col("f"), col("l"), col("m"))),
+        "list of string, list of long",
+    ),
+    "windows from a day on": (
+        lambda: tumbling("1 d", grace="0 s", origin=date(2026, 1, 1)),
+        "datetime.date(2026, 1, 1)",
+    ),
     "windows that no time can end": (lambda: tumbling("999999999999 d", grace="0 s"), "999999999999 d"),
     "a list of timestamps": (lambda: list_of(TIMESTAMP), "timestamp"),  # type: ignore[arg-type]
     "a list of lists": (lambda: list_of(list_of(LONG)), "list of long"),
@@ -211,5 +217,10 @@ def test_a_key_can_be_computed_anew_as_a_text_or_a_number() -> None:
 
 
 def test_lists_of_the_same_items_go_together() -> None:
-    for tree in (col("l") == col("l"), col("l") != col("l"), coalesce(col("l"), col("l")), when(col("f"), col("l"), None)):
+    for tree in (
+        col("l") == col("l"),
+        col("l") != col("l"),
+        coalesce(col("l"), col("l")),
+        when(col("f"), col("l"), None),
+    ):
         assert filled(tree)

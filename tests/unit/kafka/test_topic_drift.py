@@ -107,7 +107,7 @@ def test_a_sink_that_writes_to_a_topic_of_recount_itself_is_refused() -> None:
     topology = counted(Topic(name="blue.status", key="region"), "1 h")
     declarations = Declarations(topologies={"revenue": topology}, topics={})
     assert all_topics(declarations)
-    with pytest.raises(InvalidDeclaration, match="blue.status"):
+    with pytest.raises(InvalidDeclaration, match=r"blue\.status"):
         all_topics(declarations, lambda name: name.replace("recount.", "blue."))
 
 

@@ -319,9 +319,12 @@ def test_each_operation_of_openapi_has_an_id_of_its_own_however_streams_and_topi
     """Programs that make clients of the document refuse it otherwise."""
     events = stream(Topic(name="events", key="id", value=RecordSchema.of(n=LONG)))
     named = [
-        Topology(name=name, sinks=[events.to(Topic(name=topic, key="id"))]) for name, topic in (("a-b", "c"), ("a", "b-c"))
+        Topology(name=name, sinks=[events.to(Topic(name=topic, key="id"))])
+        for name, topic in (("a-b", "c"), ("a", "b-c"))
     ]
-    server = replace(served(tmp_path), declarations=Declarations(topologies={one.name: one for one in named}, topics={}))
+    server = replace(
+        served(tmp_path), declarations=Declarations(topologies={one.name: one for one in named}, topics={})
+    )
     with listened(server.app(TOKEN)) as (host, port):
         document = httpx.get(f"http://{host}:{port}/openapi.json", headers=KNOWN, timeout=60).json()
     ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
