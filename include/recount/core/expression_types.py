@@ -68,7 +68,7 @@ def require_key(declared: str, tree: Expression, fields: Mapping[str, FieldType]
 
 
 def require_key_passes(declared: str, key: FieldType, made: FieldType | None) -> None:
-    """Raise ``InvalidDeclaration`` unless the type ``made``, of the field named like the ``key``, is that of the key."""
+    """Raise ``InvalidDeclaration`` unless a field ``made``, which is named like the ``key``, has its type."""
     require(
         made is None or made == key,
         declared,

@@ -12,6 +12,7 @@ from recount.core.durations import readable
 from recount.core.errors import require
 from recount.core.expression_types import type_of
 from recount.core.expressions import Column, Expression
+from recount.core.own_columns import INTERNAL
 from recount.core.schema import FieldType
 
 if TYPE_CHECKING:
@@ -50,14 +51,17 @@ class Join:
     def fields(self) -> Mapping[str, FieldType]:
         """The key, then the fields of the left, then of the right side."""
         right = {name: kind for name, kind in self.right.fields.items() if name != self.right.key}
-        repeats = self.keys_are_equal and right.get(self.left.key) == self.left.fields[self.left.key]
-        twice = sorted((self.left.fields.keys() & right.keys()) - ({self.left.key} if repeats else set()))
+        key = self.left.key
+        repeats = self.keys_are_equal and right.get(key) == self.left.fields[key]
+        of_record = key.startswith(INTERNAL)  # the right side's is that of another record, which nobody asks for
+        twice = sorted((self.left.fields.keys() & right.keys()) - ({key} if repeats or of_record else set()))
         require(
             not twice,
             "join",
-            given=f"on both sides: {', '.join(twice)}",
+            given=f"on both sides: {', '.join(map(_told, twice))}",
             expected="each field on one side only",
-            remedy='rename one before the join: .select(payment_amount=col("amount"))',
+            remedy='rename one before the join, or leave it out: .select("status", payment_amount=col("amount")) keeps'
+            " the key and what it names",
         )
         return {**right, **self.left.fields}
 
@@ -196,3 +200,7 @@ class TableTableJoin(Join):
 
     def __str__(self) -> str:
         return f"{self.kind} join of tables"
+
+
+def _told(name: str) -> str:
+    return f"{name}, the key that the record came with" if name.startswith(INTERNAL) else name

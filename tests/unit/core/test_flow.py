@@ -91,6 +91,8 @@ def test_a_field_that_a_join_would_lose_to_the_key_of_the_left_side_is_refused()
     by_customer = orders.select_key(customer=col("customer"))
     assert by_customer.join_table(table(people)).node.fields["customer"] == STRING
     assert by_customer.join_table(table(people), by=col("customer")).node.fields["order"] == LONG
+    keyed = stream(people).select_key(n=col("order")).with_fields(customer_of=col("customer"))
+    assert orders.select("amount").join_table(keyed.to_table(), by=col("amount"))
     by_amount = orders.select_key(amount=col("amount"))
     amounts = stream(people).select_key(order=col("order")).with_fields(amount=col("customer"))
     for join in (
@@ -100,6 +102,16 @@ def test_a_field_that_a_join_would_lose_to_the_key_of_the_left_side_is_refused()
     ):
         with pytest.raises(InvalidDeclaration, match="on both sides"):
             join()
+
+
+def test_two_streams_under_other_keys_are_joined_without_those_that_their_records_came_with() -> None:
+    """The refusal named a field that nobody has declared, and that cannot be renamed."""
+    orders, payments = (stream(topic).select_key(by=col("amount")) for topic in (ORDERS, PAYMENTS))
+    with pytest.raises(InvalidDeclaration, match="the key that the record came with") as refused:
+        orders.join(payments, before="1 s", after="1 s", grace="0 s")
+    assert "leave it out: .select(" in refused.value.remedy
+    kept = orders.select("order_id"), payments.select(paid=col("amount"))
+    assert kept[0].join(kept[1], before="1 s", after="1 s", grace="0 s")
 
 
 def test_a_topic_that_is_read_under_two_declarations_is_refused_unless_they_say_the_same() -> None:
