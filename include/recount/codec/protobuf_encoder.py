@@ -29,8 +29,8 @@ def protobuf_encoder(written: Written) -> Encode:
 @lru_cache(maxsize=256)
 def _encoder(_address: str, topic: str, fields: tuple[tuple[str, FieldType], ...]) -> Encode:
     file = sink_file(topic, dict(fields), latest_schema(topic))
+    made = writer_message(file, (0,)).made  # a file that is none must not be registered
     head = b"\0" + schema_id(topic, file, "PROTOBUF").to_bytes(4, "big") + _FIRST_MESSAGE
-    made = writer_message(file, (0,)).made
     names = [name for name, _ in fields]
 
     def encode(row: Mapping[str, Any]) -> bytes:

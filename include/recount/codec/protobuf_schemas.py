@@ -107,7 +107,8 @@ def _read(text: str) -> _Read:
     if given.syntax not in _SYNTAXES:
         raise NoProtobufSchema(f"its syntax is {given.syntax}, which is not read")
     pool = _pool()
-    file = FileDescriptorProto(name=_FILE, package=given.package, syntax=given.syntax, dependency=sorted(_packages()))
+    syntax = given.syntax or "proto2"  # which need not be said, and no compiler says it in a descriptor
+    file = FileDescriptorProto(name=_FILE, package=given.package, syntax=syntax, dependency=sorted(_packages()))
     file.enum_type.extend(given.enum_type)
     file.message_type.extend(given.message_type)
     foreign = _reduced(file)
@@ -135,8 +136,9 @@ def _reduced(file: FileDescriptorProto) -> dict[tuple[str, str], str]:
         if is_entry:
             message.options.map_entry = True
         for field in message.field:
-            for part in ("default_value", "options", "json_name", "extendee"):
+            for part in ("default_value", "options", "extendee"):
                 field.ClearField(part)
+            field.json_name = field.name  # nothing is read by it, and two fields must not have the same
             field.label = _OPTIONAL if field.label == _REQUIRED else field.label
             if field.type_name:
                 found = _found(types, names, field.type_name)

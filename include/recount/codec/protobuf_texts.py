@@ -22,7 +22,7 @@ _SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _WORD = re.compile(
     r"""\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*   # a name
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'                  # a text
-    | [0-9.][A-Za-z0-9_.]* | [^\s\w]                             # a number, a sign""",
+    | [0-9.][A-Za-z0-9_.]* | [^\s\w"']                           # a number, a sign""",
     re.VERBOSE | re.DOTALL,
 )
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
@@ -116,9 +116,10 @@ class _Parser:
                     self._field(made, self._next(), _LABELS[word])
                 case _:
                     self._field(made, word, 1)
-        for field in optional:  # they come behind the others, as the compiler has it
+        taken = {one.name for one in (*made.field, *made.oneof_decl)}
+        for field in optional:  # they come behind the others, and with these names, as the compiler has it
             field.oneof_index, field.proto3_optional = len(made.oneof_decl), True
-            made.oneof_decl.add(name=f"_{field.name}")
+            made.oneof_decl.add(name=_free_name(field.name, taken))
 
     def _one_of(self, made: DescriptorProto) -> None:
         index = len(made.oneof_decl)
@@ -230,6 +231,18 @@ class _Parser:
     def _wrong(self, word: str) -> NoProtobufText:
         near = " ".join(self._words[max(self._at - 4, 0) : self._at + 2])
         return NoProtobufText(f"it is no file of Protobuf near {near[:80]!r}" if word else "it ends too early")
+
+
+def _free_name(field: str, taken: set[str]) -> str:
+    """The name of the oneof that an ``optional`` field is alone in; it is ``taken`` from then on.
+
+    Source: GenerateSyntheticOneofs in parser.cc of Protobuf's compiler.
+    """
+    name = field if field.startswith("_") else f"_{field}"
+    while name in taken:
+        name = f"X{name}"
+    taken.add(name)
+    return name
 
 
 def _words(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from recount.audit.topologies.objections import objections
 from recount.core.archive import Archive
 from recount.core.describe import describe as in_words
 from recount.core.describe import mermaid as as_mermaid
@@ -19,7 +20,7 @@ def describe(
     stream: Annotated[str | None, typer.Argument(help="One stream; without it, all that are declared.")] = None,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print Mermaid flowcharts instead of text.")] = False,
 ) -> None:
-    """Print the operators of the declared streams."""
+    """Print the operators of the declared streams, and why audits refuse one where they do."""
     modules = os.environ.get("RECOUNT_TOPOLOGIES", DEFAULT_MODULES)
     declarations = declared(modules)
     if not declarations.streams:
@@ -38,6 +39,6 @@ def describe(
 
 def _in_words(stream: Topology | Archive) -> str:
     if isinstance(stream, Topology):
-        return in_words(stream)
+        return "\n".join([in_words(stream), *(f"  audits refuse it: {one}" for one in objections(stream))])
     topic = stream.topic.name
     return f"stream {stream.name}\n  every record of {topic} as it came, to the table archive/{topic}"

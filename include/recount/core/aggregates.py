@@ -9,7 +9,7 @@ from typing import Any, Literal
 from recount.core.errors import require, require_each, require_function
 from recount.core.expression_types import require_boolean, require_expression, type_of
 from recount.core.expressions import Expression, col
-from recount.core.schema import DOUBLE, LONG, FieldType
+from recount.core.schema import DOUBLE, LONG, FieldType, require_types
 
 AggregateKind = Literal[
     "count", "sum", "min", "max", "avg", "first", "last", "distinct", "distinct sketch", "reduce", "fold"
@@ -34,6 +34,8 @@ class Fold:
         for name, given in (("adder", self.adder), ("merger", self.merger), ("initial", self.initial)):
             if given is not None or name != "initial":
                 require_function(name, given)
+        if self.returns is not None:
+            require_types("fold", {"returns": self.returns})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,13 @@ class Aggregate:
                 'compare something: count().only(col("amount") > 100)',
             )
         given = None if self.of is None else type_of(self.of, fields)
+        require(
+            not self.kind.startswith("distinct") or given is None or given.element is None,
+            f"aggregate {self.kind}",
+            given=f"{self.of} ({given})",
+            expected="a text, a number or a boolean",
+            remedy="count the different values of another field; flat_map makes a row of each item of a list",
+        )
         if self.of is None or self.kind in {"distinct", "distinct sketch"}:
             return LONG
         if self.kind in {"first", "last", "reduce", "fold"} and given is not None:

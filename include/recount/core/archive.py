@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from recount.core.errors import require_each
+from recount.core.errors import require, require_each
 from recount.core.limits import Health, require_health
 from recount.core.topics import Topic
+
+LONGEST_ARCHIVED = 234
+"""Airflow's names of DAGs have at most 250 characters: ``stream__archive-`` and the name of the topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +24,13 @@ class Archive:
 
     def __post_init__(self) -> None:
         require_each("archive", [self.topic], Topic, expected="a topic", remedy="Archive(topic=orders)")
+        require(
+            len(self.topic.name) <= LONGEST_ARCHIVED,
+            "archive",
+            given=self.topic.name,
+            expected=f"a topic whose name has at most {LONGEST_ARCHIVED} characters: it is in the name of a DAG",
+            remedy="write the records to a topic with a shorter name, and archive that",
+        )
         require_health(self.health)
 
     @property

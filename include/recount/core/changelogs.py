@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from recount.core.aggregates import Aggregate, require_aggregates
 from recount.core.durations import readable
 from recount.core.errors import require
-from recount.core.expression_types import require_boolean, type_of
+from recount.core.expression_types import require_boolean, require_key, type_of
 from recount.core.expressions import Expression
 from recount.core.own_columns import require_free
 from recount.core.schema import FieldType
@@ -67,6 +67,7 @@ class TableAggregate:
     def __post_init__(self) -> None:
         require_aggregates(self.aggregates)
         require_free("a group", [self.key])
+        require_key(f"key {self.key}", self.by, self.input.fields)
         require_free("aggregates", self.aggregates, taken=[self.key])
         assert self.fields
 
@@ -79,7 +80,7 @@ class TableAggregate:
     def fields(self) -> Mapping[str, FieldType]:
         """The group's key and the aggregates."""
         by = type_of(self.by, self.input.fields)
-        assert by is not None
+        assert by is not None, "checked by require_key"
         return {
             self.key: by,
             **{name: aggregate.type_over(self.input.fields) for name, aggregate in self.aggregates.items()},

@@ -11,6 +11,8 @@ Duration = str | timedelta
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _PATTERN = re.compile(r"(\d+)\s*(ms|s|min|h|d)")
+_LONGEST_MS = 10_000_000 * _UNIT_MS["d"]
+"""Some 27,000 years: a time and several durations are together within 64 bits."""
 _ALL_UNITS_MS = sorted(_UNIT_MS.items(), key=lambda unit: -unit[1])
 
 
@@ -20,20 +22,28 @@ def milliseconds(duration: Duration, field: str = "duration") -> int:
     >>> milliseconds("5 min")
     300000
 
-    Raises ``InvalidDeclaration`` for a negative duration, an unknown unit, or a part of a millisecond.
+    Raises ``InvalidDeclaration`` for a negative duration, an unknown unit, a part of a millisecond, or what is longer
+    than any log.
     """
-    if isinstance(duration, timedelta):
-        whole, rest = divmod(duration, timedelta(milliseconds=1))
-        if whole >= 0 and not rest:
-            return whole
-    elif isinstance(duration, str) and (match := _PATTERN.fullmatch(duration.strip())):
-        return int(match[1]) * _UNIT_MS[match[2]]
+    made = _milliseconds(duration)
+    if made is not None and 0 <= made <= _LONGEST_MS:
+        return made
     raise InvalidDeclaration(
         field,
         given=duration,
-        expected="a timedelta or a text like '5 min', in ms, s, min, h or d, not negative, in whole milliseconds",
+        expected="a timedelta or a text like '5 min', in ms, s, min, h or d, not negative, in whole milliseconds,"
+        f" and at most {readable(_LONGEST_MS)}",
         remedy=f"write {field}='60 s' or {field}=timedelta(seconds=60)",
     )
+
+
+def _milliseconds(duration: object) -> int | None:
+    """Those of ``duration``; None where it has a part of one, or is no duration."""
+    if isinstance(duration, timedelta):
+        whole, rest = divmod(duration, timedelta(milliseconds=1))
+        return None if rest else whole
+    match = _PATTERN.fullmatch(duration.strip()) if isinstance(duration, str) else None
+    return int(match[1]) * _UNIT_MS[match[2]] if match else None
 
 
 def readable(duration_ms: int) -> str:

@@ -11,6 +11,7 @@ from recount.core.expressions import ARITHMETIC, COMPARISONS, Call, Column, Expr
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType
 
 _NUMERIC = ("long", "double", "decimal")
+_EQUALITY = ("==", "!=")
 
 
 def columns_of(tree: Expression) -> frozenset[str]:
@@ -54,6 +55,29 @@ def require_boolean(declared: str, tree: Expression, fields: Mapping[str, FieldT
     )
 
 
+def require_key(declared: str, tree: Expression, fields: Mapping[str, FieldType]) -> None:
+    """Raise ``InvalidDeclaration`` for ``declared`` unless ``tree``, a key, is a text or a whole number."""
+    given = type_of(tree, fields)
+    require(
+        given is not None and given.kind in ("string", "long"),
+        declared,
+        given=f"{tree} ({given})",
+        expected="a STRING or a LONG",
+        remedy="choose a field that identifies the group",
+    )
+
+
+def require_key_passes(declared: str, key: FieldType, made: FieldType | None) -> None:
+    """Raise ``InvalidDeclaration`` unless a field ``made``, which is named like the ``key``, has its type."""
+    require(
+        made is None or made == key,
+        declared,
+        given=str(made),
+        expected=f"a {key}, as the key is: it passes unchanged, whatever the function returns",
+        remedy="give the field another name, and make it the key with select_key",
+    )
+
+
 def _column_type(name: str, fields: Mapping[str, FieldType]) -> FieldType:
     close = get_close_matches(name, fields, 1)
     require(
@@ -85,9 +109,10 @@ def _literal_type(value: Scalar | None) -> FieldType | None:
 
 def _call_type(tree: Call, name: str, types: list[FieldType | None]) -> FieldType | None:
     known = [given for given in types if given is not None]
-    kinds = {given.kind for given in known}
+    kinds = set(map(_kind, known))
     numeric = kinds <= set(_NUMERIC)
-    if name in COMPARISONS and (numeric or len(kinds) == 1):
+    has_list = any(given.element is not None for given in known)
+    if name in COMPARISONS and (numeric or len(kinds) == 1) and (name in _EQUALITY or not has_list):
         return BOOLEAN
     if name in ARITHMETIC and numeric:
         return _number_type(name, known)
@@ -115,7 +140,12 @@ def _call_type(tree: Call, name: str, types: list[FieldType | None]) -> FieldTyp
 
 def _kinds_match(one: FieldType | None, other: FieldType | None) -> bool:
     """Null is of every kind."""
-    return one is None or other is None or one.kind == other.kind
+    return one is None or other is None or _kind(one) == _kind(other)
+
+
+def _kind(given: FieldType) -> str:
+    """What two values have in common that go together; of lists also what is in them, for no item is converted."""
+    return given.kind if given.element is None else str(given)
 
 
 def _common_type(types: list[FieldType]) -> FieldType | None:

@@ -6,7 +6,8 @@
 * Null: a comparison or arithmetic with null is null; ``&`` and ``|`` are Kleene's; a filter keeps what is true.
 * Numbers: ``+ - *`` of LONG stay LONG, of decimals stay exact (scale: larger of both, for ``*`` their sum); with a
   DOUBLE the result is DOUBLE. ``/`` is always DOUBLE, and null where the divisor is 0.
-* ``==`` compares values of one kind (numbers with numbers, text with text); anything else is refused at declaration.
+* ``==`` compares values of one kind (numbers with numbers, text with text, lists with lists of the same items); ``<``
+  and the like compare no lists. Anything else is refused at declaration.
 """
 
 from __future__ import annotations

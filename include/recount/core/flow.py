@@ -287,4 +287,4 @@ def _partition_keys(node: Node) -> frozenset[str]:
     """The fields that hold the very key by which the source topic is partitioned."""
     while isinstance(node, Filter | Peek | Repartition | Through):
         node = node.input
-    return frozenset({node.key, node.topic.key}) if isinstance(node, Source) else frozenset()
+    return frozenset({node.key}) | node.topic.fields_like_the_key if isinstance(node, Source) else frozenset()

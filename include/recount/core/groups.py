@@ -19,6 +19,10 @@ from recount.core.errors import require, require_each
 from recount.core.topology import Topology
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+LONGEST_GROUP = 90
+"""Its name is in a tag in Airflow, which has at most 100 characters."""
+TASKS_OF_A_NIGHT = ("audit", "panels")
+"""Tasks that the night of a group has once; each of its topologies has a group of tasks of its own name beside them."""
 _MEMORY = re.compile(r"[1-9][0-9]*[mg]")
 
 
@@ -40,10 +44,10 @@ class StreamGroup:
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.name, str) and _NAME.fullmatch(self.name) is not None,
+            isinstance(self.name, str) and _NAME.fullmatch(self.name) is not None and len(self.name) <= LONGEST_GROUP,
             "group name",
             given=self.name,
-            expected="lower-case words joined by '-'",
+            expected=f"lower-case words joined by '-', at most {LONGEST_GROUP} characters",
             remedy="it names a driver and its logs: rename it like 'page-views'",
         )
         require(
@@ -67,6 +71,14 @@ class StreamGroup:
             given=f"{', '.join(twice)} more than once",
             expected="each stream once",
             remedy="list it once",
+        )
+        taken = [one.name for one in self.streams if isinstance(one, Topology) and one.name in TASKS_OF_A_NIGHT]
+        require(
+            not taken,
+            f"streams of group {self.name}",
+            given=", ".join(taken),
+            expected=f"other names than {' and '.join(TASKS_OF_A_NIGHT)}, which tasks of night__{self.name} have",
+            remedy="rename the stream, or leave it out of the group",
         )
         require(
             isinstance(self.driver_memory, str) and _MEMORY.fullmatch(self.driver_memory) is not None,

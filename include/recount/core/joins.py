@@ -11,7 +11,8 @@ from recount.core.changelogs import is_read_as_table, is_versioned
 from recount.core.durations import readable
 from recount.core.errors import require
 from recount.core.expression_types import type_of
-from recount.core.expressions import Expression
+from recount.core.expressions import Column, Expression
+from recount.core.own_columns import INTERNAL
 from recount.core.schema import FieldType
 
 if TYPE_CHECKING:
@@ -22,10 +23,19 @@ AsOf = Literal["event", "arrival"]
 
 
 class Join:
-    """Two inputs of equal key; what leaves has the left side's key and the fields of both."""
+    """Two inputs of equal key; what leaves has the left side's key and the fields of both.
+
+    A field of the right side that is named and typed like the left side's key is taken for the same: values often
+    repeat the key of their record.
+    """
 
     left: Node
     right: Node
+
+    @property
+    def keys_are_equal(self) -> bool:
+        """Whether the rows of both sides that go together have one key."""
+        return True
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -41,13 +51,17 @@ class Join:
     def fields(self) -> Mapping[str, FieldType]:
         """The key, then the fields of the left, then of the right side."""
         right = {name: kind for name, kind in self.right.fields.items() if name != self.right.key}
-        twice = sorted((self.left.fields.keys() & right.keys()) - {self.left.key})
+        key = self.left.key
+        repeats = self.keys_are_equal and right.get(key) == self.left.fields[key]
+        of_record = key.startswith(INTERNAL)  # the right side's is that of another record, which nobody asks for
+        twice = sorted((self.left.fields.keys() & right.keys()) - ({key} if repeats or of_record else set()))
         require(
             not twice,
             "join",
-            given=f"on both sides: {', '.join(twice)}",
+            given=f"on both sides: {', '.join(map(_told, twice))}",
             expected="each field on one side only",
-            remedy='rename one before the join: .select(payment_amount=col("amount"))',
+            remedy='rename one before the join, or leave it out: .select("status", payment_amount=col("amount")) keeps'
+            " the key and what it names",
         )
         return {**right, **self.left.fields}
 
@@ -154,6 +168,11 @@ class StreamTableJoin(Join):
         assert self.fields
 
     @property
+    def keys_are_equal(self) -> bool:
+        """Whether the row is found by the key of the stream."""
+        return self.by is None or (isinstance(self.by, Column) and self.by.name == self.left.key)
+
+    @property
     def delay_ms(self) -> int:
         """The grace for which records wait."""
         return self.grace_ms or 0
@@ -181,3 +200,7 @@ class TableTableJoin(Join):
 
     def __str__(self) -> str:
         return f"{self.kind} join of tables"
+
+
+def _told(name: str) -> str:
+    return f"{name}, the key that the record came with" if name.startswith(INTERNAL) else name

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from recount.core.errors import require
 
-_PORT = re.compile(r"\s*([a-z0-9-]+)\s*=\s*([0-9]{1,5})\s*")
+_PORT = re.compile(r"\s*([a-zA-Z0-9._-]+)\s*=\s*([0-9]{1,5})\s*")
 
 
 def metric_ports(text: str) -> Mapping[str, int]:

@@ -13,14 +13,14 @@ from typing import Literal
 from recount.core.aggregates import Aggregate, require_aggregates
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.errors import require, require_each
-from recount.core.expression_types import require_boolean, type_of
+from recount.core.expression_types import require_boolean, require_key, type_of
 from recount.core.expressions import Expression
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.own_columns import require_free
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.schema import LONG, STRING, FieldType
 from recount.core.stateless import FlatMap, Foreach, Merge, OneInput, Peek, Repartition, Select, Through
-from recount.core.topics import Topic
+from recount.core.topics import LONGEST_SOURCE, Topic
 from recount.core.windows import GlobalWindow, LastN, Windows
 from recount.core.written_rows import require_writable
 
@@ -43,6 +43,13 @@ class Source:
             given=self.topic.name,
             expected="a topic with a declared value",
             remedy="declare Topic(value=RecordSchema.of(...)) or Topic(value=PlainValue.of(...))",
+        )
+        require(
+            len(self.topic.name) <= LONGEST_SOURCE,
+            "source",
+            given=self.topic.name,
+            expected=f"a topic whose name has at most {LONGEST_SOURCE} characters: that of its dead letters has more",
+            remedy="write the records to a topic with a shorter name, and read that",
         )
 
     @property
@@ -85,6 +92,8 @@ class WithFields(OneInput):
 
     def __post_init__(self) -> None:
         require_free("fields", self.added)
+        if self.key in self.added:
+            require_key(f"key {self.key}", self.added[self.key], self.input.fields)
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
@@ -106,14 +115,7 @@ class SelectKey:
 
     def __post_init__(self) -> None:
         require_free("a key", [self.key])
-        given = type_of(self.by, self.input.fields)
-        require(
-            given is not None and given.kind in ("string", "long"),
-            f"key {self.key}",
-            given=f"{self.by} ({given})",
-            expected="a STRING or a LONG",
-            remedy="choose a field that identifies the group",
-        )
+        require_key(f"key {self.key}", self.by, self.input.fields)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

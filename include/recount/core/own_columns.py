@@ -43,13 +43,15 @@ WANTED_KEY = "recount_wanted_key"
 
 
 _ESCAPED = re.compile(r'[\x00-\x1f\x7f-\x9f"\\]')
+_PATTERN = re.compile(r"\*|\^.*\$")
+"""What Polars takes for several columns, not for the name of one."""
 
 
 def require_free(what: str, names: Iterable[str], *, taken: Iterable[str] = ()) -> None:
     """Refuse ``names``, declared for ``what``, that are ours: by their beginning, or among ``taken``; in any case.
 
-    Delta and Spark do not tell ``Id`` and ``id`` apart, so neither does this. Nor may a name be empty, or hold what
-    JSON has to escape.
+    Delta and Spark do not tell ``Id`` and ``id`` apart, so neither does this. Nor may a name be empty, hold what JSON
+    has to escape, or be a pattern to Polars: ``*``, or one that begins with ``^`` and ends with ``$``.
     """
     names = list(names)
     escaped = [name for name in names if not name or _ESCAPED.search(name)]
@@ -59,6 +61,14 @@ def require_free(what: str, names: Iterable[str], *, taken: Iterable[str] = ()) 
         given=", ".join(map(repr, escaped)),
         expected="names without quotes, backslashes and control characters, and none that is empty",
         remedy="choose another name; a producer's field of this name cannot be read",
+    )
+    patterns = [name for name in names if _PATTERN.fullmatch(name)]
+    require(
+        not patterns,
+        f"names of {what}",
+        given=", ".join(patterns),
+        expected="names that are no pattern: not *, and none that begins with ^ and ends with $",
+        remedy="choose another name; of a producer's field: RecordSchema.of(all=nested('*', kind=STRING))",
     )
     reserved = {name.lower() for name in taken}
     refused = [name for name in names if name.lower() in reserved or name.lower().startswith((PREFIX, INTERNAL))]
@@ -75,7 +85,7 @@ def require_free(what: str, names: Iterable[str], *, taken: Iterable[str] = ()) 
 def require_distinct(what: str, names: Iterable[str]) -> None:
     """Refuse ``names`` of one table of which two differ in their case only: Delta and Spark take them for one."""
     known: dict[str, str] = {}
-    alike = [f"{known[name.lower()]} and {name}" for name in names if known.setdefault(name.lower(), name) != name]
+    alike = [f"{known[_folded(name)]} and {name}" for name in names if known.setdefault(_folded(name), name) != name]
     require(
         not alike,
         f"names of {what}",
@@ -83,6 +93,16 @@ def require_distinct(what: str, names: Iterable[str]) -> None:
         expected="names that differ in more than their case",
         remedy="rename one of the two, or leave it out: .select(...)",
     )
+
+
+def _folded(name: str) -> str:
+    """``name`` as Spark compares it: by Java's ``equalsIgnoreCase``, each character in upper and then in lower case.
+
+    >>> _folded("Größe") == _folded("GRÖßE"), _folded("\u00b5") == _folded("\u03bc"), _folded("ß") == _folded("ss")
+    (True, True, False)
+    """
+    upper = (one.upper() if len(one.upper()) == 1 else one for one in name)
+    return "".join(one.lower()[0] for one in upper)  # Python makes two characters of a dotted capital I, Java the first
 
 
 def require_bounds(what: str, kinds: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from recount.core.durations import readable
 from recount.core.errors import require, require_function
-from recount.core.expression_types import type_of
+from recount.core.expression_types import require_key_passes, type_of
 from recount.core.expressions import Expression
 from recount.core.own_columns import require_free
 from recount.core.schema import FieldType, require_types
@@ -109,8 +109,11 @@ class Process(OneInput):
 
     def __post_init__(self) -> None:
         require_function("on_record", self.on_record)
+        if self.on_timer is not None:
+            require_function("on_timer", self.on_timer)
         require_types("fields", self.made)
         require_free("fields", self.made)
+        require_key_passes(f"key {self.key}", self.input.fields[self.key], self.made.get(self.key))
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:

@@ -110,6 +110,7 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
     for topology in topologies.values():
         for node in (*topology.sources, *topology.written):
             _add(topics, node.topic, "topic")
+    _require_apart_in_kafka(topologies.values(), topics.values())
     _require_one_writer(topologies.values())
     for archive in archives.values():
         require(
@@ -118,6 +119,13 @@ def declared(modules: str = DEFAULT_MODULES) -> Declarations:
             given=archive.name,
             expected=f"another name than that of the archive of {archive.topic.name}: they would share a lease",
             remedy="rename the topology",
+        )
+        require(
+            f"{archive.name}.backfill" not in archives,
+            "archive",
+            given=f"{archive.topic.name} and {archive.topic.name}.backfill",
+            expected="an archive of one of them: the consumer group of the second is that of backfills of the first",
+            remedy="archive the other one in an installation with another RECOUNT_PREFIX",
         )
     require_apart(groups.values(), {**topologies, **archives})
     _require_archives(topologies.values(), {archive.topic.name for archive in archives.values()})
@@ -138,6 +146,27 @@ def _modules(names: str) -> Iterator[ModuleType]:
         if hasattr(module, "__path__"):
             for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):
                 yield imported(found.name)
+
+
+def _require_apart_in_kafka(topologies: Iterable[Topology], topics: Iterable[Topic]) -> None:
+    """Kafka creates no topic beside one of which the name differs in ``.`` and ``_`` only: metrics would be the same.
+
+    Topics of others are there already.
+    """
+    topologies, topics = list(topologies), list(topics)
+    ours = {node.topic.name for topology in topologies for node in topology.written}
+    ours |= {source.topic.dead_letter_name for topology in topologies for source in topology.sources}
+    ours |= {topic.name for topic in topics if topic.owned}
+    known: dict[str, str] = {}
+    for name in (*(topic.name for topic in topics), *sorted(ours)):
+        before = known.setdefault(name.replace(".", "_"), name)
+        require(
+            before == name or not {before, name} & ours,
+            "topic name",
+            given=f"{before} and {name}",
+            expected="names that differ in more than '.' and '_': Kafka refuses to create one beside the other",
+            remedy="rename one of them; the dead letters of a source go to its name and .dlq",
+        )
 
 
 def _require_one_writer(topologies: Iterable[Topology]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from recount.core.archive import Archive
@@ -26,6 +27,18 @@ from recount.core.topology import Topology
 Approval = Literal["human", "automatic"]
 _PLACE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _TEXTS = ("run_options", "approvers")
+DRIVER_OPTIONS: Mapping[str, int] = MappingProxyType(
+    {
+        "--max-offsets": 1,
+        "--target-batch-ms": 0,
+        "--trigger-interval-ms": 0,
+        "--transaction-timeout-ms": 1_000,
+        "--memory-limit-mib": 0,
+        "--delta-log-kept-ms": 60_000,
+        "--metrics-port": 1,
+    }
+)
+"""What the command line of a driver takes beside what it is to run, each with a number of at least so much."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +99,14 @@ class RunSettings:
                 expected="a list of texts",
                 remedy="write each word as a text of its own",
             )
+        wrong, known = _no_options(self.run_options), [f"{name} {least}" for name, least in DRIVER_OPTIONS.items()]
+        require(
+            not wrong,
+            f"run_options in {of}",
+            given=" ".join(wrong),
+            expected=f"pairs of an option and a number, of at least: {', '.join(known)}",
+            remedy='write run_options=["--max-offsets", "500000"]; recount stream --help says what each is',
+        )
         require(
             self.audit_schedule in (None, "never") or is_cron(self.audit_schedule),
             f"audit_schedule in {of}",
@@ -124,6 +145,17 @@ class RunSettings:
     def is_of_driver(self) -> bool:
         """Whether it says something that a driver or a schedule has once for all streams of a group."""
         return self.driver != Resources() or bool(self.run_options) or self.audit_schedule is not None
+
+
+def _no_options(words: Sequence[str]) -> list[str]:
+    """Those of ``words`` that are no option of a driver with a number that it takes: then it would not start."""
+    parts = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    pairs = [tuple(parts[start : start + 2]) for start in range(0, len(parts), 2)]
+    return [" ".join(pair) for pair in pairs if not _is_option(*pair)]
+
+
+def _is_option(name: str, value: str = "") -> bool:
+    return name in DRIVER_OPTIONS and value.isascii() and value.isdigit() and int(value) >= DRIVER_OPTIONS[name]
 
 
 def by_name(

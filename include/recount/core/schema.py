@@ -81,9 +81,14 @@ def decimal(precision: int, scale: int) -> FieldType:
 
 def list_of(element: FieldType) -> FieldType:
     """A JSON array whose elements all have type ``element`` and are not null."""
-    require_each("list_of", [element], FieldType, expected="a scalar type", remedy="write list_of(STRING)")
+    expected = "STRING, LONG, DOUBLE, BOOLEAN or decimal(15, 2)"
+    given = str(element) if isinstance(element, FieldType | Reading) else f"{element!r}, a {type(element).__name__}"
     require(
-        element.kind != "list", "list_of", given=element, expected="a scalar type", remedy="flatten the nested list"
+        isinstance(element, FieldType) and element.kind != "list",
+        "list_of",
+        given=given,
+        expected=expected,
+        remedy="write list_of(STRING), and let a function make what is needed of the texts; flatten a list of lists",
     )
     return FieldType(kind="list", element=element)
 
@@ -180,6 +185,13 @@ class RecordSchema:
             remedy='a field of that name is declared as RecordSchema(fields={"required": STRING})',
         )
         object.__setattr__(self, "required", frozenset(self.required))
+        require_each(
+            "fields",
+            [self.fields],
+            Mapping,
+            expected="types by name",
+            remedy='RecordSchema.of(order_id=STRING), or RecordSchema(fields={"weight.kg": DOUBLE})',
+        )
         require(bool(self.fields), "fields", given=self.fields, expected="at least one field", remedy="declare one")
         declared: Mapping[str, FieldType | Reading] = self.fields
         readings = {**self.readings, **{name: kind for name, kind in declared.items() if isinstance(kind, Reading)}}

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from recount.core.errors import require, require_function
-from recount.core.expression_types import type_of
-from recount.core.expressions import Expression
+from recount.core.expression_types import require_key, require_key_passes, type_of
+from recount.core.expressions import Column, Expression
 from recount.core.own_columns import INTERNAL, require_free
 from recount.core.schema import STRING, FieldType, require_types
 from recount.core.topics import Topic
@@ -55,7 +55,10 @@ class Select(OneInput):
     chosen: Mapping[str, Expression]
 
     def __post_init__(self) -> None:
-        require_free("fields", [name for name, tree in self.chosen.items() if name != str(tree)])
+        kept = {name for name, tree in self.chosen.items() if isinstance(tree, Column) and tree.name == name}
+        require_free("fields", [name for name in self.chosen if name not in kept])
+        if self.key in self.chosen:
+            require_key(f"key {self.key}", self.chosen[self.key], self.input.fields)
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:
@@ -84,6 +87,7 @@ class FlatMap(OneInput):
         require_function("function", self.function)
         require_types("fields", self.made)
         require_free("fields", self.made)
+        require_key_passes(f"key {self.key}", self.input.fields[self.key], self.made.get(self.key))
 
     @cached_property
     def fields(self) -> Mapping[str, FieldType]:

@@ -22,7 +22,11 @@ TIMESTAMP_TYPE, CREATE_TIME = "message.timestamp.type", "CreateTime"
 """The setting that says whose time a record has, and that it is the one that its writer gave it."""
 _DECLARED = ("cleanup.policy", "min.insync.replicas", "retention.ms")
 """Settings that have an argument of their own."""
-_KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_OF_LETTERS = ".dlq"
+"""Ends the name of the topic that takes the bad records of another."""
+_LONGEST_NAME = 249
+LONGEST_SOURCE = _LONGEST_NAME - len(_OF_LETTERS)
+_KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +63,13 @@ class Topic:
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.name, str) and bool(_KAFKA_NAME.fullmatch(self.name)) and self.name not in {".", ".."},
+            isinstance(self.name, str)
+            and bool(_KAFKA_NAME.fullmatch(self.name))
+            and len(self.name) <= _LONGEST_NAME
+            and self.name not in {".", ".."},
             "topic name",
             given=self.name,
-            expected="1 to 249 letters, digits, '.', '_' or '-'",
+            expected=f"1 to {_LONGEST_NAME} letters, digits, '.', '_' or '-'",
             remedy="rename the topic",
         )
         for name, least in (("partitions", 1), ("replication_factor", 1), ("min_insync_replicas", 1)):
@@ -211,6 +218,12 @@ class Topic:
         return self.value.key_fields if isinstance(self.value, RecordSchema) else ()
 
     @property
+    def fields_like_the_key(self) -> frozenset[str]:
+        """The fields that say the whole key, and so in which partition a record lies: of a key with several, none."""
+        several = len(self.key_fields) > 1
+        return frozenset() if several else frozenset(self.key_fields or (self.key,))
+
+    @property
     def plain_field(self) -> str | None:
         """The field that is the whole value; None where the value is JSON or not decoded."""
         return self.value.name if isinstance(self.value, PlainValue) else None
@@ -218,4 +231,4 @@ class Topic:
     @property
     def dead_letter_name(self) -> str:
         """The topic that takes the bad records of this one."""
-        return f"{self.name}.dlq"
+        return f"{self.name}{_OF_LETTERS}"

@@ -41,13 +41,15 @@ from recount.core.own_columns import require_bounds, require_distinct
 from recount.core.reading import Layers, reading_layers, require_versions
 from recount.core.stateless import Foreach, Merge, Through
 from recount.core.steps import Rows
-from recount.core.topics import CREATE_TIME, FARTHEST_AHEAD, TIMESTAMP_TYPE
+from recount.core.topics import CREATE_TIME, FARTHEST_AHEAD, TIMESTAMP_TYPE, Topic
 from recount.core.withdrawals import require_followed
 
 Written = Sink | Through
 """Operators whose rows are written to a topic and a table."""
 
 __all__ = ["Health", "RecordStream", "Table", "Topology", "cogroup", "stream", "table"]
+LONGEST_STREAM = 200
+"""Of a topology: Airflow's names of groups of tasks have no more characters, and its names of DAGs 250."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -73,10 +75,10 @@ class Topology:
 
     def __post_init__(self) -> None:
         require(
-            isinstance(self.name, str) and _NAME.fullmatch(self.name) is not None,
+            isinstance(self.name, str) and _NAME.fullmatch(self.name) is not None and len(self.name) <= LONGEST_STREAM,
             "topology name",
             given=self.name,
-            expected="lower-case words joined by '-'",
+            expected=f"lower-case words joined by '-', at most {LONGEST_STREAM} characters",
             remedy="it names tables, groups and DAGs: rename it like 'revenue-by-region'",
         )
         _require_ends("sinks", self.sinks, Sink, '.to(Topic(name="high-orders", key="order_id"))')
@@ -125,12 +127,26 @@ class Topology:
                 expected=f"{CREATE_TIME}: results have the times of records, and audits compare them",
                 remedy="leave it out",
             )
+        self._require_one_declaration_of_each_source()
         self._require_outputs_of_its_own()
         require_versions(self.nodes())
         require_histories(self.nodes())
         require_order(self.nodes())
         require_followed(self.nodes())
         assert self.layers
+
+    def _require_one_declaration_of_each_source(self) -> None:
+        """A record is decoded once for all operators that read its topic."""
+        known: dict[str, Topic] = {}
+        read = [node.topic for node in self.nodes() if isinstance(node, Source)]
+        unlike = sorted({topic.name for topic in read if known.setdefault(topic.name, topic) != topic})
+        require(
+            not unlike,
+            f"topics of {self.name}",
+            given=f"two declarations of {', '.join(unlike)}, which differ",
+            expected="one declaration of each topic that is read",
+            remedy="declare the topic once, with the fields that each flow needs, and read that: stream(orders)",
+        )
 
     def _require_outputs_of_its_own(self) -> None:
         """What two write cannot be judged: the rows of each would be extra to the other."""

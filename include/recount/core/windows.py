@@ -12,7 +12,7 @@ much longer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from recount.core.durations import Duration, milliseconds, readable
 from recount.core.errors import require
@@ -270,10 +270,10 @@ def last_n(n: int) -> LastN:
 
 
 def _since_epoch_ms(origin: Origin) -> int:
-    if not isinstance(origin, datetime):
+    if not isinstance(origin, date):
         return milliseconds(origin, "origin")
     require(
-        origin.tzinfo is not None and not origin.microsecond % 1_000,
+        isinstance(origin, datetime) and origin.tzinfo is not None and not origin.microsecond % 1_000,
         "origin",
         given=repr(origin),
         expected="a time with its zone, in whole milliseconds, or how long after 1970-01-01 UTC",

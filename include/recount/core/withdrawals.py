@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from recount.core.errors import require
+from recount.core.expressions import Column
 from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, Sink, WindowedAggregate, WithFields
 from recount.core.stateless import Foreach, Peek, Repartition, Select, Through
 from recount.core.windows import SessionWindows
@@ -46,6 +47,16 @@ def require_followed(nodes: Iterable[Node]) -> None:
                 expected="results with their window: a withdrawn one is told by it",
                 remedy="keep both: .select('window_start', 'window_end', ...)",
             )
+        if isinstance(node, WithFields | Select) and can_be_withdrawn(node.input):
+            anew = sorted(_computed(node) & {node.key, WINDOW_START, WINDOW_END})
+            require(
+                not anew,
+                f"{node}",
+                given=f"{', '.join(anew)} computed anew, of results that can be withdrawn after they have left",
+                expected="their key and window as they are: a withdrawn result has no other field to compute them of",
+                remedy="give the field another name; for another key write the results to a topic, and read them in"
+                " another topology, withdrawn ones as null values",
+            )
         for above in node.inputs:
             require(
                 isinstance(node, _FOLLOW) or not can_be_withdrawn(above),
@@ -54,3 +65,9 @@ def require_followed(nodes: Iterable[Node]) -> None:
                 expected="windows, filters, fields, selections and sinks below it: these follow",
                 remedy="write the results to a topic, and read them in another topology, withdrawn ones as null values",
             )
+
+
+def _computed(node: WithFields | Select) -> set[str]:
+    """The fields that do not pass as they are."""
+    made = node.added if isinstance(node, WithFields) else node.chosen
+    return {name for name, tree in made.items() if not (isinstance(tree, Column) and tree.name == name)}

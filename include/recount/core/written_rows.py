@@ -45,6 +45,7 @@ def _require_encodable(topic: Topic, written: Mapping[str, FieldType]) -> None:
         expected="no list: Protobuf does not tell one that is null from one that is empty",
         remedy="choose the other fields before, or declare the topic of the sink with encoding='avro' or without",
     )
+    _require_apart_in_json(topic, written)
     no_names = [name for name in written if not _NAME.fullmatch(name)]
     require(
         not topic.is_of_registry or not no_names,
@@ -53,6 +54,31 @@ def _require_encodable(topic: Topic, written: Mapping[str, FieldType]) -> None:
         expected="names of Avro and Protobuf: letters, digits and _, and no digit first",
         remedy="name the fields otherwise before: .select(weight_kg=col('weight.kg'))",
     )
+
+
+def _require_apart_in_json(topic: Topic, written: Mapping[str, FieldType]) -> None:
+    """Compilers of Protobuf give each field a name in JSON as well, and refuse a file in which two have the same."""
+    known: dict[str, str] = {}
+    alike = [
+        f"{known[_in_json(name)]} and {name}" for name in written if known.setdefault(_in_json(name), name) != name
+    ]
+    require(
+        topic.encoding != "protobuf" or not alike,
+        f"sink {topic.name}",
+        given=", ".join(alike),
+        expected="names that Protobuf tells apart in JSON too, where foo_bar is fooBar",
+        remedy="rename one of the two before: .select(other=col('fooBar'))",
+    )
+
+
+def _in_json(name: str) -> str:
+    """``name`` as Protobuf has it in JSON: without ``_``, the letter behind one in upper case.
+
+    >>> _in_json("foo_bar"), _in_json("_id"), _in_json("id_1")
+    ('fooBar', 'Id', 'id1')
+    """
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
 def _require_readable(topic: Topic, schema: RecordSchema, fields: Mapping[str, FieldType]) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import keyword
 import re
+import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +15,9 @@ from recount.core.errors import Terminal, require
 from recount.new_project.project_files import project_files
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
-_TAKEN = frozenset({"recount", "dags", "tests", "docker", "expectations", "airflow", "topologies"})
+_FOLDERS = frozenset({"dags", "tests", "docker", "expectations", "spark_jobs", "kubernetes", "wheels"})
+"""Of every project: its package lies beside them."""
+_RECOUNTS = frozenset({"recount", "airflow", "topologies"})
 
 
 def init(
@@ -21,7 +26,7 @@ def init(
 ) -> None:
     """Write a new project: one stream with its test, DAGs, expectations, a composition for docker, a Makefile."""
     require(
-        _NAME.fullmatch(name) is not None and name not in _TAKEN,
+        _NAME.fullmatch(name) is not None and not _is_taken(name.replace("-", "_")),
         "project name",
         given=name,
         expected="lower-case words joined by '-', which begin with a letter and name no other package",
@@ -40,3 +45,9 @@ def init(
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8")
     print(f"wrote {root}; next: cd {root} && make test")
+
+
+def _is_taken(package: str) -> bool:
+    """Whether a package of this name could not be imported, or would hide another one from what the project imports."""
+    others = _FOLDERS | _RECOUNTS | sys.stdlib_module_names | packages_distributions().keys()
+    return keyword.iskeyword(package) or package in others

@@ -60,6 +60,8 @@ class Server:
             docs_url=None,
             redoc_url=None,
             redirect_slashes=False,
+            # by itself FastAPI takes /streams/a-b/c and /streams/a/b-c for one operation
+            generate_unique_id_function=lambda route: f"{route.name}{route.path_format}",
             dependencies=[Security(HTTPBearer(auto_error=False))],
         )
         app.add_exception_handler(RecountError, of_error)
@@ -68,8 +70,9 @@ class Server:
         self._add_metrics(app)
         for sink in self._sinks():
             self._add_sink(app, sink)
+        known: dict[str, str] = {}
         for alias in aliases:
-            self._add_alias(app, alias)
+            self._add_alias(app, alias, known)
         return RequireToken(app, token)
 
     def _sinks(self) -> list[AskedSink]:
@@ -137,8 +140,8 @@ class Server:
         told = parameters(sink, ("by", "at", "limit"))
         self._add(app, f"{path}/counts", counts, "Rows by the values of a field", sink, told, is_count=True)
 
-    def _add_alias(self, app: FastAPI, text: str) -> None:
-        """``/NAME/KEY/``, with or without the last slash, is the current row of the key."""
+    def _add_alias(self, app: FastAPI, text: str, known: dict[str, str]) -> None:
+        """``/NAME/KEY/``, with or without the last slash, is the current row of the key; ``known`` are those before."""
         found = _ALIAS.fullmatch(text)
         if not found or found[1] in _TAKEN:
             raise Terminal(
@@ -146,6 +149,14 @@ class Server:
                 given=text,
                 expected=f"NAME=STREAM or NAME=STREAM/SINK, NAME of a-z, 0-9 and -, and none of {', '.join(_TAKEN)}",
                 remedy="write --route stats=product-revenue",
+            )
+        before = known.setdefault(found[1], text)
+        if before != text:
+            raise Terminal(
+                "two routes of one name",
+                given=f"{before} and {text}",
+                expected="each NAME once",
+                remedy="give one of them another name",
             )
         sink = asked_sink(self.declarations.topology(found[2]), found[3])
 

@@ -25,6 +25,7 @@ from tests.spark.recompute.drawn_logs import (
 )
 from tests.unit.spark.random_topologies import drawn_topology
 
+from recount.audit.topologies.objections import objections
 from recount.core.describe import describe
 from recount.recompute.flow import NotRecomputable
 
@@ -55,6 +56,7 @@ def test_the_recompute_is_the_interpreter(spark: SparkSession, pytestconfig: pyt
         taken[False] += 1
         return
     taken[True] += 1
+    assert not objections(drawn.topology), "what an audit judges is not refused"
     expected = by_interpreter(drawn, log, identities, is_over=is_over, added=added)
     assert not differences(found, expected), f"seed {seed}, added {added}\n{describe(drawn.topology)}"
 

@@ -11,6 +11,7 @@ from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 from recount.airflow import notices
 from recount.airflow.dags import KINDS, Resources, RunSettings, recount_dags
 from recount.core.errors import InvalidDeclaration, Terminal
+from recount.core.groups import LONGEST_GROUP, TASKS_OF_A_NIGHT
 from recount.core.registry import declared
 
 MODULES = "topologies.orders"
@@ -141,3 +142,29 @@ def test_the_settings_of_a_group_are_those_of_its_driver_its_night_and_its_strea
     assert namespace[f"backfill__{STREAM}"].params["approve"] == "human"
     neighbour = next(name for name in group.members if name != STREAM and f"backfill__{name}" in namespace)
     assert namespace[f"backfill__{neighbour}"].params["approve"] == "automatic"
+
+
+LONGEST = """
+from recount.core.archive import LONGEST_ARCHIVED, Archive
+from recount.core.groups import LONGEST_GROUP, StreamGroup
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import LONGEST_STREAM, Topology, stream
+
+read = Topic(name="r" * LONGEST_ARCHIVED, key="id", value=RecordSchema.of(n=LONG))
+kept = Archive(topic=read)
+copied = Topology(name="c" * LONGEST_STREAM, sinks=[stream(read).to(Topic(name="out", key="id"))])
+both = StreamGroup(name="g" * LONGEST_GROUP, streams=[kept, copied])
+"""
+
+
+def test_names_as_long_as_they_may_be_have_dags(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is too long takes all DAGs of its file away."""
+    (file.parent / "longest_names.py").write_text(LONGEST)
+    monkeypatch.syspath_prepend(file.parent)
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "longest_names")
+    namespace: dict[str, Any] = {"__file__": str(file)}
+    recount_dags(namespace, "longest_names")
+    assert max(map(len, namespace)) == 250
+    night = namespace[f"night__{'g' * LONGEST_GROUP}"]
+    assert {task for task in night.task_ids if "." not in task} == set(TASKS_OF_A_NIGHT)

@@ -192,3 +192,17 @@ def test_what_protobuf_has_not_is_refused_where_the_sink_is_declared() -> None:
     source = stream(Topic(name="source", key="id", value=RecordSchema.of(n=LONG, tags=list_of(STRING))))
     assert source.select(n=col("n")).to(TARGET) is not None
     assert _written({"n": LONG}, replace(TARGET, value=RecordSchema.of(n=DOUBLE))) is not None
+
+
+def test_a_sink_can_have_a_field_and_one_that_is_named_like_it_behind_an_underscore(registry: ServedRegistry) -> None:
+    """The stream registered the file, and then could not build it."""
+    written = _written({"id": STRING, "_id": STRING})
+    row = {"id": "a", "_id": "b"}
+    assert fields_of(protobuf_encoder(written)({KEY: "k", **row}), written) == row
+
+
+def test_fields_that_a_compiler_of_protobuf_takes_for_one_in_json_are_refused_where_the_sink_is_declared() -> None:
+    for names in (("fooBar", "foo_bar"), ("id1", "id_1"), ("_ab", "Ab")):
+        with pytest.raises(InvalidDeclaration, match="tells apart in JSON"):
+            _written(dict.fromkeys(names, STRING))
+        assert _written(dict.fromkeys(names, STRING), replace(TARGET, encoding="avro")) is not None

@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.codec import protobuf_writers
 from tests.unit.codec.protobuf_writers import DECLARED, by_both, message_of, order_file, rows, wire
 
 from recount.codec.protobuf_texts import described
@@ -186,3 +187,37 @@ def test_the_two_parsers_find_the_same_fields() -> None:
     assert names == [field[1][0].decode() for field in other[2]]
     assert [field.number for field in order.field] == [field[3][0] for field in other[2]]
     assert "foreign" in names and "more" not in names
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "optional string a = 1; optional string _a = 2;",
+        "optional string a = 1; string _a = 2; optional string X_a = 3;",
+        "oneof _b { string _a = 2; } optional string a = 1; optional string b = 3;",
+        "string a = 1; string _a = 2; string fooBar = 3; string foo_bar = 4 [json_name = 'other'];",
+    ],
+)
+def test_names_that_the_compiler_makes_of_those_of_fields_are_not_in_the_way_of_others(fields: str) -> None:
+    """All records of such a file were dead letters, and the audit missed them."""
+    text = f'syntax = "proto3"; message M {{ {fields} }}'
+    found = by_both([wire(7, b"\x0a\x01x\x12\x01y")], RecordSchema.of(a=STRING, _a=STRING), lambda _: text)
+    assert found == [{"a": "x", "_a": "y"}]
+
+
+def test_a_file_of_proto2_can_have_names_that_are_the_same_in_json() -> None:
+    text = "message M { optional string fooBar = 1; optional string foo_bar = 2; }"
+    schema = RecordSchema.of(fooBar=STRING, foo_bar=STRING)
+    assert by_both([wire(7, b"\x0a\x01x\x12\x01y")], schema, lambda _: text) == [{"fooBar": "x", "foo_bar": "y"}]
+
+
+def test_a_file_that_does_not_say_its_syntax_is_one_of_proto2() -> None:
+    """All its records were dead letters: a descriptor says proto3 only."""
+    text = "message M { optional string a = 1; optional string b = 2; }"
+    descriptor = FileDescriptorProto(name="m.proto")
+    message = descriptor.message_type.add(name="M")
+    for number, name in enumerate("ab", 1):
+        protobuf_writers.field(message, name, number, "string")
+    for file in (descriptor, lambda _: text):
+        found = by_both([wire(7, b"\x0a\x01x")], RecordSchema.of(a=STRING, b=STRING), file)
+        assert found == [{"a": "x", "b": None}]

@@ -84,6 +84,49 @@ def test_a_stream_writes_each_topic_and_table_once_and_none_that_it_reads(output
         Topology(name="copies", sinks=sinks)
 
 
+def test_a_field_that_a_join_would_lose_to_the_key_of_the_left_side_is_refused() -> None:
+    """It was left out without a word. One that repeats the key of its own record says the same as the key."""
+    people = Topic(name="people", key="person", value=RecordSchema.of(customer=STRING, order=LONG))
+    orders = stream(Topic(name="orders", key="order", value=RecordSchema.of(customer=STRING, amount=LONG)))
+    by_customer = orders.select_key(customer=col("customer"))
+    assert by_customer.join_table(table(people)).node.fields["customer"] == STRING
+    assert by_customer.join_table(table(people), by=col("customer")).node.fields["order"] == LONG
+    keyed = stream(people).select_key(n=col("order")).with_fields(customer_of=col("customer"))
+    assert orders.select("amount").join_table(keyed.to_table(), by=col("amount"))
+    by_amount = orders.select_key(amount=col("amount"))
+    amounts = stream(people).select_key(order=col("order")).with_fields(amount=col("customer"))
+    for join in (
+        lambda: orders.select_key(customer=col("customer")).join_table(table(people), by=col(KEY)),
+        lambda: by_amount.join(amounts, before="1 s", after="1 s", grace="0 s"),
+        lambda: by_amount.to_table().join(amounts.to_table()),
+    ):
+        with pytest.raises(InvalidDeclaration, match="on both sides"):
+            join()
+
+
+def test_two_streams_under_other_keys_are_joined_without_those_that_their_records_came_with() -> None:
+    """The refusal named a field that nobody has declared, and that cannot be renamed."""
+    orders, payments = (stream(topic).select_key(by=col("amount")) for topic in (ORDERS, PAYMENTS))
+    with pytest.raises(InvalidDeclaration, match="the key that the record came with") as refused:
+        orders.join(payments, before="1 s", after="1 s", grace="0 s")
+    assert "leave it out: .select(" in refused.value.remedy
+    kept = orders.select("order_id"), payments.select(paid=col("amount"))
+    assert kept[0].join(kept[1], before="1 s", after="1 s", grace="0 s")
+
+
+def test_a_topic_that_is_read_under_two_declarations_is_refused_unless_they_say_the_same() -> None:
+    """Records were decoded by one of them: what the other has beside it was null, or missing where a flow read it."""
+
+    def both(fields: RecordSchema) -> Topology:
+        again = Topic(name="orders", key="order_id", value=fields)
+        sinks = [stream(ORDERS).to(OUT), stream(again).to(Topic(name="others", key="order_id"))]
+        return Topology(name="both", sinks=sinks)
+
+    with pytest.raises(InvalidDeclaration, match="two declarations of orders"):
+        both(RecordSchema.of(region=STRING))
+    assert both(RecordSchema.of(order_id=STRING, amount=LONG)).sources
+
+
 @pytest.mark.parametrize("other", ["a-b", "a.b"])
 def test_two_streams_that_write_one_topic_or_table_are_refused(
     other: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,9 @@ from recount.core.archive import Archive
 from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.groups import StreamGroup
 from recount.core.registry import Declarations, declared
+from recount.core.schema import LONG, RecordSchema
 from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
 
 CLICKS = Archive(topic=Topic(name="clicks", key="id"))
 VIEWS = Archive(topic=Topic(name="views", key="id"))
@@ -26,6 +28,11 @@ from recount.core.topics import Topic
 clicks = Archive(topic=Topic(name="clicks", key="id"))
 views = Archive(topic=Topic(name="views", key="id"))
 """
+
+
+def named(name: str) -> Topology:
+    clicks = Topic(name="clicks", key="id", value=RecordSchema.of(n=LONG))
+    return Topology(name=name, sinks=[stream(clicks).to(Topic(name="out", key="id"))])
 
 
 @pytest.fixture
@@ -50,6 +57,9 @@ def test_a_group_names_its_streams_and_how_often_their_batches_start() -> None:
     ("field", "more"),
     [
         ("group name", {"name": "Page views"}),
+        ("group name", {"name": "g" * 91}),
+        ("streams of group g", {"streams": [named("audit")]}),
+        ("streams of group g", {"streams": [CLICKS, named("panels")]}),
         ("streams of group g", {"streams": []}),
         ("streams of group g", {"streams": "clicks"}),
         ("streams of group g", {"streams": CLICKS}),

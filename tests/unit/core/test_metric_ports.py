@@ -12,6 +12,7 @@ from recount.core.settings import InvalidSettings, Settings
 def test_each_driver_has_a_port_and_without_a_setting_none_has() -> None:
     assert metric_ports("") == {}
     assert metric_ports(" orders=9401 ,archive-clicks = 9402,") == {"orders": 9401, "archive-clicks": 9402}
+    assert metric_ports("archive-Clicks_EU.v1=9403") == {"archive-Clicks_EU.v1": 9403}
 
 
 @pytest.mark.parametrize(

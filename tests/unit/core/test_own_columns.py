@@ -13,8 +13,8 @@ from recount.core.expressions import col
 from recount.core.flow import RecordStream, cogroup
 from recount.core.nodes import KEY
 from recount.core.output import WINDOW_HEADER, output_record
-from recount.core.own_columns import REVISION
-from recount.core.schema import LONG, STRING, FieldType, RecordSchema
+from recount.core.own_columns import REVISION, require_distinct
+from recount.core.schema import LONG, STRING, FieldType, RecordSchema, nested
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import tumbling
@@ -56,8 +56,35 @@ def test_a_name_that_json_escapes_is_refused_where_it_is_declared(declare: Calla
 
 
 @pytest.mark.parametrize("declare", DECLARATIONS)
+@pytest.mark.parametrize("name", ["*", "^amount$", "^$"])
+def test_a_name_that_polars_takes_for_several_columns_is_refused(declare: Callable[[str], object], name: str) -> None:
+    """Of a field called * the stream wrote what all fields of the row have, one behind the other."""
+    with pytest.raises(InvalidDeclaration) as refused:
+        declare(name)
+    assert refused.value.given == name
+
+
+def test_a_producers_field_of_such_a_name_is_read_under_another() -> None:
+    named = RecordSchema.of(every=nested("*", kind=LONG), some=nested("^a$", kind=LONG))
+    assert named.decode(b'{"*": 1, "^a$": 2}') == {"every": 1, "some": 2}
+
+
+@pytest.mark.parametrize("declare", DECLARATIONS)
 def test_every_other_name_is_free(declare: Callable[[str], object]) -> None:
-    for name in USER_NAMES:
+    for name in (
+        *USER_NAMES,
+        "^",
+        "$",
+        "^a",
+        "a$",
+        "a*",
+        "weight.kg",
+        "net weight",
+        "it's",
+        "größe",
+        "select",
+        "x" * 300,
+    ):
         assert declare(name)
 
 
@@ -113,3 +140,26 @@ def test_two_names_that_differ_in_their_case_only_are_refused_for_tables_cannot_
     with pytest.raises(InvalidDeclaration) as refused:
         Topology(name="twice", sinks=[stream(ORDERS).with_fields(Amount=col("amount")).to(OUT)])
     assert refused.value.given == "amount and Amount"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("\u00b5", "\u03bc"),
+        ("\u0131d", "id"),
+        ("\u017fum", "sum"),
+        ("\u03c2", "\u03c3"),
+        ("\u212a", "k"),
+        ("\u0130d", "id"),
+    ],
+    ids=["micro and mu", "dotless i", "long s", "final sigma", "kelvin", "dotted I"],
+)
+def test_two_names_that_spark_takes_for_one_are_refused_whatever_python_says(one: str, other: str) -> None:
+    """Java compares characters in upper case first: each audit of such a stream failed, for a column was ambiguous."""
+    with pytest.raises(InvalidDeclaration) as refused:
+        require_distinct("a sink", [one, other])
+    assert refused.value.given == f"{one} and {other}"
+
+
+def test_names_that_spark_tells_apart_are_free() -> None:
+    require_distinct("a sink", ["stra\u00dfe", "strasse", "e\u0301", "\u00e9", "a b", "a_b", "a"])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -15,7 +15,7 @@ from recount.core.cron import is_cron
 from recount.core.errors import InvalidDeclaration
 from recount.core.registry import Declarations, declared
 from recount.core.resources import Resources
-from recount.core.run_settings import RunSettings
+from recount.core.run_settings import DRIVER_OPTIONS, RunSettings
 from recount.core.topics import Topic
 
 CLICKS = Archive(topic=Topic(name="clicks", key="id"))
@@ -24,7 +24,7 @@ BEGINNING = """
 from recount.core.archive import Archive
 from recount.core.groups import StreamGroup
 from recount.core.resources import Resources
-from recount.core.run_settings import RunSettings
+from recount.core.run_settings import DRIVER_OPTIONS, RunSettings
 from recount.core.topics import Topic
 
 clicks = Archive(topic=Topic(name="clicks", key="id"))
@@ -81,6 +81,13 @@ def test_cores_of_all_executors_are_known_where_their_number_is() -> None:
         ("streams of run settings", {"streams": [CLICKS.topic]}),
         ("driver in run settings of archive-clicks", {"driver": {"executors": 2}}),
         ("run_options in run settings of archive-clicks", {"run_options": "--max-offsets 5"}),
+        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets 5"]}),
+        ("run_options in run settings of archive-clicks", {"run_options": ["--max-ofsets", "5"]}),
+        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "0"]}),
+        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets"]}),
+        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "many"]}),
+        ("run_options in run settings of archive-clicks", {"run_options": ["--available-now"]}),
+        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "5", "--stream", "other"]}),
         ("audit_schedule in run settings of archive-clicks", {"audit_schedule": "nightly"}),
         ("audit_pool in run settings of archive-clicks", {"audit_pool": ""}),
         ("approve in run settings of archive-clicks", {"approve": "nobody"}),
@@ -141,3 +148,19 @@ def test_settings_of_no_stream_of_two_or_of_a_part_of_a_group_are_refused(folder
     with pytest.raises(InvalidDeclaration) as refused:
         module_of(folder, text)
     assert given in str(refused.value.given)
+
+
+def test_the_options_of_a_driver_are_those_that_its_command_line_has() -> None:
+    """Beside those that say what to run, and for how long: Airflow says that."""
+    from recount.spark.commands import stream
+
+    hints = get_type_hints(stream, include_extras=True)
+    least = {
+        f"--{name.replace('_', '-')}": hint.__metadata__[0].min
+        for name, hint in hints.items()
+        if name not in ("name", "group", "on_order", "available_now", "return")
+    }
+    assert least == DRIVER_OPTIONS
+    words = [word for name, number in DRIVER_OPTIONS.items() for word in (name, str(number))]
+    assert RunSettings(streams=[CLICKS], run_options=words).run_options == words
+    assert RunSettings(streams=[CLICKS], run_options=["--max-offsets=5", "--metrics-port", "9401"]).run_options

@@ -65,3 +65,25 @@ def test_a_result_that_passed_a_filter_is_deleted_when_it_no_longer_does() -> No
         ((0, 0), 0, 1),
         ((0, 0), 1, None),
     ]
+
+
+REKEYED: dict[str, Callable[[RecordStream], RecordStream]] = {
+    "a key of another field": lambda rows: rows.with_fields(user=col("n")),
+    "a selected key": lambda rows: rows.select("window_start", "window_end", user=col("n")),
+    "another window": lambda rows: rows.with_fields(window_end=col("n")),
+    "windows over another key": lambda rows: counted(rows.with_fields(user=col("n")), tumbling("1 h", grace="0 s")),
+}
+
+
+@pytest.mark.parametrize("below", REKEYED)
+def test_key_and_window_of_a_result_that_can_be_withdrawn_stay_as_they_are(below: str) -> None:
+    """The deletion went out under the key that a row without fields has, and the result stayed."""
+    sessions = counted(stream(CLICKS).select_key(user=col("page")), session("5 s", grace="0 s"))
+    with pytest.raises(InvalidDeclaration, match="computed anew"):
+        Topology(name="sessions", sinks=[REKEYED[below](sessions).to(OUT)])
+    hours = counted(stream(CLICKS).select_key(user=col("page")), tumbling("1 h", grace="0 s"))
+    assert Topology(name="hours", sinks=[REKEYED[below](hours).to(OUT)])
+    kept = sessions.select("window_start", "window_end", "n", user=col("user"), more=col("n")).with_fields(
+        most=col("n")
+    )
+    assert Topology(name="kept", sinks=[kept.to(OUT)])

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from recount.core.aggregates import count, fold, reduce, total
+from recount.core.aggregates import count, distinct, fold, reduce, total
 from recount.core.archive import Archive
 from recount.core.errors import InvalidDeclaration
-from recount.core.expressions import col
+from recount.core.expressions import coalesce, col, when
 from recount.core.flow import cogroup
-from recount.core.schema import LONG, STRING, RecordSchema, decimal, list_of
+from recount.core.schema import BOOLEAN, LONG, STRING, TIMESTAMP, RecordSchema, decimal, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import last_n, tumbling
 
-CLICKS = Topic(name="clicks", key="id", value=RecordSchema.of(a=LONG, w=STRING, l=list_of(STRING)))
+CLICKS = Topic(
+    name="clicks",
+    key="id",
+    value=RecordSchema.of(a=LONG, w=STRING, l=list_of(STRING), m=list_of(LONG), f=BOOLEAN, d=decimal(9, 2)),
+)
 OUT: Any = Topic(name="out", key="id")
 rows, users = stream(CLICKS), table(CLICKS)
+KEYED = rows.select_key(w=col("w"))
 MINUTE = rows.windowed_by(tumbling("1 min", grace="0 s"))
 wrong: Any = {"topic": CLICKS, "name": "clicks", "function": lambda row: row["a"] > 1, "type": int}
 bounds: Any = {"before": "1 s", "after": "1 s", "grace": "0 s"}
@@ -119,6 +125,50 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a decimal of texts": (lambda: decimal("12", "3"), "('12', '3')"),  # type: ignore[arg-type]
     "a list of a text": (lambda: list_of("x"), "'x'"),  # type: ignore[arg-type]
     "required as a text": (lambda: RecordSchema.of(a=LONG, required="a"), "'a'"),  # type: ignore[arg-type]
+    "a group by a boolean": (lambda: users.group_by(f=col("f")).aggregate(n=count()), "f (boolean)"),
+    "a group by a decimal": (lambda: users.group_by(d=col("d")).aggregate(n=count()), "d (decimal(9, 2))"),
+    "a group by a list": (lambda: users.group_by(l=col("l")).aggregate(n=count()), "l (list of string)"),
+    "a group by nothing": (lambda: users.group_by(n=None).aggregate(n=count()), "None (None)"),
+    "a key that becomes a list": (lambda: KEYED.with_fields(w=col("l")), "l (list of string)"),
+    "a key that becomes a boolean": (lambda: KEYED.select(w=col("f")), "f (boolean)"),
+    "a key that becomes nothing": (lambda: KEYED.with_fields(w=None), "None (None)"),
+    "a key that a map makes a number": (lambda: KEYED.map(dict, w=LONG), "long"),
+    "a key that a processor makes a number": (lambda: KEYED.process(lambda _, __: [], w=LONG), "long"),
+    "a processor with no function for timers": (
+        lambda: rows.process(lambda _, __: [], on_timer=wrong["name"], a=LONG),
+        "'clicks'",
+    ),
+    "a fold that returns a type of Python": (
+        lambda: fold("a", initial=int, adder=max, merger=max, returns=wrong["type"]),
+        "<class 'int'>",
+    ),
+    "how many lists there are": (lambda: rows.aggregate(n=distinct("l")), "l (list of string)"),
+    "about how many lists there are": (lambda: rows.aggregate(n=distinct("l", sketch=True)), "l (list of string)"),
+    "the smaller of two lists": (lambda: filled(col("l") < col("l")), "list of string, list of string"),
+    "lists of other items compared": (lambda: filled(col("l") == col("m")), "list of string, list of long"),
+    "the first list of other items": (lambda: filled(coalesce(col("l"), col("m"))), "list of string, list of long"),
+    "one of two lists of other items": (
+        lambda: filled(when(col("f"), col("l"), col("m"))),
+        "list of string, list of long",
+    ),
+    "windows from a day on": (
+        lambda: tumbling("1 d", grace="0 s", origin=date(2026, 1, 1)),
+        "datetime.date(2026, 1, 1)",
+    ),
+    "windows that no time can end": (lambda: tumbling("999999999999 d", grace="0 s"), "999999999999 d"),
+    "a list of timestamps": (lambda: list_of(TIMESTAMP), "timestamp"),  # type: ignore[arg-type]
+    "a list of lists": (lambda: list_of(list_of(LONG)), "list of long"),
+    "fields as a list": (lambda: RecordSchema(fields=["a"]), "['a'], a list"),  # type: ignore[arg-type]
+    "a topology of a name too long for Airflow": (
+        lambda: Topology(name="x" * 201, sinks=[rows.to(OUT)]),
+        "x" * 201,
+    ),
+    "an archive of a topic too long for Airflow": (lambda: Archive(topic=topic(name="x" * 235)), "x" * 235),
+    "a source too long for its dead letters": (
+        lambda: stream(topic(name="x" * 246, value=CLICKS.value)),
+        "x" * 246,
+    ),
+    "a topic too long for Kafka": (lambda: topic(name="x" * 250), "x" * 250),
     "a field called required": (lambda: RecordSchema.of(required=STRING), "string"),  # type: ignore[arg-type]
 }
 
@@ -151,3 +201,26 @@ def test_fields_can_have_the_names_of_our_own_arguments() -> None:
 def test_a_number_can_stand_before_a_field() -> None:
     made: Any = rows.with_fields(a=1 + col("a"), b=2 - col("a"), c=Decimal("1.5") * col("a"), d=1 / col("a")).node
     assert [str(tree) for tree in made.added.values()] == ["(1 + a)", "(2 - a)", "(Decimal('1.5') * a)", "(1 / a)"]
+
+
+def test_names_as_long_as_airflow_and_kafka_take_them_are_free() -> None:
+    assert Topology(name="x" * 200, sinks=[rows.to(OUT)]).name
+    assert Archive(topic=topic(name="x" * 234)).name
+    assert stream(topic(name="x" * 245, value=CLICKS.value)).node
+    assert topic(name="x" * 249).name
+
+
+def test_a_key_can_be_computed_anew_as_a_text_or_a_number() -> None:
+    assert KEYED.with_fields(w=col("w").upper()).node.fields["w"] == STRING
+    assert KEYED.select(w=col("a")).node.fields["w"] == LONG
+    assert KEYED.map(dict, w=STRING, a=LONG).node.fields["w"] == STRING
+
+
+def test_lists_of_the_same_items_go_together() -> None:
+    for tree in (
+        col("l") == col("l"),
+        col("l") != col("l"),
+        coalesce(col("l"), col("l")),
+        when(col("f"), col("l"), None),
+    ):
+        assert filled(tree)

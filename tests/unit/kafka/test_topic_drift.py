@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from recount.core.aggregates import count
-from recount.core.errors import Terminal
+from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.registry import Declarations
 from recount.core.schema import STRING, RecordSchema
 from recount.core.settings import Profile
 from recount.core.topics import FARTHEST_AHEAD, TIMESTAMP_TYPE, Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
-from recount.kafka.declared import all_topics
+from recount.kafka.declared import all_topics, dead_letter_topic
 from recount.kafka.topic_drift import Found, change_of, settings_of
 
 DAY_MS = 86_400_000
@@ -103,6 +103,14 @@ def test_what_a_topology_writes_to_is_ours_and_what_it_reads_is_not() -> None:
     }
 
 
+def test_a_sink_that_writes_to_a_topic_of_recount_itself_is_refused() -> None:
+    topology = counted(Topic(name="blue.status", key="region"), "1 h")
+    declarations = Declarations(topologies={"revenue": topology}, topics={})
+    assert all_topics(declarations)
+    with pytest.raises(InvalidDeclaration, match=r"blue\.status"):
+        all_topics(declarations, lambda name: name.replace("recount.", "blue."))
+
+
 def counted(revenue: Topic, max_future: str) -> Topology:
     windows = stream(ORDERS).windowed_by(tumbling("1 min", grace="0 s"))
     sinks = [windows.aggregate(n=count()).emit_final().to(revenue)]
@@ -143,3 +151,13 @@ def test_the_topic_of_results_keeps_their_times_whatever_the_cluster_does_by_def
 def test_a_topic_that_would_refuse_results_of_records_ahead_of_the_clock_is_refused_when_it_is_declared() -> None:
     with pytest.raises(Terminal, match=FARTHEST_AHEAD):
         counted(Topic(name="revenue", key="region", configs={FARTHEST_AHEAD: "60000"}), "1 h")
+
+
+def test_the_dead_letters_of_a_topic_of_others_are_as_safe_as_all_that_is_ours() -> None:
+    """Those of a source with one replica were refused in production, and nobody could declare them otherwise."""
+    weak = replace(ORDERS, replication_factor=1, min_insync_replicas=1)
+    letters = dead_letter_topic(weak)
+    assert change_of(letters, None, "production", brokers=3).action == "create"
+    assert (letters.replication_factor, letters.min_insync_replicas, letters.partitions) == (3, 2, ORDERS.partitions)
+    assert dead_letter_topic(replace(ORDERS, replication_factor=5)).replication_factor == 5
+    assert change_of(letters, None, "embedded", brokers=1).topic.replication_factor == 1

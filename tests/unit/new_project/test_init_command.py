@@ -83,7 +83,13 @@ def test_a_file_that_is_not_known_is_refused() -> None:
         adapted("services: {}\n", [("name: recount", "name: my-project")])
 
 
-@pytest.mark.parametrize("name", ["My-Project", "2nd", "my_project", "", "a/b", "recount", "tests"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("My-Project", "2nd", "my_project", "", "a/b", "recount", "tests"),
+        *("spark-jobs", "kubernetes", "wheels", "class", "lambda", "json", "secrets", "polars", "google"),
+    ],
+)
 def test_a_name_that_can_be_no_package_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidDeclaration):
         init(name, parent=tmp_path)

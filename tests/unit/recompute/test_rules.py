@@ -12,10 +12,11 @@ from recount.core.nodes import KEY, WindowedAggregate
 from recount.core.processing import Deduplicate
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.revisions import tries_folds
-from recount.core.schema import STRING, RecordSchema
+from recount.core.schema import STRING, RecordSchema, in_key
 from recount.core.topics import Topic
 from recount.core.topology import stream
 from recount.core.windows import ClosingWindows, hopping, session, sliding, tumbling
+from recount.recompute.graph.ordering import is_ordered
 from recount.recompute.rules import raising, waiting
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.deduplicating import goes_by_offset
@@ -83,3 +84,17 @@ def test_only_an_id_that_chose_the_partition_goes_by_offset(by: object, by_offse
     node = stream(CLICKS).deduplicate(by, horizon="1 s").node  # type: ignore[arg-type]
     assert isinstance(node, Deduplicate)
     assert (goes_by_offset(node), node.partitioned) == (by_offset, by_offset)
+
+
+@pytest.mark.parametrize(("fields", "is_whole"), [(("user",), True), (("user", "page"), False)])
+def test_a_field_is_the_key_that_chose_the_partition_only_where_it_is_all_of_it(
+    fields: tuple[str, ...], is_whole: bool
+) -> None:
+    """Records with one part of a key lie in several partitions: which came first depends on how they were read."""
+    value = RecordSchema.of(**{name: in_key(name) for name in fields}, n=STRING)
+    clicks = stream(Topic(name="clicks", key="user", key_form="json", value=value))
+    first = clicks.deduplicate("user", horizon="1 s").node
+    assert isinstance(first, Deduplicate)
+    assert (goes_by_offset(first), first.partitioned) == (is_whole, is_whole)
+    assert is_ordered(clicks.select_key(user=col("user")).node) == is_whole
+    assert is_ordered(clicks.node)

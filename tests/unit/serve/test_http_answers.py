@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from threading import Thread
@@ -24,7 +25,10 @@ from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorde
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.instants import NoTime
 from recount.core.registry import Declarations, declared
+from recount.core.schema import LONG, RecordSchema
 from recount.core.settings import Settings
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
 from recount.serve.asked_sink import BadQuestion
 from recount.serve.bearer import token_of
 from recount.serve.http_answers import Server
@@ -301,3 +305,27 @@ def test_without_a_token_nothing_is_served(tmp_path: Path) -> None:
 def test_a_route_must_name_a_sink(tmp_path: Path, text: str) -> None:
     with pytest.raises(Terminal):
         served(tmp_path).app(TOKEN, [text])
+
+
+def test_two_routes_of_one_name_are_refused_and_one_that_is_said_twice_is_not(tmp_path: Path) -> None:
+    """The second was passed over without a word."""
+    server = served(tmp_path)
+    with pytest.raises(Terminal, match="two routes of one name"):
+        server.app(TOKEN, ["stats=product-revenue", "stats=order-counts"])
+    assert server.app(TOKEN, ["stats=product-revenue", "stats=product-revenue", "counts=order-counts"])
+
+
+def test_each_operation_of_openapi_has_an_id_of_its_own_however_streams_and_topics_are_called(tmp_path: Path) -> None:
+    """Programs that make clients of the document refuse it otherwise."""
+    events = stream(Topic(name="events", key="id", value=RecordSchema.of(n=LONG)))
+    named = [
+        Topology(name=name, sinks=[events.to(Topic(name=topic, key="id"))])
+        for name, topic in (("a-b", "c"), ("a", "b-c"))
+    ]
+    server = replace(
+        served(tmp_path), declarations=Declarations(topologies={one.name: one for one in named}, topics={})
+    )
+    with listened(server.app(TOKEN)) as (host, port):
+        document = httpx.get(f"http://{host}:{port}/openapi.json", headers=KNOWN, timeout=60).json()
+    ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert len(ids) == len(set(ids)) == 9

@@ -12,13 +12,12 @@ from pyspark.sql import functions as F
 from recount.core.joins import StreamTableJoin
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
-from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.frontiers import LEFT_IN, BatchEnds, Wait, left_in, with_left_in
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
 from recount.recompute.graph.looking_back import ASKED
-from recount.recompute.graph.ordering import leaves_when_read, lies_in_the_log, waits
 from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows, is_place, last_of
+from recount.recompute.graph.updates import require_every_change
 
 BY, READ, UNREAD, _WINNER = "__by", "__read", "__unread", "__winner"
 UNREAD_SCHEMA = (
@@ -65,13 +64,7 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Ca
     been read: place and time; null where there is none.
     """
     by_time, is_told = node.as_of == "event", READ in keyed.columns
-    if by_time and table.holds != "changes":
-        raise NotRecomputable(
-            f"{node} cannot be recomputed",
-            given=f"{table.node}, of which only the last row of each key depends on nothing but the log",
-            expected="a table of which every change does: its key's records lie in one partition",
-            remedy="write the table to a topic and read it from there",
-        )
+    require_every_change(node, table.holds)
     known = carrying.with_carried(node, "table", table.frame)
     key = named(node.right.key)
     if by_time:
@@ -131,23 +124,6 @@ def with_table_row(node: StreamTableJoin, found: DataFrame) -> Rows:
     kept = found.where(of(RIGHT, TIME).isNotNull()) if node.kind == "inner" else found
     fields = joined_fields(node, of(LEFT, node.key))
     return Rows(node=node, frame=kept.select(*fields, *(of(LEFT, name).alias(name) for name in META)))
-
-
-def require_offsets(node: StreamTableJoin, table: Rows) -> None:
-    if table.holds != "changes" or not lies_in_the_log(node.right):
-        raise NotRecomputable(
-            f"{node} cannot be recomputed up to an offset of its table",
-            given=f"{node.right}, whose changes are not records of one topic",
-            expected="a table read from a topic, or aggregated over all time by its record key",
-            remedy="write the table to a topic and read it from there",
-        )
-    if waits(node.left) is None and not leaves_when_read(node.left):
-        raise NotRecomputable(
-            f"{node} cannot be recomputed up to an offset of its table",
-            given=f"{node.left}, which holds records back or derives them: their place does not say when they leave",
-            expected="records of topics, as they come, in order or in pairs; filters and maps may stand between",
-            remedy="look the row up before the window, or join with a versioned table and a grace",
-        )
 
 
 def with_read(keyed: DataFrame, ends: Sequence[TableEnds], session: SparkSession) -> DataFrame:

@@ -112,7 +112,7 @@ def _partitioning(node: Node) -> frozenset[str]:
     """The fields that hold the very key by which what leaves ``node`` is ordered."""
     match node:
         case Source(topic=topic):
-            return frozenset({node.key, topic.key})
+            return frozenset({node.key}) | topic.fields_like_the_key
         case WithFields(input=above, added=added):
             return _partitioning(above) - added.keys()
         case SelectKey(input=above, key=key, by=by):

@@ -11,16 +11,15 @@ from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.core.nodes import WINDOW_END, Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
+from recount.core.nodes import WINDOW_END, Node, Sink, Source, WindowedAggregate
 from recount.core.own_columns import IS_NULL as DELETED
 from recount.core.own_columns import ORIGIN, RESULT_TIME
 from recount.core.plain_values import PlainValue
 from recount.core.processing import Deduplicate, InOrder, Process
-from recount.core.stateless import FlatMap, Foreach, Merge, Select, Through
+from recount.core.stateless import FlatMap, Foreach, Through
 from recount.core.topology import Topology, Written
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, Limits
-from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph import sources, tables
 from recount.recompute.graph.beginnings import Beginning
 from recount.recompute.graph.carrying import LOOK_BACK_MS, Carried, Carrying, NotIncremental
@@ -32,14 +31,13 @@ from recount.recompute.graph.lookups import TableEnds
 from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin
 from recount.recompute.graph.stateful import Readers, Stateful
 from recount.recompute.graph.stateless import flat_mapped, stateless
+from recount.recompute.graph.updates import is_asked_by_time, require_updates
 from recount.recompute.log import RawLog
 from recount.recompute.rules.keys_needed import topics_that_need_keys
 
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})
 _ALWAYS_READ: Mapping[str, Mapping[str, Mapping[int, int]]] = MappingProxyType({})
-_ONE_BY_ONE = (Filter, SelectKey, FlatMap, Merge, WindowedAggregate, StreamStreamJoin, Deduplicate, InOrder, Process)
-"""Operators to which every update means something, so that they cannot read a table's last ones only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,8 +243,7 @@ def _forked(rows: Rows, number: int | None) -> Rows:
 def _rows_of(
     node: Node, above: list[Rows], decoded: Mapping[str, DataFrame], operators: Stateful, readers: Readers
 ) -> Rows:
-    if isinstance(node, _ONE_BY_ONE):
-        _require_every_update(node, above)
+    require_updates(node, [(one.node, one.holds) for one in above])
     match node:
         case Source():
             return Rows(node=node, frame=sources.records(decoded[node.topic.name], node))
@@ -255,12 +252,11 @@ def _rows_of(
         case StreamStreamJoin():
             return operators.stream_joined(node, above)
         case StreamTableJoin():
-            _require_every_update(node, above[:1])
             return operators.looked_up(node, *above)
         case TableTableJoin():
             return table_joined(node, *above, carrying=operators.carrying)
         case ToTable():
-            made = tables.changes(node, above[0], operators.carrying, only_by_time=_is_asked_by_time(node, readers))
+            made = tables.changes(node, above[0], operators.carrying, only_by_time=is_asked_by_time(node, readers))
             has_key = named(node.key).isNotNull()
             operators.journal.note(above[0].current, F.when(has_key, "counted").otherwise("null key"))
             return made
@@ -279,27 +275,6 @@ def _rows_of(
         case Sink():
             return above[0].with_frame(node, above[0].frame)
     return stateless(node, above)
-
-
-def _is_asked_by_time(table: Node, readers: Readers) -> bool:
-    """Whether nobody reads ``table``, or what is filtered and mapped of it, but lookups as of the event's time."""
-    return all(
-        _is_asked_by_time(reader, readers)
-        if isinstance(reader, TableFilter | WithFields | Select)
-        else isinstance(reader, StreamTableJoin) and port == 1 and reader.as_of == "event"
-        for reader, port in readers[table]
-    )
-
-
-def _require_every_update(node: Node, above: Sequence[Rows]) -> None:
-    for rows in above:
-        if rows.holds == "latest":
-            raise NotRecomputable(
-                f"{node} cannot be recomputed",
-                given=f"the updates of {rows.node}, of which only the last depends on nothing but the log",
-                expected="a stream of records or of final results",
-                remedy="emit final results, or read the updates from a topic they were written to",
-            )
 
 
 def _result(node: Written, rows: Rows) -> DataFrame:

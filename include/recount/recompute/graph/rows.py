@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
@@ -15,13 +14,13 @@ from recount.core.nodes import WINDOW_END, WINDOW_START, Node
 from recount.core.schema import FieldType
 from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
+from recount.recompute.graph.updates import Holds
 
 TOPIC, PARTITION, OFFSET, TIME = "__topic", "__partition", "__offset", "__timestamp_ms"
 ORDER, SUPERSEDED, CARRIED = "__order", "__superseded", "__carried_ms"
 PLACE = (TOPIC, PARTITION, OFFSET)
 META = (*PLACE, TIME, CARRIED, ORDER, IS_NULL, SUPERSEDED)
 
-Holds = Literal["records", "changes", "latest"]
 OfGroup = Callable[[pa.Table], pa.Table]
 
 
@@ -34,8 +33,7 @@ class Rows:
     further down, where an operator has held it back; null in any other. ``SUPERSEDED`` marks a change of a versioned
     table that is older than the key's latest.
 
-    ``holds`` says what the rows are: ``records`` of a stream; all ``changes`` of a table, in an order that the log
-    determines; or only the ``latest`` of each key and window, because the updates before it depend on the batches.
+    ``holds`` says what the rows are, see ``updates``.
     """
 
     node: Node

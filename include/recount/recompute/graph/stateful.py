@@ -37,6 +37,7 @@ from recount.recompute.graph.judging import STREAM_TIME, held_back, judged
 from recount.recompute.graph.ordering import leaves_at_once, leaves_when_read, lies_in_the_log, require_ordered, waits
 from recount.recompute.graph.rows import OFFSET, ORDER, PLACE, TIME, Rows, at_time, last_of, shaped
 from recount.recompute.graph.stateless import or_deleted, returned, stateless
+from recount.recompute.graph.updates import require_offsets
 from recount.recompute.graph.windowed_rows import Windowing
 from recount.recompute.once import once
 from recount.recompute.rules.deduplicating import goes_by_offset
@@ -229,7 +230,7 @@ class Stateful:
         if node.grace_ms is None:
             if self.table_ends is None:
                 return keyed
-            lookups.require_offsets(node, table)
+            require_offsets(node, table.holds)
             if leaves_at_once(node.left):
                 return lookups.with_read(keyed, self.table_ends, self.carrying.session)
             if self.batches is not None and leaves_when_read(node.left):

@@ -10,12 +10,11 @@ from pyspark.sql import functions as F
 from recount.core.changelogs import TableAggregate, TableFilter, ToTable
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
-from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.aggregates import Over
 from recount.recompute.graph.carried_keys import GROUP
 from recount.recompute.graph.carrying import IS_NEW, Carrying
-from recount.recompute.graph.ordering import require_ordered
 from recount.recompute.graph.rows import ORDER, SUPERSEDED, TIME, Rows, derived, last_of, of_window, shaped
+from recount.recompute.graph.updates import require_changes
 from recount.recompute.once import once
 
 _PASSES, _GROUP, _BEFORE, _IS_ROW = "__passes", GROUP, "__group_before", "__is_row"
@@ -27,19 +26,11 @@ def changes(node: ToTable, above: Rows, carrying: Carrying, *, only_by_time: boo
 
     ``only_by_time``: all that follows are lookups as of the event's time, to which the order of reading means nothing.
     """
+    require_changes(node, above.holds, only_by_time=only_by_time)
     keyed = above.current.where(named(node.key).isNotNull())
     if above.holds == "latest":
-        if node.versioned:
-            raise NotRecomputable(
-                f"{node} cannot be recomputed",
-                given=f"the updates of {above.node}, of which only the last depends on nothing but the log",
-                expected="a stream of records or of final results",
-                remedy="emit final results, or declare the table unversioned",
-            )
         return above.with_frame(node, keyed)
     if not node.versioned:
-        if not only_by_time:
-            require_ordered(node.input, node)
         return above.with_frame(node, keyed, "changes")
     known = carrying.with_carried(node, "youngest", keyed)
     earlier = _in_turn([named(node.key)]).rowsBetween(Window.unboundedPreceding, -1)

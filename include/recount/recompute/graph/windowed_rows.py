@@ -27,6 +27,7 @@ from recount.recompute.graph.judging import STREAM_TIME, judged
 from recount.recompute.graph.rows import ORDER, TIME, Rows
 from recount.recompute.graph.sessions import is_out_of_reach, with_reachable
 from recount.recompute.graph.trying import tried
+from recount.recompute.graph.updates import is_running
 from recount.recompute.graph.windows import END, IS_LATE, START, TOUCHED
 from recount.recompute.once import once
 from recount.recompute.rules.closing import overdue_ms
@@ -213,7 +214,7 @@ class Windowing:
         if is_carried and self._closing is not None:
             # more is carried of sessions, and of what follows them, than is told again
             results = results.where(F.col(TOUCHED) | self._is_open(operators.carrying.since_before_ms(node)))
-        if not is_final and (self._closing is None or windows.is_running(node)):
+        if not is_final and (self._closing is None or is_running(node)):
             left = results.where(TOUCHED) if is_carried else results
         elif not is_final:
             left = results

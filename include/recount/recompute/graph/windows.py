@@ -17,7 +17,6 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.aggregates import BEFORE, Over
 from recount.recompute.graph.carrying import IS_NEW
 from recount.recompute.graph.judging import STREAM_TIME
-from recount.recompute.graph.ordering import is_ordered
 from recount.recompute.graph.placing import Judged, Placed, judged_records
 from recount.recompute.graph.rows import (
     ORDER,
@@ -31,6 +30,7 @@ from recount.recompute.graph.rows import (
 from recount.recompute.graph.sessions import in_sessions
 from recount.recompute.graph.sliding import slid
 from recount.recompute.graph.trying import PASSED_OVER
+from recount.recompute.graph.updates import is_running
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.starting import all_starts
 from recount.recompute.rules.withdrawing import replaced_for_ms
@@ -63,12 +63,6 @@ def placed(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
             newest = Window.partitionBy(named(node.key)).orderBy(F.col(TIME).desc(), F.col(ORDER).desc())
             frame = frame.withColumn("__rank", F.row_number().over(newest)).where(F.col("__rank") <= n).drop("__rank")
     return frame.withColumns({START: F.lit(0).cast("long"), END: F.lit(0).cast("long"), IS_LATE: F.lit(False)})
-
-
-def is_running(node: WindowedAggregate) -> bool:
-    """Whether each record that is aggregated makes a result, as it is then."""
-    merges_nothing = isinstance(node.windows, GlobalWindow | TimeWindows)
-    return merges_nothing and node.emission.kind == "each record" and is_ordered(node.input)
 
 
 def goes_on(node: WindowedAggregate) -> bool:

@@ -20,7 +20,7 @@ def goes_by_offset(node: Deduplicate) -> bool:
 def _partition_key(node: Node) -> frozenset[str]:
     match node:
         case Source():
-            return frozenset({node.key, node.topic.key})
+            return frozenset({node.key}) | node.topic.fields_like_the_key
         case Filter() | Peek() | Repartition() | Through():
             return _partition_key(node.input)
     return frozenset()

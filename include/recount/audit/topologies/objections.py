@@ -1,0 +1,28 @@
+"""Why audits will refuse a topology: what its declaration alone says, before it has run for a day."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from recount.audit.shape import flow_of
+from recount.audit.topologies.identity import identity_of
+from recount.core.errors import RecountError
+from recount.core.topology import Topology
+from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph.updates import require_recomputable
+
+
+def objections(topology: Topology) -> list[RecountError]:
+    """What an audit of ``topology`` would raise, each once; none where it is judged.
+
+    What depends on the log, such as a batch of another declaration, is not among them.
+    """
+    if flow_of(topology) is not None:
+        return []
+    found: dict[str, RecountError] = {}
+    for check in (partial(require_recomputable, topology), *(partial(identity_of, one) for one in topology.written)):
+        try:
+            check()
+        except NotRecomputable as refusal:
+            found.setdefault(str(refusal), refusal)
+    return list(found.values())
