@@ -60,12 +60,12 @@ def fields_of(value: bytes, schema: RecordSchema) -> dict[str, Any]:
     return dict(_typed_fields(document, schema))
 
 
-def nests_too_deep(value: bytes) -> bool:
-    """Whether more of them do; what stands in texts does not count."""
-    if value.count(b"{") + value.count(b"[") <= MOST_NESTED:
+def nests_too_deep(value: bytes, most: int = MOST_NESTED) -> bool:
+    """Whether more than ``most`` of them do; what stands in texts does not count."""
+    if value.count(b"{") + value.count(b"[") <= most:
         return False
     brackets = re.sub(rb"[^][{}]+", b"", _TEXT.sub(b"", value))
-    return max(accumulate(1 if one in b"[{" else -1 for one in brackets), default=0) > MOST_NESTED
+    return max(accumulate(1 if one in b"[{" else -1 for one in brackets), default=0) > most
 
 
 def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tuple[str, Any]]:
