@@ -43,8 +43,6 @@ def default_of(field: WrittenField) -> Any:
         return {} if is_map(field) else []
     if isinstance(field.of, MessageType):
         return {}
-    if isinstance(field.of, EnumType):
-        return 0 if field.of.is_open else next(iter(field.of.symbols), 0)
     return {"string": "", "bytes": b"", "bool": False, "double": 0.0, "float": 0.0}.get(field.kind, 0)
 
 
