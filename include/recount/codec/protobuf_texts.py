@@ -116,10 +116,12 @@ class _Parser:
                     self._field(made, self._next(), _LABELS[word])
                 case _:
                     self._field(made, word, 1)
+        taken = {one.name for one in (*made.field, *made.oneof_decl)}
         for field in optional:  # they come behind the others, as the compiler has it
             name = f"_{field.name}"
-            while any(name == one.name for one in (*made.field, *made.oneof_decl)):
+            while name in taken:
                 name = f"X{name}"
+            taken.add(name)
             field.oneof_index, field.proto3_optional = len(made.oneof_decl), True
             made.oneof_decl.add(name=name)
 

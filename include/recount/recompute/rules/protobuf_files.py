@@ -59,6 +59,7 @@ class MessageType:
     is_entry: bool = False
     is_utf8: bool = True
     fields: dict[int, WrittenField] = field(default_factory=dict)
+    one_ofs: dict[int, list[WrittenField]] = field(default_factory=dict)
     within: list[MessageType] = field(default_factory=list)
 
     def named(self, name: str) -> WrittenField | None:
@@ -105,7 +106,9 @@ class ProtobufFile:
             number = signed(_one(described, 3), 32)
             if number not in _FIELD_NUMBERS or number in message.fields:
                 raise ValueError(f"the number {number} in {message.name}")
-            message.fields[number] = self._field(message, described)
+            made = message.fields[number] = self._field(message, described)
+            if made.one_of is not None:
+                message.one_ofs.setdefault(made.one_of, []).append(made)
         for message in [one for one in self._types.values() if isinstance(one, MessageType) and one.is_entry]:
             _require_pair(message)
 

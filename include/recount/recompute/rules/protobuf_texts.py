@@ -90,11 +90,12 @@ class FileText:
                 made = self._field(found, word if label is None else self._words.popleft(), label or 1)
                 if word == "optional" and self._is_new:
                     alone.append(made)
+        taken = {one[1][0] for one in (*found[2], *found[8])}
         for made in alone:
-            taken = {one[1][0] for one in (*found[2], *found[8])}
             own = b"_" + made[1][0]
             while own in taken:  # so the compiler names it
                 own = b"X" + own
+            taken.add(own)
             made |= {9: [len(found[8])], 17: [1]}
             found[8].append({1: [own]})
         return found
