@@ -55,7 +55,7 @@ class ProtobufDecoder(RegistryDecoder):
         made, resolution = reading
         message = made()
         try:
-            message.ParseFromString(value[start:])
+            made.ParseFromString(message, value[start:])  # a field of the message can be called so, too
         except DecodeError as error:
             raise BadRecord("undecodable", f"no value of schema {schema_id}: {error}") from error
         return resolution.fields_of(message)

@@ -261,6 +261,20 @@ def test_a_value_of_a_map_that_was_not_written_is_the_enums_0() -> None:
     assert by_both([wire(7, b"\x0a\x03\x0a\x01k")], declared, lambda _: text) == [{"k": "C"}]
 
 
+@pytest.mark.parametrize("name", ["HasField", "ParseFromString", "DESCRIPTOR", "get", "__class__", "__init__"])
+def test_a_field_can_be_called_as_what_messages_of_the_library_have(name: str) -> None:
+    fields = f"optional int32 n = 1; optional int32 {name} = 2; map<string, M> m = 3; map<string, M> get_{name} = 4;"
+    declared = RecordSchema.of(
+        n=LONG,
+        it=nested(name, kind=LONG),
+        inner=nested("m", "k", name, kind=LONG),
+        none=nested("m", "j", "n", kind=LONG),
+    )
+    body = b"\x08\x05\x10\x06\x1a\x07\x0a\x01k\x12\x02\x10\x07"
+    told = by_both([wire(7, body)], declared, lambda _: f"message M {{ {fields} }}")
+    assert told == [{"n": 5, "it": 6, "inner": 7, "none": None}]
+
+
 @pytest.mark.parametrize(
     ("name", "declared"),
     [
