@@ -32,7 +32,7 @@ from recount.audit.seed_digest import seed_sha256
 from recount.audit.series import charted
 from recount.audit.settled import published_backfills, published_offsets, settled_ledger, settled_since
 from recount.audit.store import NOTHING, AuditStore, Seed
-from recount.audit.strangers import strange_rows
+from recount.audit.strangers import hidden_rows, strange_rows
 from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
@@ -326,6 +326,7 @@ class Auditor:
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
+            *hidden_rows(self._tables, self._topology),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,
