@@ -17,6 +17,7 @@ from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.evidence import Evidence, Witness
+from recount.audit.file_statistics import false_statistics
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.judgement import Judge, Judgement, Row, Stretch
@@ -327,6 +328,7 @@ class Auditor:
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *hidden_rows(self._tables, self._topology),
+            *false_statistics(self._tables, self._topology),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,
