@@ -17,6 +17,7 @@ from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.evidence import Evidence, Witness
+from recount.audit.file_statistics import false_statistics
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.judgement import Judge, Judgement, Row, Stretch
@@ -32,7 +33,7 @@ from recount.audit.seed_digest import seed_sha256
 from recount.audit.series import charted
 from recount.audit.settled import judgeable_offsets, published_backfills, settled_ledger, settled_since
 from recount.audit.store import NOTHING, AuditStore, Seed
-from recount.audit.strangers import strange_rows
+from recount.audit.strangers import hidden_rows, strange_rows
 from recount.audit.stretch_log import Reach, StretchLog
 from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.core.finding_register import Register
@@ -343,6 +344,8 @@ class Auditor:
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
+            *hidden_rows(self._tables, self._topology),
+            *false_statistics(self._tables, self._topology),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,

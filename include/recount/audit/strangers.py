@@ -2,6 +2,9 @@
 
 An audit leaves out what batches after its cut wrote, for the stream goes on meanwhile, and the next audit judges that.
 So whoever can write to a table could hide a row from all audits by naming a batch that never comes, or none.
+
+A single aggregation withdraws nothing, so its tables have no column that says so, and no audit reads one. Who adds it
+could hide rows from readers.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from deltalake import DeltaTable
 from recount.audit.copies import written_after
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import LEDGER
-from recount.core.own_columns import BATCH, GENERATION
+from recount.audit.shape import flow_of
+from recount.core.own_columns import BATCH, GENERATION, IS_NULL
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
@@ -39,6 +43,41 @@ def strange_rows(tables: Tables, topology: Topology, ledger: Ledger, settled: Ca
         return []
     known = {proof.order for proof in settled().proofs}
     return [_difference(place, batch, rows) for place, found in named.items() for batch, rows in _first(found, known)]
+
+
+def hidden_rows(tables: Tables, topology: Topology) -> list[Difference]:
+    """A difference for each table of a single aggregation with rows that are marked as withdrawn."""
+    if flow_of(topology) is None:
+        return []
+    paths = {f"table outputs/{node.table}": tables.output(node.table) for node in topology.written}
+    paths |= {f"table corrections/{node.table}": tables.corrections(node.table) for node in topology.written}
+    found = {place: _withdrawn(path) for place, path in paths.items()}
+    return [
+        Difference(
+            kind=LEDGER,
+            place=place,
+            verdict="extra",
+            expected="no row that is withdrawn",
+            actual=f"{rows} rows",
+            cause="an aggregation withdraws nothing: somebody else has marked them, for readers to pass over",
+            evidence=(f"column {IS_NULL}",),
+        )
+        for place, rows in found.items()
+        if rows
+    ]
+
+
+def _withdrawn(path: str) -> int:
+    if not DeltaTable.is_deltatable(path):
+        return 0
+    rows = pl.scan_delta(path)
+    # Delta and Spark do not tell Id and id apart
+    own = {name: kind for name, kind in rows.collect_schema().items() if name.lower() == IS_NULL}
+    marked = [
+        pl.col(name).fill_null(value=False) if kind == pl.Boolean() else pl.col(name).is_not_null()
+        for name, kind in own.items()
+    ]
+    return int(rows.select(pl.any_horizontal(marked).sum()).collect().item()) if marked else 0
 
 
 def _named_after(path: str, last: Order) -> Mapping[_Named, int]:

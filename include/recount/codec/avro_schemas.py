@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from recount.core.nesting import is_too_deep
+
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _COMPLEX = frozenset({"record", "error", "enum", "array", "map", "fixed"})
 _NAMED = frozenset({"record", "error", "enum", "fixed"})
+_MOST_NESTED = 200
+"""Objects and arrays of a schema's text that lie in one another; a record in a record takes three or four."""
 
 
 class NoAvroSchema(Exception):
@@ -41,6 +45,8 @@ class AvroType:
 
 def parsed_schema(text: str) -> AvroType:
     """The schema that ``text`` is; raises ``NoAvroSchema``."""
+    if is_too_deep(text.encode(errors="replace"), _MOST_NESTED):
+        raise NoAvroSchema(f"more than {_MOST_NESTED} objects and arrays lie in one another")
     try:
         return _Parsing({}).parsed(json.loads(text), "")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:

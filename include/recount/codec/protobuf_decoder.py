@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _Resolved = tuple[type["Message"], Resolution]
+_MOST_INDEXES = 100
 _LONGEST = 5
 """Bytes of an index, a number of 32 bits."""
 
@@ -54,7 +55,7 @@ class ProtobufDecoder(RegistryDecoder):
         made, resolution = reading
         message = made()
         try:
-            message.ParseFromString(value[start:])
+            made.ParseFromString(message, value[start:])  # a field of the message can be called so, too
         except DecodeError as error:
             raise BadRecord("undecodable", f"no value of schema {schema_id}: {error}") from error
         return resolution.fields_of(message)
@@ -85,6 +86,8 @@ def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:
         raise BadRecord("undecodable", f"{count} indexes of a message in {len(value)} bytes")
     found = []
     for _ in range(count):
+        if len(found) == _MOST_INDEXES:  # there may be a million of them, and what is read of each place is kept
+            raise BadRecord("undecodable", f"{count} indexes of a message")
         index, at = _index(value, at)
         found.append(index)
     return tuple(found) or (0,), at

@@ -36,7 +36,7 @@ def _encoder(_address: str, topic: str, fields: tuple[tuple[str, FieldType], ...
     def encode(row: Mapping[str, Any]) -> bytes:
         given = {name: row[name] for name in names if row[name] is not None}
         told = {name: format(one, "f") if isinstance(one, Decimal) else one for name, one in given.items()}
-        message: bytes = made(**told).SerializeToString()
+        message: bytes = made.SerializeToString(made(**told))  # a field can be called so, too
         return head + message
 
     return encode

@@ -92,7 +92,8 @@ class Place:
 def _step(field: Any) -> Step:
     name = field.name
     if field.has_presence:
-        return lambda message: getattr(message, name) if message.HasField(name) else None
+        # the class is asked: a field of the message can be called HasField, too
+        return lambda message: getattr(message, name) if type(message).HasField(message, name) else None
     return lambda message: getattr(message, name)
 
 

@@ -7,7 +7,6 @@ kept as bytes that nobody reads.
 
 from __future__ import annotations
 
-import binascii
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,9 +39,12 @@ KNOWN: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 """Messages of other files that are read: by their full name the fields, which are numbered from 1."""
 _FILE = "writer.proto"
+_DEEPEST = 50
+"""Messages of a file that lie in one another; the compiler takes 32."""
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_PACKAGE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*)?")
 _SYNTAXES = frozenset({"", "proto2", "proto3"})
-_OPTIONAL, _REQUIRED = 1, 2
+_OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
 _BYTES, _GROUP, _MESSAGE, _ENUM = 12, 10, 11, 14
 """Numbers of ``FieldDescriptorProto.Type``."""
 
@@ -97,25 +99,35 @@ def writer_message(text: str, indexes: Sequence[int]) -> WriterMessage:
 @lru_cache(maxsize=256)
 def _read(text: str) -> _Read:
     require_extra("registry")
-    from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from google.protobuf.message import DecodeError
 
     try:
-        given = FileDescriptorProto.FromString(b64decode(text)) if _BASE64.fullmatch(text) else described(text)
-    except (binascii.Error, DecodeError, NoProtobufText) as error:
-        raise NoProtobufSchema(f"it is no file of Protobuf: {error}") from error
+        return _read_file(text)
+    except (DecodeError, NoProtobufText, RecursionError, TypeError, ValueError) as error:
+        # the library has no one error for numbers, names and bytes that a descriptor cannot hold
+        raise NoProtobufSchema(f"it is no file of Protobuf: {' '.join(str(error).split())}") from error
+
+
+def _read_file(text: str) -> _Read:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    given = FileDescriptorProto.FromString(b64decode(text)) if _BASE64.fullmatch(text) else described(text)
+    if not _PACKAGE.fullmatch(given.package):
+        raise NoProtobufSchema(f"{given.package} is no name of a package")
     if given.syntax not in _SYNTAXES:
         raise NoProtobufSchema(f"its syntax is {given.syntax}, which is not read")
-    pool = _pool()
-    syntax = given.syntax or "proto2"  # which need not be said, and no compiler says it in a descriptor
-    file = FileDescriptorProto(name=_FILE, package=given.package, syntax=syntax, dependency=sorted(_packages()))
+    file = FileDescriptorProto(
+        # the compiler leaves proto2 out, and the library takes no empty text for it
+        name=_FILE,
+        package=given.package,
+        syntax=given.syntax or "proto2",
+        dependency=sorted(_packages()),
+    )
     file.enum_type.extend(given.enum_type)
     file.message_type.extend(given.message_type)
     foreign = _reduced(file)
-    try:
-        pool.AddSerializedFile(file.SerializeToString())
-    except TypeError as error:  # names what is wrong
-        raise NoProtobufSchema(" ".join(str(error).split())) from error
+    pool = _pool()
+    pool.AddSerializedFile(file.SerializeToString())
     return _Read(file, pool, foreign)
 
 
@@ -123,12 +135,13 @@ def _reduced(file: FileDescriptorProto) -> dict[tuple[str, str], str]:
     """Cut ``file`` to what reading needs, and name each type in full; returns the fields of foreign types."""
     types = dict.fromkeys(KNOWN, _MESSAGE)
     scope = (file.package,) if file.package else ()
-    messages = list(_all_messages(scope, file.message_type))
+    messages = list(_all_messages(scope, file.message_type, _DEEPEST))
     for names, message in messages:
         types[".".join(names)] = _MESSAGE
         types |= {".".join((*names, one.name)): _ENUM for one in message.enum_type}
     types |= {".".join((*scope, one.name)): _ENUM for one in file.enum_type}
     foreign: dict[tuple[str, str], str] = {}
+    pairs = {".".join(names) for names, message in messages if _is_pair(message)}
     for names, message in messages:
         is_entry = message.options.map_entry
         for part in ("extension", "extension_range", "reserved_range", "reserved_name", "options"):
@@ -138,8 +151,10 @@ def _reduced(file: FileDescriptorProto) -> dict[tuple[str, str], str]:
         for field in message.field:
             for part in ("default_value", "options", "extendee"):
                 field.ClearField(part)
-            field.json_name = field.name  # nothing is read by it, and two fields must not have the same
+            field.json_name = field.name  # two that are made of the names could be the same, as of a_b and aB
             field.label = _OPTIONAL if field.label == _REQUIRED else field.label
+            if not field.type_name and not field.HasField("type"):
+                raise NoProtobufSchema(f"{field.name} has no type")
             if field.type_name:
                 found = _found(types, names, field.type_name)
                 if found is None:
@@ -147,18 +162,30 @@ def _reduced(file: FileDescriptorProto) -> dict[tuple[str, str], str]:
                     field.ClearField("type_name")
                     field.type = _BYTES
                 else:
+                    if found in pairs and field.label != _REPEATED:
+                        raise NoProtobufSchema(f"{field.name} is a single pair of a map")
                     field.type_name = f".{found}"
                     field.type = _GROUP if field.type == _GROUP else types[found]
     return foreign
 
 
+def _is_pair(message: DescriptorProto) -> bool:
+    """Whether it is a pair of a map; raises ``NoProtobufSchema`` where it says so and is none."""
+    told = [(field.name, field.number, field.label == _REPEATED) for field in message.field]
+    if message.options.map_entry and told != [("key", 1, False), ("value", 2, False)]:
+        raise NoProtobufSchema(f"the pair {message.name} of a map has other fields than a key and a value")
+    return bool(message.options.map_entry)
+
+
 def _all_messages(
-    scope: tuple[str, ...], messages: Iterable[DescriptorProto]
+    scope: tuple[str, ...], messages: Iterable[DescriptorProto], depth: int
 ) -> Iterator[tuple[tuple[str, ...], DescriptorProto]]:
     for message in messages:
         names = (*scope, message.name)
+        if depth == 0:
+            raise NoProtobufSchema(f"more than {_DEEPEST} messages lie in one another")
         yield names, message
-        yield from _all_messages(names, message.nested_type)
+        yield from _all_messages(names, message.nested_type, depth - 1)
 
 
 def _found(types: Mapping[str, int], scope: tuple[str, ...], name: str) -> str | None:

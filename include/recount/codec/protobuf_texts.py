@@ -18,11 +18,11 @@ if TYPE_CHECKING:
         FileDescriptorProto,
     )
 
-_SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL | re.ASCII)
 _WORD = re.compile(
     r"""\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*   # a name
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'                  # a text
-    | [0-9.][A-Za-z0-9_.]* | [^\s\w"']                           # a number, a sign""",
+    | [0-9.][A-Za-z0-9_.]* | [-+={}\[\]();,<>:/]                # a number, a sign""",
     re.VERBOSE | re.DOTALL,
 )
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
@@ -48,7 +48,7 @@ _TYPES = {
 """Numbers of ``FieldDescriptorProto.Label`` and ``.Type``."""
 _PASSED_OVER = frozenset({"import", "option", "reserved", "extensions"})
 _BLOCKS_PASSED_OVER = frozenset({"service", "extend"})
-_OPENING, _CLOSING = "{[(", "}])"
+_CLOSING = {"{": "}", "[": "]", "(": ")"}
 
 
 class NoProtobufText(Exception):
@@ -197,13 +197,16 @@ class _Parser:
 
     def _pass_until(self, is_end: Callable[[str], bool]) -> None:
         """To the end of a statement or block, whatever is in brackets on the way."""
-        depth = 0
+        open_ones: list[str] = []
         while True:
             word = self._next()
-            depth += (word in _OPENING) - (word in _CLOSING) if word else 0
             if word == "":
                 raise NoProtobufText("it ends too early")
-            if depth == 0 and is_end(word):
+            if word in _CLOSING:
+                open_ones.append(_CLOSING[word])
+            elif word in _CLOSING.values() and (not open_ones or open_ones.pop() != word):
+                raise self._wrong(word)
+            if not open_ones and is_end(word):
                 return
 
     def _number(self) -> int:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
 _AVRO, _PROTOBUF = "AVRO", "PROTOBUF"
+_LARGEST_ID = 2**31 - 1
+"""Of the wire format. Registries answer larger ones as they do paths that they do not know."""
 _TIMEOUT_S = 10
 _RETRIES, _PAUSE_MS = 3, 200
 """The driver tries a batch again that has got no schema, so the client need not be patient."""
@@ -38,6 +40,8 @@ def protobuf_schema(schema_id: int) -> str:
 
 @lru_cache(maxsize=4096)
 def _fetched(address: str, schema_id: int, kind: str) -> str:
+    if schema_id > _LARGEST_ID:
+        raise UnknownSchema(f"no registry has a schema {schema_id}")
     client = registry_client(address)
     from confluent_kafka.schema_registry.error import SchemaRegistryError
 

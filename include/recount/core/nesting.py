@@ -18,16 +18,16 @@ MOST_NESTED = 500
 _TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
-def is_too_deep(value: bytes) -> bool:
-    """Whether objects and arrays of ``value`` lie deeper in one another; brackets in its texts do not count."""
-    if len(value) <= 2 * MOST_NESTED or value.count(b"[") + value.count(b"{") <= MOST_NESTED:
+def is_too_deep(value: bytes, most: int = MOST_NESTED) -> bool:
+    """Whether more than ``most`` objects and arrays of ``value`` lie in one another; its texts do not count."""
+    if len(value) <= 2 * most or value.count(b"[") + value.count(b"{") <= most:
         return False
     depth = 0
     for found in _TOKEN.finditer(value):
         match found[0]:
             case b"[" | b"{":
                 depth += 1
-                if depth > MOST_NESTED:
+                if depth > most:
                     return True
             case b"]" | b"}":
                 depth -= 1

@@ -156,12 +156,15 @@ def in_key(*path: str, kind: FieldType | Reading = STRING) -> Reading:
 
 
 class BadRecord(RecountError):
-    """A record that cannot be processed: it goes to the dead-letter topic with ``reason`` and ``detail``."""
+    """A record that cannot be processed: it goes to the dead-letter topic with ``reason`` and ``detail``.
+
+    Half a character, which JSON can escape but UTF-8 cannot carry, stands in the detail as it is escaped.
+    """
 
     def __init__(self, reason: str, detail: str) -> None:
         self.reason = reason
-        self.detail = detail
-        super().__init__(f"bad record ({reason})", given=detail)
+        self.detail = detail.encode(errors="backslashreplace").decode()
+        super().__init__(f"bad record ({reason})", given=self.detail)
 
 
 @dataclass(frozen=True, kw_only=True)

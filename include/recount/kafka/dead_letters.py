@@ -16,6 +16,8 @@ SOURCE_TIMESTAMP = "recount-source-timestamp"
 
 LEFT_OUT = "recount-left-out"
 """Of a letter whose topic would not take the record with our headers: how many bytes its value had."""
+KEY_LEFT_OUT = "recount-left-out-key"
+"""Of one that it would not take without the value either: how many bytes its key had."""
 
 _MAX_ERROR_BYTES = 2_000
 _MAX_BYTES = 1_000_000
@@ -38,8 +40,8 @@ def dead_letter(
 ) -> KafkaRecord:
     """The record for ``destination``: original key, value and headers, byte for byte, then ours.
 
-    A value with which the letter would be too large is left out: it lies in ``topic`` still, and a record that nobody
-    can be told of must not stop the stream.
+    A value with which the letter would be too large is left out, and so is such a key: they lie in ``topic`` still, and
+    a record that nobody can be told of must not stop the stream.
 
     ``stream`` is the consumer group of the stream that could not take the record: streams that read one topic share its
     dead-letter topic, and each judges its own letters.
@@ -59,8 +61,11 @@ def dead_letter(
     }
     added = [(name, text.encode()[:_MAX_ERROR_BYTES]) for name, text in ours.items()]
     told = [*headers, *added]
-    size = len(key or b"") + len(value or b"") + sum(len(name) + len(said) for name, said in told)
-    if value is not None and size > _MAX_BYTES:
+    room = _MAX_BYTES - sum(len(name) + len(said) for name, said in told)
+    if value is not None and len(key or b"") + len(value) > room:
         told.append((LEFT_OUT, b"%d" % len(value)))
         value = None
+    if key is not None and len(key) + len(value or b"") > room:
+        told.append((KEY_LEFT_OUT, b"%d" % len(key)))
+        key = None
     return KafkaRecord(topic=destination, key=key, value=value, headers=tuple(told))

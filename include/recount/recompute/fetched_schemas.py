@@ -14,6 +14,8 @@ from recount.core.registry_errors import VARIABLE, RegistryRefused, RegistryUnre
 from recount.recompute.rules.json_values import Bad
 
 _MOST_S = 15
+_IDS = range(2**31)
+"""No registry has others: to some of them the path of such an id is none."""
 _PASSES = frozenset({408, 429})
 
 
@@ -45,6 +47,8 @@ def _protobuf(registry: str, number: int) -> str:
 
 def _answered(registry: str, number: int) -> dict[str, Any]:
     """What the registry says of the schema ``number``."""
+    if number not in _IDS:
+        raise Bad("schema", f"no registry has a schema {number}")
     if not registry.startswith(("http://", "https://")):
         raise RegistryRefused(f"no {VARIABLE}")
     asked = f"{registry.rstrip('/')}/schemas/ids/{number}"

@@ -60,7 +60,7 @@ def seen_rows(
 def _as_rows(table: DeltaTable, sink: AskedSink, by_then: pl.Expr, *, of_backfill: bool) -> pl.LazyFrame:
     """What is in ``table`` ``by_then``, in the columns of rows; a table lacks those that say nothing in it."""
     there = {field.name for field in table.schema().fields}
-    no_origin = sink.is_single  # there the column of corrections says that a backfill wrote it
+    is_single = sink.is_single  # there the origin in corrections says who wrote it, and nothing is withdrawn
 
     def known(name: str, kind: pl.DataType, otherwise: object = None, *, known: bool = True) -> pl.Expr:
         return (pl.col(name) if known and name in there else pl.lit(otherwise)).cast(kind).alias(name)
@@ -75,8 +75,8 @@ def _as_rows(table: DeltaTable, sink: AskedSink, by_then: pl.Expr, *, of_backfil
             *(pl.col(name).cast(kind) for name, kind in types.items()),
             known(RESULT_TIME, pl.Int64()),
             known(REVISION, pl.Int32()),
-            known(IS_NULL, pl.Boolean(), otherwise=False).fill_null(value=False),
-            known(ORIGIN, pl.String(), known=not no_origin),
+            known(IS_NULL, pl.Boolean(), otherwise=False, known=not is_single).fill_null(value=False),
+            known(ORIGIN, pl.String(), known=not is_single),
             known(GENERATION, pl.Int32()),
             known(BATCH, pl.Int64()),
             known(BACKFILL_NUMBER, pl.Int64(), otherwise=OF_STREAM, known=of_backfill),

@@ -5,18 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+import pytest
 from deltalake import write_deltalake
 from tests.unit.audit.test_judgement import a_flow
 from tests.unit.audit.test_ledger import batch
 
 from recount.audit.ledger import Ledger
-from recount.audit.strangers import strange_rows
-from recount.core.own_columns import BATCH, GENERATION
+from recount.audit.strangers import hidden_rows, strange_rows
+from recount.core.own_columns import BATCH, GENERATION, IS_NULL
+from recount.core.schema import LONG, RecordSchema
 from recount.core.tables import Tables
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
 from recount.core.verdict import Difference
 
 TOPOLOGY = a_flow().topology
 LEDGER = Ledger((batch(0, 10), batch(1, 20)))
+COPIES = Topic(name="copies", key="k")
 
 
 def told(folder: Path, *batches: tuple[int | None, int | None], settled: Ledger | None = None) -> list[Difference]:
@@ -59,3 +64,32 @@ def test_the_late_ledger_and_the_rejected_records_are_looked_at_too(tmp_path: Pa
     write_deltalake(tables.rejected(TOPOLOGY.name), row, mode="append")
     found = strange_rows(tables, TOPOLOGY, LEDGER, lambda: LEDGER)
     assert [one.place for one in found] == ["late table", "rejected table"]
+
+
+@pytest.mark.parametrize(
+    ("column", "marks", "rows"),
+    [
+        (IS_NULL, [True, True, False, None], 2),
+        (IS_NULL, [False, False, None, None], 0),
+        (IS_NULL, [None, None, None, 1], 1),
+        ("Recount_Is_Null", [True, None, None, None], 1),
+        ("is_null", [True, True, True, True], 0),
+    ],
+)
+def test_rows_of_an_aggregation_that_are_marked_as_withdrawn_are_named(
+    tmp_path: Path, column: str, marks: list[bool | int | None], rows: int
+) -> None:
+    tables = Tables(str(tmp_path))
+    assert hidden_rows(tables, TOPOLOGY) == []
+    for path, place in ((tables.output("revenue"), "outputs"), (tables.corrections("revenue"), "corrections")):
+        write_deltalake(path, pl.DataFrame({GENERATION: [0] * 4, column: marks}))
+        found = {one.place: one.actual for one in hidden_rows(tables, TOPOLOGY)}
+        assert found.get(f"table {place}/revenue") == (f"{rows} rows" if rows else None)
+    assert all(one.verdict == "extra" for one in hidden_rows(tables, TOPOLOGY))
+
+
+def test_a_topology_that_withdraws_rows_may_say_so(tmp_path: Path) -> None:
+    tables = Tables(str(tmp_path))
+    copy = Topology(name="copy", sinks=[stream(Topic(name="a", key="k", value=RecordSchema.of(n=LONG))).to(COPIES)])
+    write_deltalake(tables.output("copies"), pl.DataFrame({IS_NULL: [True]}))
+    assert hidden_rows(tables, copy) == []

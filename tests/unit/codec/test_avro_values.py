@@ -212,3 +212,78 @@ def test_a_schema_that_lies_in_itself_is_read() -> None:
     values: list[bytes | None] = [wire(7, row, fastavro.parse_schema(writer))]
     for read in (by_stream, by_recompute):
         assert read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(writer)) == ([{"it": 1}], {})
+
+
+_TREE = {
+    "type": "record",
+    "name": "Tree",
+    "fields": [
+        {"name": "it", "type": "long"},
+        {"name": "next", "type": ["null", "Tree"]},
+        {"name": "many", "type": {"type": "array", "items": "Tree"}},
+        {"name": "named", "type": {"type": "map", "values": "Tree"}},
+    ],
+}
+_HEAD, _LEAF = b"\0\0\0\0\7", b"\x02\0\0\0"
+
+
+def _nested(levels: int, before: bytes, behind: bytes) -> bytes:
+    """A tree in ``levels`` others; what is ``before`` and ``behind`` the inner one is that of each."""
+    return _HEAD + before * levels + _LEAF + behind * levels
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "deepest"),
+    [
+        (b"\x02\x02", b"\0\0", 98),  # an empty array lies in the innermost one
+        (b"\x02\0\x02", b"\0\0", 49),
+        (b"\x02\0\0\x02\x02a", b"\0", 49),
+    ],
+    ids=["record", "array", "map"],
+)
+def test_records_arrays_and_maps_lie_in_one_another_up_to_a_hundred_deep(
+    before: bytes, behind: bytes, deepest: int
+) -> None:
+    levels = (deepest, deepest + 1, 250, 320, 5_000)
+    values: list[bytes | None] = [_nested(number, before, behind) for number in levels]
+    for read in (by_stream, by_recompute):
+        found, bad = read(values, RecordSchema.of(it=LONG), lambda _: json.dumps(_TREE))
+        assert (found[0], bad) == ({"it": 1}, dict.fromkeys(range(1, 5), "undecodable"))
+
+
+@pytest.mark.parametrize(("levels", "reason"), [(40, None), (300, "schema"), (5_000, "schema")])
+def test_a_schema_that_nests_too_deep_is_none(levels: int, reason: str | None) -> None:
+    text = '{"type":"array","items":' * levels + '"long"' + "}" * levels
+    writer = json.dumps({"type": "record", "name": "R", "fields": [{"name": "it", "type": "long"}, 1]}).replace(
+        "1]", f'{{"name":"deep","type":{text}}}]'
+    )
+    for read in (by_stream, by_recompute):
+        [found], bad = read([_HEAD + b"\x02\0"], RecordSchema.of(it=LONG), lambda _: writer)
+        assert (found["it"], bad) == ((1, {}) if reason is None else (None, {0: reason}))
+
+
+def test_a_decimal_of_a_hundred_thousand_bytes_is_bad_at_once() -> None:
+    lengths = (17, 64, 65, 1_000, 450_000)  # the last one has more digits than a Decimal of Python
+    digits = [b"\x7f" + b"\xff" * (length - 1) for length in lengths]
+    digits += [b"\x80" + b"\0" * (length - 1) for length in lengths]
+    good = [b"\0" * 1_000 + b"\x01\x2c", b"\xff" * 1_000 + b"\x01", b"\xff" * 450_000, b""]
+    values: list[bytes | None] = [_HEAD + _length(one) + one for one in (*digits, *good)]
+    for read in (by_stream, by_recompute):
+        found, bad = read(values, RecordSchema.of(it=decimal(9, 2)), _of(_DECIMAL))
+        assert bad == dict.fromkeys(range(10), "schema")
+        assert [row["it"] for row in found[10:]] == list(map(Decimal, ("3.00", "-2.55", "-0.01", "0.00")))
+
+
+def _length(data: bytes) -> bytes:
+    written = BytesIO()
+    fastavro.schemaless_writer(written, "long", len(data))
+    return written.getvalue()
+
+
+def test_an_empty_name_of_a_logical_type_is_none() -> None:
+    for avro, declared in (
+        ({"type": "long", "logicalType": ""}, LONG),
+        ({"type": "string", "logicalType": ""}, STRING),
+    ):
+        for read in (by_stream, by_recompute):
+            assert read([_HEAD + b"\0"], RecordSchema.of(it=declared), _of(avro))[1] == {}

@@ -68,7 +68,8 @@ message Key {
   Place place = 2;
 }
 """
-SCHEMAS = (AVRO, FILE, '"long"', '{"type":"string"}', '"boolean"', "{")
+DEEP = '{"type":"array","items":' * 5_000 + '"long"' + "}" * 5_000
+SCHEMAS = (AVRO, FILE, '"long"', '{"type":"string"}', '"boolean"', "{", DEEP)
 """Of the ids 1, 2, …"""
 
 
@@ -185,12 +186,20 @@ def _of_schema(number: int, rest: bytes) -> bytes:
 def test_a_key_in_avro_has_fields_whatever_bytes_say_them() -> None:
     topic = replace(TOPIC, key_form="avro")
     keys = [_of_schema(1, rest) for rest in (b"\x0e\x02\x02\x04EU", b"\x8e\x00\x02\x02\x04EU", b"\x0e\x00", b"\x0e")]
-    others = [_of_schema(3, b"\x0e"), _of_schema(4711, b""), _of_schema(6, b""), b"\1", b"\0\0", None]
+    others = [
+        _of_schema(3, b"\x0e"),
+        _of_schema(4711, b""),
+        _of_schema(6, b""),
+        _of_schema(7, b""),
+        b"\1",
+        b"\0\0",
+        None,
+    ]
     row = {KEY: '{"customer":7,"region":"EU"}', "customer": 7, "n": 1, "region": "EU"}
     nameless = {KEY: '{"customer":7,"region":null}', "customer": 7, "n": 1, "region": None}
     assert by_stream_and_recompute(topic, keyed(*keys, *others)) == [
         *(row, row, nameless, "undecodable"),
-        *("schema", "schema", "schema", "undecodable", "undecodable", "schema"),
+        *("schema", "schema", "schema", "schema", "undecodable", "undecodable", "schema"),
     ]
 
 

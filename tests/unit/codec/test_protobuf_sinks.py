@@ -148,6 +148,16 @@ def test_records_that_are_encoded_together_are_those_encoded_one_by_one(registry
     ]
 
 
+def test_a_field_can_be_called_as_what_messages_of_the_library_have(registry: ServedRegistry) -> None:
+    fields: dict[str, FieldType] = {"SerializeToString": LONG, "ParseFromString": STRING, "HasField": BOOLEAN}
+    row = {"SerializeToString": 5, "ParseFromString": "a", "HasField": None}
+    value = protobuf_encoder(_written(fields, replace(TARGET, name="named-oddly")))(row)
+    declared = RecordSchema(fields=fields)
+    decoded = ProtobufDecoder(declared).decode([value])
+    assert ({name: column[0].as_py() for name, column in decoded.columns.items()}, decoded.faults) == (row, [])
+    assert ProtobufParser(declared, list(fields)).fields_of(value) == row
+
+
 def test_a_value_that_no_sink_writes_says_nothing(registry: ServedRegistry) -> None:
     value = protobuf_encoder(WRITTEN)({KEY: "k", **dict.fromkeys(FIELDS), "number": 5, "text": "x"})
     for one in (None, b"", b"{}", value[:-1], value + b"\x08", value[:5] + b"\2\2" + value[6:], b"\0\0\0\x10\0\0"):

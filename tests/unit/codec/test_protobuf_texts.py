@@ -17,9 +17,22 @@ from tests.unit.codec import protobuf_writers
 from tests.unit.codec.protobuf_writers import DECLARED, by_both, message_of, order_file, rows, wire
 
 from recount.codec.protobuf_texts import described
-from recount.core.schema import LONG, STRING, RecordSchema, list_of, nested
+from recount.core.schema import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    FieldType,
+    RecordSchema,
+    decimal,
+    list_of,
+    nested,
+)
 from recount.recompute.rules.protobuf_texts import parts_of_text
 
+_GOOD = "message M { optional int32 n = 1; }"
 _LABELS = {1: "optional ", 2: "required ", 3: "repeated "}
 
 
@@ -172,10 +185,116 @@ def test_proto3_tells_a_field_that_was_not_written_from_the_default_only_where_i
         "/* message M { optional int32 n = 1; }",
         "nothing",
         "message",
+        f"{_GOOD} enum A {{ B = 4294967295; }}",
+        f"{_GOOD} enum A {{ B = 2147483648; }}",
+        f"{_GOOD} enum A {{ B = -2147483649; }}",
+        f"{_GOOD} enum A {{ }}",
+        f"{_GOOD} enum A {{ B = 0; }} enum C {{ B = 0; }}",
+        f"{_GOOD} enum A {{ M = 0; }}",
+        f"{_GOOD} enum A {{ B = 5; }} message N {{ map<string, A> m = 1; }}",
+        f'syntax = "proto3"; {_GOOD} enum A {{ B = 1; }}',
+        f"{_GOOD} message N {{ optional int32 a = 0; }}",
+        f"{_GOOD} message N {{ optional int32 a = 536870912; }}",
+        f"{_GOOD} message N {{ optional int32 a = 4294967297; }}",
+        f"{_GOOD} message N {{ optional int32 a = 99999999999; }}",
+        f"{_GOOD} message N {{ optional int32 a = 08; }}",
+        f"{_GOOD} message N {{ optional int32 a = 1_0; }}",
+        f"{_GOOD} message N {{ optional int32 a = \u0662; }}",
+        f"{_GOOD} message N {{ optional int32 \u00e4 = 1; }}",
+        f"{_GOOD} message\u00a0N {{ }}",
+        f"{_GOOD} message N {{ optional int32 1a = 1; }}",
+        f"{_GOOD} message N {{ optional int32 a = 1; optional int32 b = 1; }}",
+        f"{_GOOD} message N {{ optional int32 a = 1; optional int32 a = 2; }}",
+        f"{_GOOD} message N {{ oneof a {{ int32 a = 1; }} }}",
+        f"{_GOOD} message N {{ oneof a {{ int32 b = 1; }} oneof a {{ int32 c = 2; }} }}",
+        f"{_GOOD} message N {{ oneof a {{ }} }}",
+        f"{_GOOD} message N {{ map<float, int32> m = 1; }}",
+        f"{_GOOD} message N {{ map<bytes, int32> m = 1; }}",
+        f"{_GOOD} message N {{ map<M, int32> m = 1; }}",
+        f"{_GOOD} message N {{ map<other.File, int32> m = 1; }}",
+        f"{_GOOD} message N {{ map<string, int32> a_b = 1; map<string, int32> aB = 2; }}",
+        f"{_GOOD} message N {{ map<string, int32> a = 1; message AEntry {{ }} }}",
+        f"{_GOOD} message N.O {{ }}",
+        f"{_GOOD} package a..b;",
+        f'{_GOOD} package "a";',
+        f'{_GOOD} package "\ud800";',
+        f'syntax = "\ud800"; {_GOOD}',
+        f"{_GOOD} option a = {{ ] }};",
+        f"{_GOOD} option a = {{ # }};",
+        f"{_GOOD} {'message N { ' * 51}{'}' * 51}",
+        f"{_GOOD} {'message N { ' * 5_000}{'}' * 5_000}",
     ],
 )
 def test_what_is_no_file_or_one_that_is_not_read_makes_its_records_bad(text: str) -> None:
     assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), lambda _: text) == ["schema"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _GOOD,
+        f"{_GOOD} enum A {{ B = -2147483648; C = 2147483647; D = 2147483647; }}",
+        f"{_GOOD} message N {{ optional int32 a = 536870911; optional int32 b = 19000; }}",
+        f"{_GOOD} message N {{ optional int32 a_b = 1; optional int32 aB = 2; message a_b {{ }} }}",
+        f'syntax = "proto3"; {_GOOD} message N {{ optional int32 a = 1; optional int32 _a = 2; }}',
+        f'syntax = "proto3"; {_GOOD} message N {{ oneof _b {{ int32 c = 3; }} optional int32 b = 4; }}',
+        f"{_GOOD} enum A {{ B = 5; C = 0; }} message N {{ map<string, A> m = 1; }}",
+        f"{_GOOD} {'message N { ' * 50}{'}' * 50}",
+    ],
+    ids=[
+        "no syntax",
+        "numbers of an enum",
+        "numbers",
+        "names in JSON",
+        "names of optional",
+        "names of oneofs",
+        "0 in a map",
+        "depth",
+    ],
+)
+def test_what_the_language_allows_is_read(text: str) -> None:
+    assert by_both([wire(7, b"\x08\x05")], RecordSchema.of(n=LONG), lambda _: text) == [{"n": 5}]
+
+
+def test_a_value_of_a_map_that_was_not_written_is_the_enums_0() -> None:
+    text = "enum A { B = 5; C = 0; } message M { map<string, A> m = 1; }"
+    declared = RecordSchema.of(k=nested("m", "k", kind=STRING))
+    assert by_both([wire(7, b"\x0a\x03\x0a\x01k")], declared, lambda _: text) == [{"k": "C"}]
+
+
+@pytest.mark.parametrize("name", ["HasField", "ParseFromString", "DESCRIPTOR", "get", "__class__", "__init__"])
+def test_a_field_can_be_called_as_what_messages_of_the_library_have(name: str) -> None:
+    fields = f"optional int32 n = 1; optional int32 {name} = 2; map<string, M> m = 3; map<string, M> get_{name} = 4;"
+    declared = RecordSchema.of(
+        n=LONG,
+        it=nested(name, kind=LONG),
+        inner=nested("m", "k", name, kind=LONG),
+        none=nested("m", "j", "n", kind=LONG),
+    )
+    body = b"\x08\x05\x10\x06\x1a\x07\x0a\x01k\x12\x02\x10\x07"
+    told = by_both([wire(7, body)], declared, lambda _: f"message M {{ {fields} }}")
+    assert told == [{"n": 5, "it": 6, "inner": 7, "none": None}]
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [
+        ("bool", BOOLEAN),
+        ("int64", LONG),
+        ("string", STRING),
+        ("enum", STRING),
+        ("double", DOUBLE),
+        ("int32", decimal(9, 2)),
+        ("bytes", BYTES),
+        ("string", TIMESTAMP),
+    ],
+)
+def test_a_message_that_is_named_as_a_type_is_none_of_it(name: str, declared: Any) -> None:
+    text = f"message M {{ optional .{name} it = 1; repeated .{name} all = 2; }} message {name} {{ }}"
+    lists = {"all": list_of(declared)} if isinstance(declared, FieldType) else {}
+    for field, kind in {"it": declared, **lists}.items():
+        schema = RecordSchema(fields={field: kind})
+        assert by_both([wire(7, b"\x0a\0\x12\0")], schema, lambda _: text) == ["schema"]
 
 
 def test_the_two_parsers_find_the_same_fields() -> None:

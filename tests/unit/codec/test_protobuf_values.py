@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.codec.protobuf_writers import (
@@ -611,6 +614,83 @@ def test_the_indexes_say_which_message_of_the_file_a_value_is() -> None:
 )
 def test_a_schema_that_is_no_file_makes_its_records_bad(text: str) -> None:
     assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), lambda _: text) == ["schema"]
+
+
+def _damaged(change: Callable[[FileDescriptorProto, DescriptorProto], Any]) -> FileDescriptorProto:
+    file = file_of()
+    message = file.message_type.add(name="M")
+    field(message, "n", 1, "int64")
+    change(file, message)
+    return file
+
+
+def _pair(message: DescriptorProto, *names: str, number: int = 1) -> DescriptorProto:
+    pair = message.nested_type.add(name="Pair")
+    pair.options.map_entry = True
+    for place, name in enumerate(names, number):
+        field(pair, name, place, "string")
+    return pair
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _file, message: message.field.add(name="x", number=2, label=1),
+        lambda _file, message: field(message, "x", 2, "message"),
+        lambda _file, message: field(message, "x", 2, "enum"),
+        lambda _file, message: field(message, "x", 2, "group"),
+        lambda _file, message: field(message, "x", 2, "string", one_of=0),
+        lambda _file, message: field(message, "x", 2, "string").MergeFrom(FieldDescriptorProto(proto3_optional=True)),
+        lambda _file, message: (message.oneof_decl.add(name="o"), field(message, "x", 2, "int32", one_of=0, many=True)),
+        lambda _file, message: message.oneof_decl.add(name="o"),
+        lambda _file, message: field(message, "\u00e4", 2, "string"),
+        lambda _file, message: field(message, "", 2, "string"),
+        lambda file, _message: file.message_type.add(name="M$"),
+        lambda file, _message: file.MergeFrom(FileDescriptorProto(package="a.")),
+        lambda _file, message: (_pair(message, "key"), field(message, "x", 2, "Pair", many=True)),
+        lambda _file, message: (_pair(message, "key", "value", "more"), field(message, "x", 2, "Pair", many=True)),
+        lambda _file, message: (_pair(message, "key", "v"), field(message, "x", 2, "Pair", many=True)),
+        lambda _file, message: (_pair(message, "key", "value", number=2), field(message, "x", 2, "Pair", many=True)),
+        lambda _file, message: (_pair(message, "key", "value"), field(message, "x", 2, "Pair")),
+    ],
+)
+def test_a_descriptor_that_the_language_forbids_makes_its_records_bad(change: Any) -> None:
+    file = _damaged(change)
+    assert by_both([wire(7, b"\x08\x05"), wire(7, b"\x12\0")], RecordSchema.of(n=LONG), file) == ["schema"] * 2
+    told = by_both([wire(7, b"\x12\0")], RecordSchema.of(n=nested("x", "k", kind=STRING)), file)
+    assert told == ["schema"]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\x20\x01",  # messages, enums, names and options are no numbers
+        b"\x28\x01",
+        b"\x22\x02\x08\x01",
+        b"\x12\x01\xff",  # a package that is no UTF-8
+        b"\x62\x01\xff",
+        b"\x22\x03\x0a\x01\xff",
+    ],
+    ids=bytes.hex,
+)
+def test_a_descriptor_of_other_bytes_makes_its_records_bad(damaged: bytes) -> None:
+    text = base64.b64encode(damaged).decode()
+    assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), lambda _: text) == ["schema"]
+
+
+def test_a_descriptor_without_a_syntax_is_of_proto2() -> None:
+    file = _damaged(lambda file, _: file.ClearField("syntax"))
+    assert by_both([wire(7, b""), wire(7, b"\x08\x05")], RecordSchema.of(n=LONG), file) == [{"n": None}, {"n": 5}]
+
+
+def test_a_place_in_a_file_has_up_to_a_hundred_indexes() -> None:
+    file = _damaged(lambda _file, _message: None)
+    told = by_both(
+        [wire(7, b"", index + b"\0" * many) for index, many in ((b"\xc8\x01", 100), (b"\xca\x01", 101))],
+        RecordSchema.of(n=LONG),
+        file,
+    )
+    assert told == ["schema", "undecodable"]
 
 
 def test_what_is_wrong_with_a_schema_counts_before_what_is_wrong_with_a_value() -> None:

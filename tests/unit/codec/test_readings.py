@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +38,7 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.parsing import Parser
+from recount.recompute.rules.json_values import Bad
 from recount.recompute.rules.readings import day_text, told_as
 from recount.testing import TopologyDriver
 
@@ -133,6 +135,20 @@ def test_forms_in_json_are_texts() -> None:
     assert told[-2:] == [None, "undecodable"]
     # alone, so that msgspec is not left for the sake of the others
     assert [by_all([value], FORMS)[0] for value in values] == told[:-2]
+
+
+def test_half_a_character_is_bad_wherever_it_is_and_can_be_told() -> None:
+    declared = RecordSchema.of(day=DATE, city=nested("to", "city", kind=STRING), n=LONG)
+    half = r'"\ud800"'
+    written = [f'{{"to":{half}}}', f'{{"to":{{"city":{half}}}}}', f'{{"day":{half}}}', f'{{"n":{half}}}']
+    values: list[bytes | None] = [text.encode() for text in written]
+    assert by_all(values, declared) == ["schema"] * 4
+    details = [fault.detail for fault in ValueDecoder(declared).decode(values).faults]
+    details += [detail for _, detail in Parser(declared, ["n"]).parsed(values).bad.values()]
+    # both go into columns, which take no half characters
+    assert [len(pa.array([detail], pa.string())) for detail in details] == [1] * 8
+    for fault in (BadRecord("schema", "\ud800"), Bad("schema", "\ud800")):
+        assert fault.detail == r"\ud800"
 
 
 @given(st.binary(max_size=40))

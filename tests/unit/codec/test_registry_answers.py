@@ -110,6 +110,24 @@ def test_an_id_that_the_registry_has_no_such_schema_for_makes_the_record_bad(
         ask(number)
 
 
+@pytest.mark.parametrize("number", [2**31, 2**32 - 1])
+def test_an_id_that_no_registry_can_have_makes_the_record_bad_and_nobody_is_asked(
+    registry: type[Registry], ask: Ask, ask_for_a_file: Ask, number: int
+) -> None:
+    # registries take such an id for a path that they do not know: the answer 5
+    for one in (ask, ask_for_a_file):
+        with pytest.raises((UnknownSchema, Bad), match=str(number)):
+            one(number)
+    assert registry.asked == []
+
+
+def test_the_largest_id_that_a_registry_can_have_is_asked_for(
+    registry: type[Registry], monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
+    monkeypatch.setitem(ANSWERS, 2**31 - 1, ANSWERS[1])
+    assert ask(2**31 - 1) == '"string"'
+
+
 def test_a_registry_with_an_error_of_its_own_is_asked_again_later(registry: type[Registry], ask: Ask) -> None:
     with pytest.raises(RegistryUnreachable):
         ask(3)

@@ -38,7 +38,7 @@ def test_a_dead_letter_keeps_the_record_and_names_its_origin() -> None:
     }
 
 
-def a_letter(value: bytes | None) -> KafkaRecord:
+def a_letter(value: bytes | None, key: bytes = b"k") -> KafkaRecord:
     return dead_letter(
         destination="orders.dlq",
         stream="recount.revenue",
@@ -46,7 +46,7 @@ def a_letter(value: bytes | None) -> KafkaRecord:
         partition=3,
         offset=42,
         timestamp_ms=1,
-        key=b"k",
+        key=key,
         value=value,
         reason="undecodable",
         error="no JSON " * 1_000,
@@ -62,6 +62,17 @@ def test_the_value_of_a_record_that_leaves_no_room_for_what_is_said_of_it_is_lef
     assert said.get(dead_letters.LEFT_OUT) == (None if is_kept else b"%d" % size)
     assert said[dead_letters.SOURCE_OFFSET] == b"42"
     assert dead_letters.LEFT_OUT not in dict(a_letter(None).headers)
+
+
+@pytest.mark.parametrize("value", [None, b"?", b"?" * 1_000_000])
+@pytest.mark.parametrize(("size", "is_kept"), [(999_000 - 2_000, True), (1_000_000, False), (1_048_500, False)])
+def test_so_is_a_key_that_leaves_no_room(size: int, is_kept: bool, value: bytes | None) -> None:
+    letter = a_letter(value, b"k" * size)
+    said = dict(letter.headers)
+    assert letter.key == (b"k" * size if is_kept else None)
+    assert said.get(dead_letters.KEY_LEFT_OUT) == (None if is_kept else b"%d" % size)
+    assert letter.value == (value if is_kept and value == b"?" else None)
+    assert said[dead_letters.SOURCE_OFFSET] == b"42"
 
 
 def test_the_client_sends_whatever_the_topic_takes() -> None:

@@ -156,6 +156,14 @@ def test_rows_of_a_batch_that_is_not_in_the_ledger_yet_are_not_seen(revenue: Wri
     assert (found.total, found.document["as_of"]["batch"]) == (3, 1)
 
 
+def test_rows_of_an_aggregation_cannot_be_hidden_by_a_column_that_its_table_has_not(revenue: WrittenStream) -> None:
+    path, before = revenue.tables.output("product_revenue"), ask(revenue).rows
+    rows = pl.scan_delta(path).collect().with_columns(pl.lit(value=True).alias(IS_NULL))
+    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite")
+    assert len(before) == 3
+    assert ask(revenue).rows == before
+
+
 @pytest.mark.parametrize(
     ("at_ms", "windows"), [(-1, []), (0, [0]), (HOUR_MS - 1, [0]), (HOUR_MS, [HOUR_MS]), (2 * HOUR_MS, [])]
 )

@@ -17,6 +17,7 @@ from recount.audit.counts import verdict_counts_by_spark
 from recount.audit.delta_frames import delta_frame
 from recount.audit.evidence import Evidence, Witness
 from recount.audit.fidelity import PLACES
+from recount.audit.file_statistics import false_statistics
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
 from recount.audit.kept import (
@@ -36,6 +37,7 @@ from recount.audit.removed import (
     released_by,
 )
 from recount.audit.repetition import Repetition
+from recount.audit.row_order import reordered_rows
 from recount.audit.settled import judgeable_offsets, settled_ledger
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
@@ -204,6 +206,8 @@ class TopologyAuditor:
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
+            *false_statistics(self._tables, self._topology),
+            *reordered_rows(self._tables, scope.identities, scope.seed.order, scope.cut),
             *(self._all_unread(scope) if scope.seed.run is None else []),
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
             *self._side_ledgers(truth, scope, late),

@@ -14,10 +14,16 @@ from io import BytesIO
 from typing import Any
 
 from recount.core.schema import FieldType, RecordSchema
-from recount.recompute.rules.json_values import Bad, path_of, said_of
+from recount.recompute.rules.json_values import Bad, nests_too_deep, path_of, said_of
 from recount.recompute.rules.readings import base64_of, day_text, found_at, told_as
 
 _EXACT = Context(prec=1000)
+_DEEPEST = 100
+"""Records, arrays and maps that may lie in one another."""
+_MOST_IN_SCHEMA = 200
+"""Objects and arrays of a schema's text that may."""
+_MOST_BYTES = 64
+"""Of a decimal, without those that repeat its sign."""
 _AS_MILLISECONDS = (None, "timestamp-millis", "local-timestamp-millis")
 _FINER = {"timestamp-millis": 1, "timestamp-micros": 1000, "timestamp-nanos": 1_000_000}
 """How many of the unit are a millisecond."""
@@ -35,6 +41,8 @@ class WriterSchema:
         self._number, self._declared, self._of_sink = number, declared, of_sink
         self._known: dict[str, Any] = {}
         try:
+            if nests_too_deep(text.encode(errors="replace"), _MOST_IN_SCHEMA):
+                raise ValueError("it nests too deep")
             self._root = self._with_names(json.loads(text), "")
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise self._unreadable(f"it is no Avro schema: {error!r}") from error
@@ -52,8 +60,8 @@ class WriterSchema:
         """The declared fields of a value of this schema, without its head; raises ``Bad``."""
         source = BytesIO(value)
         try:
-            record = self._read(self._root, source)
-        except (EOFError, ValueError, RecursionError) as error:
+            record = self._read(self._root, source, _DEEPEST)
+        except (EOFError, ValueError) as error:
             raise Bad("undecodable", f"no value of schema {self._number}: {error}") from error
         if source.tell() != len(value):
             raise Bad("undecodable", f"more than a value of schema {self._number}")
@@ -85,6 +93,8 @@ class WriterSchema:
             return float(given) if self._of_sink or math.isfinite(given) else None
         if kind.kind == "decimal":
             places = _places(written)
+            if places is not None and _is_long(given):  # to make a number of a million bytes takes minutes
+                return None
             unscaled, scale = (given, 0) if places is None else (_signed(given), places[1])
             number = Decimal(unscaled).scaleb(-scale, context=_EXACT)
             return number if number.copy_abs() < 10 ** (kind.precision - kind.scale) else None
@@ -195,21 +205,25 @@ class WriterSchema:
                 return scale <= kind.scale and digits - scale <= kind.precision - kind.scale
         return False
 
-    def _read(self, written: Any, source: BytesIO) -> Any:
+    def _read(self, written: Any, source: BytesIO, depth: int) -> Any:
         if isinstance(written, list):
             branch = _number(source)
             if branch not in range(len(written)):
                 raise ValueError(f"union has no branch {branch}")
-            return self._read(written[branch], source)
+            return self._read(written[branch], source, depth)
+        if written["type"] in ("record", "array", "map"):
+            depth -= 1
+            if depth < 0:
+                raise ValueError(f"more than {_DEEPEST} records, arrays and maps in one another")
         match written["type"]:
             case "null":
                 return None
             case "record":
-                return {one["name"]: self._read(one["type"], source) for one in written["fields"]}
+                return {one["name"]: self._read(one["type"], source, depth) for one in written["fields"]}
             case "array":
-                return list(self._items(source, lambda: self._read(written["items"], source)))
+                return list(self._items(source, lambda: self._read(written["items"], source, depth)))
             case "map":
-                return dict(self._items(source, lambda: (_text(source), self._read(written["values"], source))))
+                return dict(self._items(source, lambda: (_text(source), self._read(written["values"], source, depth))))
             case "enum":
                 symbol = _small(source)
                 if symbol not in range(len(written["symbols"])):
@@ -236,9 +250,9 @@ def _kind(written: Any) -> str:
 
 
 def _logical(written: Any) -> str | None:
-    """The logical type, but for decimals."""
+    """The logical type, but for decimals; an empty name is none."""
     named = written.get("logicalType")
-    return named if isinstance(named, str) and named != "decimal" else None
+    return named if isinstance(named, str) and named not in ("decimal", "") else None
 
 
 def _told(written: Any) -> str:
@@ -263,6 +277,11 @@ def _formed(given: Any, written: Any, form: str) -> Any:
     if written["type"] == "string":
         return told_as(form, given)
     return day_text(given) if form == "date" else given // _FINER[written["logicalType"]]
+
+
+def _is_long(digits: bytes) -> bool:
+    """Whether the number has more digits than any decimal; zeros or ones before it do not count."""
+    return len(digits.lstrip(b"\xff" if digits[:1] == b"\xff" else b"\0")) > _MOST_BYTES
 
 
 def _signed(digits: bytes) -> int:

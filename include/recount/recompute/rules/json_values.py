@@ -29,11 +29,14 @@ _LONGS = range(-(2**63), 2**63)
 
 
 class Bad(Exception):
-    """A value that is none, with ``reason`` and ``detail``."""
+    """A value that is none, with ``reason`` and ``detail``.
+
+    Of half a character, which no text in UTF-8 can hold, the detail has the number.
+    """
 
     def __init__(self, reason: str, detail: str) -> None:
-        self.reason, self.detail = reason, detail
-        super().__init__(reason, detail)
+        self.reason, self.detail = reason, str(detail.encode("utf-8", "backslashreplace"), "utf-8")
+        super().__init__(self.reason, self.detail)
 
 
 class Written(str):
@@ -60,12 +63,12 @@ def fields_of(value: bytes, schema: RecordSchema) -> dict[str, Any]:
     return dict(_typed_fields(document, schema))
 
 
-def nests_too_deep(value: bytes) -> bool:
-    """Whether more of them do; what stands in texts does not count."""
-    if value.count(b"{") + value.count(b"[") <= MOST_NESTED:
+def nests_too_deep(value: bytes, most: int = MOST_NESTED) -> bool:
+    """Whether more than ``most`` of them do; what stands in texts does not count."""
+    if value.count(b"{") + value.count(b"[") <= most:
         return False
     brackets = re.sub(rb"[^][{}]+", b"", _TEXT.sub(b"", value))
-    return max(accumulate(1 if one in b"[{" else -1 for one in brackets), default=0) > MOST_NESTED
+    return max(accumulate(1 if one in b"[{" else -1 for one in brackets), default=0) > most
 
 
 def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tuple[str, Any]]:
@@ -77,9 +80,7 @@ def _typed_fields(document: dict[str, Any], schema: RecordSchema) -> Iterator[tu
         made = None if given is None else _as_declared(given, name, schema)
         if made is None and (given is not None or name in schema.required):
             told = said_of(name, schema)
-            raise Bad(
-                "schema", f"field {name} is no {told}: {_printable(given)}" if given is not None else f"no {name}"
-            )
+            raise Bad("schema", f"field {name} is no {told}: {str(given)[:80]}" if given is not None else f"no {name}")
         yield name, made
 
 
@@ -143,8 +144,3 @@ def _whole(written: str) -> int | None:
         return None
     number = int(written)
     return number if number in _LONGS else None
-
-
-def _printable(given: Any) -> str:
-    """The beginning of ``given``; half a character, which no text in UTF-8 can hold, is told by its number."""
-    return str(str(given)[:80].encode("utf-8", "backslashreplace"), "utf-8")

@@ -33,12 +33,12 @@ def within_one_field(schema: RecordSchema) -> RecordSchema:
 
 
 def within_one_field_of(text: str) -> str:
-    """The Avro schema of that record, where ``text`` is the key's; what is no JSON stays so."""
+    """The Avro schema of that record, where ``text`` is the key's; what is no JSON stays so, or nests too deep."""
     try:
         key = json.loads(text)
-    except ValueError:
+        return json.dumps({"type": "record", "name": "Whole", "fields": [{"name": "", "type": key}]})
+    except (ValueError, RecursionError):
         return text
-    return json.dumps({"type": "record", "name": "Whole", "fields": [{"name": "", "type": key}]})
 
 
 def text_of(fields: Mapping[str, str | int | None]) -> str | None:

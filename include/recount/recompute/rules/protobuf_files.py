@@ -1,9 +1,13 @@
-"""What a Protobuf file says of its messages: a text, or a descriptor that is read by its numbers (descriptor.proto)."""
+"""What a Protobuf file says of its messages: a text, or a descriptor that is read by its numbers (descriptor.proto).
+
+A file that the language forbids is none: of a number or name that is there twice a reader would have to choose one.
+"""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +20,12 @@ _NAMES = (
     *("group", "message", "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64"),
 )
 """The types of fields, which are numbered from 1."""
+_NO_KEYS = {"float", "double", "bytes", "enum", "message", "group"}
+"""Types that the keys of a map cannot have."""
+_NAME = "[A-Za-z_][A-Za-z0-9_]*"
+_FIELD_NUMBERS = range(1, 1 << 29)
+_MOST_NESTED = 50
+"""Messages that may lie in one another."""
 TIMESTAMP, DATE, DECIMAL = "google.protobuf.Timestamp", "google.type.Date", "confluent.type.Decimal"
 _BOXED = ("double", "float", "int64", "uint64", "int32", "uint32", "bool", "string", "bytes")
 BOXES = {
@@ -49,6 +59,7 @@ class MessageType:
     is_entry: bool = False
     is_utf8: bool = True
     fields: dict[int, WrittenField] = field(default_factory=dict)
+    one_ofs: dict[int, list[WrittenField]] = field(default_factory=dict)
     within: list[MessageType] = field(default_factory=list)
 
     def named(self, name: str) -> WrittenField | None:
@@ -83,13 +94,23 @@ class ProtobufFile:
             raise ValueError(f"of the syntax {syntax}")
         self._is_old = syntax == "proto2"
         package = _text(found, 2)
+        if package and not re.fullmatch(rf"{_NAME}(\.{_NAME})*", package):
+            raise ValueError(f"the package {package!r}")
         self._types: dict[str, MessageType | EnumType] = dict(_of_other_files())
+        self._symbols = set(self._types)
         self._fields: list[tuple[MessageType, Numbered]] = []
-        for one in found.get(5, ()):
-            self._add_enum(package, _numbered(one))
-        self.messages = [self._message(package, _numbered(one)) for one in found.get(4, ())]
+        for one in _within(found, 5):
+            self._add_enum(package, one)
+        self.messages = [self._message(package, one, _MOST_NESTED) for one in _within(found, 4)]
         for message, described in self._fields:
-            message.fields[_one(described, 3)] = self._field(message, described)
+            number = signed(_one(described, 3), 32)
+            if number not in _FIELD_NUMBERS or number in message.fields:
+                raise ValueError(f"the number {number} in {message.name}")
+            made = message.fields[number] = self._field(message, described)
+            if made.one_of is not None:
+                message.one_ofs.setdefault(made.one_of, []).append(made)
+        for message in [one for one in self._types.values() if isinstance(one, MessageType) and one.is_entry]:
+            _require_pair(message)
 
     def at(self, indexes: list[int]) -> MessageType | None:
         """The message with these numbers, from the outermost one to that within it; None where there is none."""
@@ -103,26 +124,40 @@ class ProtobufFile:
             messages = found.within
         return found
 
-    def _added(self, name: str, made: Any) -> None:
-        if name in self._types:
+    def _named(self, scope: str, described: Numbered) -> str:
+        """The full name of what is ``described``, which nothing else has."""
+        name = _joined(scope, _own_name(described))
+        if name in self._symbols:
             raise ValueError(f"it has {name} twice")
-        self._types[name] = made
+        self._symbols.add(name)
+        return name
 
     def _add_enum(self, scope: str, described: Numbered) -> None:
         made = EnumType(is_open=not self._is_old)
-        for one in map(_numbered, described.get(2, ())):
+        name = self._named(scope, described)
+        self._types[name] = made
+        for one in _within(described, 2):
+            self._named(scope, one)  # names of values lie beside the enum, not in it
             made.symbols.setdefault(signed(_one(one, 2), 32), _text(one, 1))
-        self._added(_joined(scope, _text(described, 1)), made)
+        if not made.symbols or (made.is_open and next(iter(made.symbols)) != 0):
+            raise ValueError(f"the first value of {name}")
 
-    def _message(self, scope: str, described: Numbered) -> MessageType:
-        name = _joined(scope, _text(described, 1))
-        options = _numbered(described.get(7, [b""])[-1])
-        made = MessageType(name=name, is_entry=bool(_one(options, 7)), is_utf8=not self._is_old)
-        self._added(name, made)
-        for one in described.get(4, ()):
-            self._add_enum(name, _numbered(one))
-        made.within = [self._message(name, _numbered(one)) for one in described.get(3, ())]
-        self._fields += [(made, _numbered(one)) for one in described.get(2, ())]
+    def _message(self, scope: str, described: Numbered, depth: int) -> MessageType:
+        if depth <= 0:
+            raise ValueError(f"more than {_MOST_NESTED} messages lie in one another")
+        name = self._named(scope, described)
+        is_entry = any(_one(options, 7) for options in _within(described, 7))
+        made = MessageType(name=name, is_entry=is_entry, is_utf8=not self._is_old)
+        self._types[name] = made
+        for one in _within(described, 4):
+            self._add_enum(name, one)
+        made.within = [self._message(name, one, depth - 1) for one in _within(described, 3)]
+        fields, one_ofs = _within(described, 2), _within(described, 8)
+        for held, times in Counter(map(_own_name, (*fields, *one_ofs))).items():
+            if times > 1:
+                raise ValueError(f"{name} has {held} twice")
+        _require_one_ofs(name, fields, len(one_ofs))
+        self._fields += [(made, one) for one in fields]
         return made
 
     def _field(self, message: MessageType, described: Numbered) -> WrittenField:
@@ -132,13 +167,17 @@ class ProtobufFile:
         named = _text(described, 6)
         if named:
             made.of = self._meant(named, message.name)
+            if not _can_be(made, kind):
+                raise ValueError(f"the field {made.name} of {message.name} as {kind}")
             if made.of is None:
                 made.kind, made.foreign = "bytes", named.removeprefix(".")
             elif isinstance(made.of, EnumType):
                 made.kind = "enum"
             elif kind != "group":
                 made.kind = "message"
-        if 9 in described:
+        elif kind in ("", "group", "message", "enum"):
+            raise ValueError(f"no type of {made.name} in {message.name}")
+        if _has(described, 9):
             made.one_of = _one(described, 9)
         is_singular_message = isinstance(made.of, MessageType)
         made.can_be_missing = not made.is_list and (self._is_old or is_singular_message or made.one_of is not None)
@@ -170,12 +209,53 @@ def _numbered(data: Any) -> Numbered:
     return found
 
 
+def _can_be(field: WrittenField, kind: str) -> bool:
+    """Whether what ``field`` holds can be of the type ``kind``: a group is a message, a pair of a map is in a list."""
+    if isinstance(field.of, MessageType) and field.of.is_entry:
+        return field.is_list and kind != "group"
+    return not (isinstance(field.of, EnumType) and kind == "group")
+
+
+def _require_pair(message: MessageType) -> None:
+    """Raise ``ValueError`` unless ``message`` has a key and a value."""
+    told = [(number, one.name, one.is_list) for number, one in message.fields.items()]
+    is_pair = told == [(1, "key", False), (2, "value", False)] and message.fields[1].kind not in _NO_KEYS
+    value = message.fields[2].of if is_pair else None
+    if not is_pair or (isinstance(value, EnumType) and 0 not in value.symbols):  # 0 is what is not written
+        raise ValueError(f"{message.name} is no pair of a map")
+
+
+def _require_one_ofs(name: str, fields: list[Numbered], many: int) -> None:
+    """Raise ``ValueError`` unless each of the ``many`` has fields; those of optional fields have one, and come last."""
+    held = Counter(_one(field, 9) for field in fields if _has(field, 9))
+    alone = [_one(field, 9) if _has(field, 9) else many for field in fields if _one(field, 17)]
+    lists = [field for field in fields if _has(field, 9) and _one(field, 4) == 3]
+    are_last = sorted(alone) == list(range(many - len(alone), many))
+    if lists or sorted(held) != list(range(many)) or not are_last or any(held[one] > 1 for one in alone):
+        raise ValueError(f"the oneofs of {name}")
+
+
+def _within(found: Numbered, number: int) -> list[Numbered]:
+    return [_numbered(one) for one in found.get(number, ()) if not isinstance(one, int)]
+
+
+def _has(found: Numbered, number: int) -> bool:
+    return any(isinstance(one, int) for one in found.get(number, ()))
+
+
 def _one(found: Numbered, number: int) -> int:
-    return int(found.get(number, [0])[-1])
+    return next((one for one in reversed(found.get(number, ())) if isinstance(one, int)), 0)
 
 
 def _text(found: Numbered, number: int) -> str:
-    return str(found.get(number, [b""])[-1], "utf-8")
+    return next((str(one, "utf-8") for one in reversed(found.get(number, ())) if isinstance(one, bytes)), "")
+
+
+def _own_name(found: Numbered) -> str:
+    name = _text(found, 1)
+    if not re.fullmatch(_NAME, name):
+        raise ValueError(f"the name {name!r}")
+    return name
 
 
 def _joined(scope: str, name: str) -> str:

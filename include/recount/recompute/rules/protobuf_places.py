@@ -29,6 +29,7 @@ _TAKEN = {
     "double": WHOLE | {"float", "double"},
     "decimal": WHOLE | {"string", DECIMAL},
 }
+_OF_OTHER_FILES = frozenset({TIMESTAMP, DATE, DECIMAL})
 _FORMS = {"timestamp": {"string", TIMESTAMP}, "date": {"string", DATE}, "bytes": {"bytes"}}
 
 
@@ -73,8 +74,9 @@ class ProtobufPlace:
 
     @property
     def kind(self) -> str:
-        """The type of the field, or of a message its name."""
-        return self._last.of.name if isinstance(self._last.of, MessageType) else self._last.kind
+        """The type of the field, or the name of a message that every file knows: others can be named as types are."""
+        of = self._last.of
+        return of.name if isinstance(of, MessageType) and of.name in _OF_OTHER_FILES else self._last.kind
 
     @property
     def symbols(self) -> dict[int, str]:

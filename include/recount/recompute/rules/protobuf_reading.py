@@ -43,8 +43,6 @@ def default_of(field: WrittenField) -> Any:
         return {} if is_map(field) else []
     if isinstance(field.of, MessageType):
         return {}
-    if isinstance(field.of, EnumType):
-        return 0 if field.of.is_open else next(iter(field.of.symbols), 0)
     return {"string": "", "bytes": b"", "bool": False, "double": 0.0, "float": 0.0}.get(field.kind, 0)
 
 
@@ -78,8 +76,8 @@ def _take(message: MessageType, field: WrittenField, wire: int, content: Any, de
 def _alone(message: MessageType, field: WrittenField, found: Value) -> None:
     """Take the others of its ``one_of`` from ``found``."""
     if field.one_of is not None:
-        for other in message.fields.values():
-            if other.one_of == field.one_of and other is not field:
+        for other in message.one_ofs[field.one_of]:
+            if other is not field:
                 found.pop(other.name, None)
 
 

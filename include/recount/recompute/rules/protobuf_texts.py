@@ -12,9 +12,11 @@ from typing import Any
 
 Numbered = dict[int, list[Any]]
 """The contents of the parts of a message, by number."""
-_WORDS = re.compile(r"""(?xs) \s+ | //[^\n]* | /\*.*?\*/ | (?P<word>
+_WORDS = re.compile(r"""(?xsa) \s+ | //[^\n]* | /\*.*?\*/ | (?P<word>
     "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' | [\w.]+ | [-+={}\[\]();,<>:/]
 )""")
+_NUMBER = re.compile("0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]{0,9}")
+_INTS = range(-(2**31), 2**31)
 _KINDS = {
     "double": 1,
     "float": 2,
@@ -66,9 +68,8 @@ class FileText:
         return found
 
     def _message(self, name: str) -> Numbered:
-        found: Numbered = {1: [name.encode()], 2: [], 3: [], 4: []}
+        found: Numbered = {1: [name.encode()], 2: [], 3: [], 4: [], 8: []}
         self._take("{")
-        one_ofs = 0
         alone = []
         while (word := self._words.popleft()) != "}":
             if word == "message":
@@ -76,12 +77,12 @@ class FileText:
             elif word == "enum":
                 found[4].append(self._enum())
             elif word == "oneof":
-                self._words.popleft()
+                one_of = len(found[8])
+                found[8].append({1: [self._words.popleft().encode()]})
                 self._take("{")
                 while (within := self._words.popleft()) != "}":
                     if within != ";" and not (within == "option" and self._passed(within)):
-                        self._field(found, within, 1)[9] = [one_ofs]
-                one_ofs += 1
+                        self._field(found, within, 1)[9] = [one_of]
             elif word == "map" and self._words[0] == "<":
                 self._map(found)
             elif not self._passed(word):
@@ -89,9 +90,14 @@ class FileText:
                 made = self._field(found, word if label is None else self._words.popleft(), label or 1)
                 if word == "optional" and self._is_new:
                     alone.append(made)
+        taken = {one[1][0] for one in (*found[2], *found[8])}
         for made in alone:
-            made[9] = [one_ofs]
-            one_ofs += 1
+            own = b"_" + made[1][0]
+            while own in taken:  # so the compiler names it
+                own = b"X" + own
+            taken.add(own)
+            made |= {9: [len(found[8])], 17: [1]}
+            found[8].append({1: [own]})
         return found
 
     def _field(self, around: Numbered, kind: str, label: int) -> Numbered:
@@ -112,7 +118,7 @@ class FileText:
         _, key, _, value, _, name, equals = (self._words.popleft() for _ in range(7))
         if equals != "=":
             raise ValueError(f"{equals} after a map")
-        entry = f"{name} entry".encode()  # no name of a message that a text can have
+        entry = f"{''.join(part[:1].upper() + part[1:] for part in name.split('_'))}Entry".encode()
         pair = [{1: [b"key"], 3: [1], **_typed(key)}, {1: [b"value"], 3: [2], **_typed(value)}]
         around[3].append({1: [entry], 2: pair, 7: [{7: [1]}]})
         around[2].append({1: [name.encode()], 3: [self._number()], 4: [3], 5: [11], 6: [entry]})
@@ -131,8 +137,10 @@ class FileText:
             is_negative = self._words[0] == "-"
             if is_negative:
                 self._take("-")
-            number = self._number()
-            found[2].append({1: [word.encode()], 2: [-number if is_negative else number]})
+            number = -self._number() if is_negative else self._number()
+            if number not in _INTS:
+                raise ValueError(f"{word} = {number}")
+            found[2].append({1: [word.encode()], 2: [number]})
             self._pass_options()
             self._take(";")
         return found
@@ -155,14 +163,19 @@ class FileText:
             word = self._words.popleft()
             if word in _PAIRS:
                 awaited.append(_PAIRS[word])
-            elif awaited and word == awaited[-1]:
-                awaited.pop()
+            elif word in _PAIRS.values() and (not awaited or word != awaited.pop()):
+                raise ValueError(f"{word} closes nothing")
             if word == last and not awaited:
                 return
 
     def _number(self) -> int:
-        word = self._words.popleft().lower()
-        return int(word, 16 if word.startswith("0x") else 8 if word.startswith("0") else 10)
+        word = self._words.popleft()
+        if not _NUMBER.fullmatch(word):
+            raise ValueError(f"{word} where a number is expected")
+        number = int(word, 16 if word[1:2] in ("x", "X") else 8 if word.startswith("0") else 10)
+        if number > -_INTS.start:
+            raise ValueError(f"{word} has more than 32 bits")
+        return number
 
     def _take(self, wanted: str) -> None:
         word = self._words.popleft()

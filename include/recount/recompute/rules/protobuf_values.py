@@ -23,6 +23,7 @@ _EXACT = Context(prec=1000)
 _LONGS = range(-(2**63), 2**63)
 _SECONDS = range(-62_135_596_800, 253_402_300_800)
 """Of the years 1 to 9999."""
+_MOST_INDEXES = 100
 _MOST_BYTES = 64
 """Of a decimal."""
 
@@ -119,7 +120,7 @@ def _indexes(value: bytes) -> tuple[list[int], bytes]:
                 break
         if many is None:
             many = zigzag(zigzagged)
-            if many < 0 or many > len(value) - place:
+            if many < 0 or many > len(value) - place or many > _MOST_INDEXES:
                 raise Bad("undecodable", f"a message in {many} others of its file")
         else:
             found.append(zigzag(zigzagged))

@@ -1,0 +1,105 @@
+"""A log that says of the files of a table what is not in them is seen: readers would pass over rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from tests.unit.audit.test_judgement import a_flow
+
+from recount.audit.file_statistics import false_statistics
+from recount.core.tables import Tables
+
+TOPOLOGY = a_flow().topology
+ROWS = pl.DataFrame(
+    {
+        "region": ["EU", "US", None],
+        "revenue": ["0.1", "12345678901234567.25", None],
+        "recount_batch": [1, 2, 2],
+        "recount_is_null": [False, False, None],
+        "ratio": [0.1, float("nan"), None],
+        "weight.kg": [1, 2, None],
+    }
+).with_columns(pl.col("revenue").cast(pl.Decimal(38, 2)))
+LONG = pl.DataFrame(
+    {"region": ["a" * 40, "\U0010ffff" * 40, "\uffff" * 40, "é" * 40, "z" * 31 + "éé", "", "\0", None, "\x7f" * 40]}
+)
+
+
+@pytest.fixture(name="tables")
+def _tables(tmp_path: Path) -> Tables:
+    tables = Tables(str(tmp_path / "data"))
+    for path in (tables.output("revenue"), tables.late(TOPOLOGY.name), tables.rejected(TOPOLOGY.name)):
+        write_deltalake(path, ROWS.drop("recount_is_null"))
+        write_deltalake(path, ROWS, mode="append", schema_mode="merge")
+        for part in range(LONG.height):
+            write_deltalake(path, LONG[part : part + 1], mode="append", schema_mode="merge")
+        write_deltalake(path, LONG, mode="append", schema_mode="merge")
+        DeltaTable(path).create_checkpoint()
+    return tables
+
+
+def rewrite(path: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Name the file with most rows once more in the log, with statistics that ``change`` has changed."""
+    log = Path(path) / "_delta_log"
+    commits = sorted(log.glob("*.json"))
+    added = [
+        json.loads(line)["add"] for commit in commits for line in commit.read_text().splitlines() if '"add"' in line
+    ]
+    [first, *_] = [one for one in added if "recount_is_null" in json.loads(one["stats"])["nullCount"]]
+    said = json.loads(first["stats"])
+    change(said)
+    first["stats"] = json.dumps(said)
+    commit = {"commitInfo": {"timestamp": 0, "operation": "WRITE"}}
+    (log / f"{len(commits):020}.json").write_text(f"{json.dumps(commit)}\n{json.dumps({'add': first})}\n")
+
+
+def test_what_is_written_has_statistics_that_hold(tables: Tables) -> None:
+    assert false_statistics(tables, TOPOLOGY) == []
+    assert false_statistics(Tables(str(tables.root) + "/none"), TOPOLOGY) == []
+
+
+FALSE: dict[str, Callable[[dict[str, Any]], None]] = {
+    "least text": lambda said: said["minValues"].update(region="F"),
+    "greatest text": lambda said: said["maxValues"].update(region="F"),
+    "least number": lambda said: said["minValues"].update(recount_batch=2),
+    "greatest number": lambda said: said["maxValues"].update(recount_batch=1),
+    "least flag": lambda said: said["minValues"].update(recount_is_null=True),
+    "a name with a point": lambda said: said["maxValues"].update({"weight.kg": 1}),
+    "nulls": lambda said: said["nullCount"].update(region=0),
+    "all nulls": lambda said: said["nullCount"].update(region=3),
+    "rows": lambda said: said.update(numRecords=0),
+}
+
+
+@pytest.mark.parametrize("what", FALSE)
+def test_statistics_that_are_false_are_named_with_their_file(tables: Tables, what: str) -> None:
+    for path, place in (
+        (tables.output("revenue"), "table outputs/revenue"),
+        (tables.late(TOPOLOGY.name), "late table"),
+        (tables.rejected(TOPOLOGY.name), "rejected table"),
+    ):
+        rewrite(path, FALSE[what])
+        [found] = [one for one in false_statistics(tables, TOPOLOGY) if one.place == place]
+        assert (found.verdict, found.actual) == ("altered", "1 files have other rows, nulls or values")
+        assert found.evidence[0].startswith("file part-")
+
+
+def test_a_row_is_passed_over_by_readers_that_look_for_it(tables: Tables) -> None:
+    """What false statistics do."""
+    path = tables.output("revenue")
+    rewrite(path, FALSE["greatest text"])
+    looked_for = pl.scan_delta(path).filter(pl.col("region") == "US")
+    assert (looked_for.collect().height, pl.scan_delta(path).collect()["region"].to_list().count("US")) == (1, 2)
+
+
+def test_wider_bounds_and_none_are_no_lie(tables: Tables) -> None:
+    path = tables.output("revenue")
+    rewrite(path, lambda said: (said["minValues"].update(region="A"), said["maxValues"].update(region="Z")))  # type: ignore[func-returns-value]
+    rewrite(path, lambda said: (said["minValues"].clear(), said["maxValues"].clear(), said["nullCount"].clear()))
+    assert false_statistics(tables, TOPOLOGY) == []
