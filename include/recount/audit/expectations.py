@@ -17,6 +17,7 @@ from threading import Thread
 from typing import Annotated
 
 import typer
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from recount.audit.agreement import disagreements, judged
@@ -128,6 +129,8 @@ def validate(
                     unexpected.setdefault(f"{one.judged_as} {table}".rstrip(), []).append(one.unexpected)
 
         check(log.raw_log(), RAW_LOG)
+        # what follows has a row for a batch or a result, not for each record
+        suit(session, sum(DeltaTable(Tables(settings.data).output(one.table)).count() for one in topology.written))
         check(log.batch_ledger(), BATCH_LEDGER)
         for written in topology.written:
             check(rows.output(written), OUTPUTS, declared_columns(written), written.table)

@@ -15,6 +15,7 @@ from recount.local.first_answer import Found, first_answer
 _POLL_S = 1.0
 _THINKING_S = 8.0
 _OVER = ("success", "failed")
+_TASK_OVER = (*_OVER, "skipped", "upstream_failed", "removed")
 _PAGE = 100
 _STREAMS = "/api/v2/dags?order_by=dag_id&dag_id_pattern=stream__%25"
 """A pattern of SQL, its ``%`` as a URL has it."""
@@ -76,6 +77,15 @@ class DagRuns:
             f"run {run} of DAG {dag} to end",
             lambda: found if (found := self.of(dag, run)).state in _OVER else None,
         )
+
+    def wait_for_task(self, dag: str, run: str, task: str, timeout_s: float) -> DagRun:
+        """The run once its ``task`` is over, whatever came of it; other tasks may be running still."""
+
+        def over() -> DagRun | None:
+            found = self.of(dag, run)
+            return found if found.tasks.get(task) in _TASK_OVER or found.state in _OVER else None
+
+        return self._until(timeout_s, f"task {task} of run {run} of DAG {dag} to end", over)
 
     def succeed(self, dag: str, timeout_s: float, **params: object) -> DagRun:
         """Start a run by hand and wait; raises ``Terminal`` naming the failed tasks unless it succeeds."""

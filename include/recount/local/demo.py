@@ -112,7 +112,7 @@ def _run(profile: Profile, flow: OrderFlow, inject: Injection | None, say: Calla
         second = steps.backfill()
     return DemoOutcome(
         flow=flow,
-        first=first,
+        first=steps.ended(first),
         second=second,
         injected=inject is not None,
         airflow_url=steps.airflow.url,

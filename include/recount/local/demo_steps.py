@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from recount.audit.certificate import load
@@ -28,6 +29,7 @@ from recount.local.profile import Profile
 
 STREAM = "revenue-by-region"
 _AUDIT, _BACKFILL, _STREAM = f"audit__{STREAM}", f"backfill__{STREAM}", f"stream__{STREAM}"
+_PROVED = "proved"
 _LIMIT_S = 600.0
 _INTO_THE_BATCH_S = 0.7
 """A batch of some hundred thousand records takes longer than this."""
@@ -89,10 +91,14 @@ class DemoSteps:
         self._say(f"output tampered with: {kind}")
 
     def audit(self) -> Audited:
-        """Run the audit DAG by hand, as of now."""
+        """Run the audit DAG by hand, as of now, until it is proved or has failed; its panels may be made still."""
         self._runs.unpause(_BACKFILL)
-        run = self._runs.wait(_AUDIT, self._runs.trigger(_AUDIT, through="now"), _LIMIT_S)
+        run = self._runs.wait_for_task(_AUDIT, self._runs.trigger(_AUDIT, through="now"), _PROVED, _LIMIT_S)
         return self._audited(run)
+
+    def ended(self, audited: Audited) -> Audited:
+        """``audited`` once all tasks of its run are over."""
+        return replace(audited, run=self._runs.wait(_AUDIT, audited.run.run, _LIMIT_S))
 
     def backfill(self) -> Audited:
         """Approve the backfill that the audit's asset event has started, and wait for its audit."""
