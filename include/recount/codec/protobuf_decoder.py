@@ -84,7 +84,7 @@ def _indexes(value: bytes) -> tuple[tuple[int, ...], int]:
     count, at = _index(value, HEAD)
     if not 0 <= count <= len(value) - at:
         raise BadRecord("undecodable", f"{count} indexes of a message in {len(value)} bytes")
-    found = []
+    found: list[int] = []
     for _ in range(count):
         if len(found) == _MOST_INDEXES:  # there may be a million of them, and what is read of each place is kept
             raise BadRecord("undecodable", f"{count} indexes of a message")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from recount.audit.shape import flow_of
@@ -20,7 +21,9 @@ def objections(topology: Topology) -> list[RecountError]:
     if flow_of(topology) is not None:
         return []
     found: dict[str, RecountError] = {}
-    for check in (partial(require_recomputable, topology), *(partial(identity_of, one) for one in topology.written)):
+    checks: list[Callable[[], object]] = [partial(require_recomputable, topology)]
+    checks += [partial(identity_of, one) for one in topology.written]
+    for check in checks:
         try:
             check()
         except NotRecomputable as refusal:

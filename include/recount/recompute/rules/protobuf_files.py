@@ -244,11 +244,11 @@ def _has(found: Numbered, number: int) -> bool:
 
 
 def _one(found: Numbered, number: int) -> int:
-    return next((one for one in reversed(found.get(number, ())) if isinstance(one, int)), 0)
+    return next((one for one in found.get(number, [])[::-1] if isinstance(one, int)), 0)
 
 
 def _text(found: Numbered, number: int) -> str:
-    return next((str(one, "utf-8") for one in reversed(found.get(number, ())) if isinstance(one, bytes)), "")
+    return next((str(one, "utf-8") for one in found.get(number, [])[::-1] if isinstance(one, bytes)), "")
 
 
 def _own_name(found: Numbered) -> str:
