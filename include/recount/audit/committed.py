@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Message, TopicPartition
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,6 +17,7 @@ from recount.core.errors import Transient
 from recount.core.output import TIME_HEADER
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.offsets import TO_THE_END
+from recount.kafka.record_headers import record_headers
 from recount.recompute.log import Ranges
 
 _AT_A_TIME = 10_000
@@ -127,23 +127,16 @@ def _received(consumer: Consumer, topic: str) -> list[Message]:
 
 def _record(message: Message, partition: int, offset: int) -> CommittedRecord:
     kind, timestamp_ms = message.timestamp()
-    key, value, headers = message.key(), message.value(), _headers(message)
+    # of one whose headers cannot be read there are none, for it is no record of ours
+    key, value, headers = message.key(), message.value(), record_headers(message)
     return CommittedRecord(
         partition=partition,
         offset=offset,
         timestamp_ms=-1 if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
         key=key,
         value=value,
-        headers=tuple(headers.items() if isinstance(headers, dict) else headers or ()),
+        headers=tuple(headers),
     )
-
-
-def _headers(message: Message) -> Any:
-    """The headers; none where the name of one is no UTF-8, for then it is no record of ours."""
-    try:
-        return message.headers()
-    except (SystemError, UnicodeDecodeError):  # the client's own code fails on such a name
-        return None
 
 
 def text_of_bytes(value: str | bytes | None) -> str | None:

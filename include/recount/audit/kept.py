@@ -151,8 +151,9 @@ def require_kept(connection: Connection, tables: Tables, topic: str, ranges: Ran
             f"records of {topic} have expired before they were audited",
             given={partition: spans[partition].start for partition in expired},
             expected=f"to begin at offsets {expired}",
-            remedy="what is gone can be judged no more: begin anew with `recount reset`; and set the topic's retention "
-            "above the longest time without an audit, or declare Archive(topic=...) and run it",
+            remedy="where the topic has an archive, audit with --source auto; else what is gone can be judged no more: "
+            "begin anew with `recount reset`, and set the topic's retention above the longest time without an audit, "
+            "or declare Archive(topic=...) and run it",
         )
 
 

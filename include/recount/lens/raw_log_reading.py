@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 import polars as pl
 from confluent_kafka import Message
@@ -16,6 +15,7 @@ from recount.core.errors import Terminal
 from recount.core.tables import Tables
 from recount.kafka.connection import Connection
 from recount.kafka.offsets import is_compacted, log_ranges, messages, partitions_of
+from recount.kafka.record_headers import record_headers
 from recount.lens.stretch import Stretch
 
 _AT_ONCE = 50_000
@@ -97,18 +97,8 @@ def _records(partition: int, found: Sequence[Message]) -> Records:
         timestamps_ms=[message.timestamp()[1] for message in found],
         keys=[_raw(message.key()) for message in found],
         values=[_raw(message.value()) for message in found],
-        headers=[_headers(message) for message in found],
+        headers=[[{"key": name, "value": _raw(value)} for name, value in record_headers(message)] for message in found],
     )
-
-
-def _headers(message: Message) -> GivenHeaders:
-    """None of them where the name of one is no UTF-8, for then the client can read none."""
-    try:
-        found: Any = message.headers()
-    except (SystemError, UnicodeDecodeError):  # the client's own code fails on such a name
-        return None
-    pairs = found.items() if isinstance(found, dict) else found or ()
-    return [{"key": name, "value": _raw(value)} for name, value in pairs]
 
 
 def _raw(found: str | bytes | None) -> bytes | None:

@@ -13,6 +13,7 @@ from pyspark.sql import Row, SparkSession
 from tests.integration.spark.drivers import committed
 from tests.spark.audit.depot import SINKS, Depot, depot_of
 
+from recount.audit.certificate import load
 from recount.audit.expectation_outcomes import EXIT_FAILED
 from recount.audit.expectations import Outcome, validate
 from recount.audit.nightly import CertifiedAudit
@@ -139,8 +140,10 @@ def test_one_row_lost_and_one_altered_are_found_in_every_sink_with_a_part_of_the
 
 def test_what_has_expired_on_kafka_is_not_audited_from_there(nights: Nights) -> None:
     with pytest.raises(Terminal) as refused:
-        nights.depot.audit("kafka")
+        nights.depot.audit("kafka", from_the_beginning=True)
     assert "--source auto" in str(refused.value)
+    stands = load(nights.depot.audit("kafka").certificate)
+    assert (stands["batches"], stands["outcome"]) == (0, "violation"), "what is wrong in the tables is still found"
 
 
 def test_what_has_no_archive_is_not_audited_from_there(nights: Nights) -> None:

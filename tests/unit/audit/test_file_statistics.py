@@ -103,3 +103,14 @@ def test_wider_bounds_and_none_are_no_lie(tables: Tables) -> None:
     rewrite(path, lambda said: (said["minValues"].update(region="A"), said["maxValues"].update(region="Z")))  # type: ignore[func-returns-value]
     rewrite(path, lambda said: (said["minValues"].clear(), said["maxValues"].clear(), said["nullCount"].clear()))
     assert false_statistics(tables, TOPOLOGY) == []
+
+
+def test_a_file_without_rows_is_no_lie(tables: Tables) -> None:
+    """Spark leaves one where it deletes the only rows of a file."""
+    log = Path(tables.output("revenue")) / "_delta_log"
+    ROWS.clear().write_parquet(log.with_name("empty.parquet"))
+    for stats in ({}, {"stats": '{"numRecords":0}'}):
+        add = {"path": "empty.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
+        commit = json.dumps({"add": {**add, **stats}})
+        (log / f"{len([*log.glob('*.json')]):020}.json").write_text(commit)
+        assert false_statistics(tables, TOPOLOGY) == []
