@@ -100,7 +100,8 @@ def validate(
     The outcome is written to ``outcome_of`` too. Raises ``Terminal`` when there is no complete audit of that name, or
     what it compared is kept no longer.
     """
-    store = AuditStore(session, Tables(settings.data), topology.name)
+    tables = Tables(settings.data)
+    store = AuditStore(session, tables, topology.name)
     run = _complete(store, topology, audit)
     # in the session itself: Great Expectations knows no other one
     suit(session, sum(run.counts.values()))
@@ -109,7 +110,7 @@ def validate(
     accepted = tuple(one for one in register.values() if one.state == "accepted")
     rows = AuditedRows(
         session=session,
-        tables=Tables(settings.data),
+        tables=tables,
         topology=topology,
         run=run,
         accepted=accepted,
@@ -130,7 +131,7 @@ def validate(
 
         check(log.raw_log(), RAW_LOG)
         # what follows has a row for a batch or a result, not for each record
-        suit(session, sum(DeltaTable(Tables(settings.data).output(one.table)).count() for one in topology.written))
+        suit(session, sum(DeltaTable(tables.output(one.table)).count() for one in topology.written))
         check(log.batch_ledger(), BATCH_LEDGER)
         for written in topology.written:
             check(rows.output(written), OUTPUTS, declared_columns(written), written.table)

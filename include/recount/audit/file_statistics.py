@@ -13,6 +13,7 @@ import polars as pl
 from deltalake import DeltaTable
 
 from recount.audit.ledger_rules import LEDGER
+from recount.audit.table_places import correction_places, output_places, side_places
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
@@ -25,9 +26,8 @@ def false_statistics(tables: Tables, topology: Topology) -> list[Difference]:
 
     Columns of texts, whole numbers and flags count. Others have statistics that are rounded.
     """
-    paths = {f"table outputs/{node.table}": tables.output(node.table) for node in topology.written}
-    paths |= {f"table corrections/{node.table}": tables.corrections(node.table) for node in topology.written}
-    paths |= {"late table": tables.late(topology.name), "rejected table": tables.rejected(topology.name)}
+    results = output_places(tables, topology) | correction_places(tables, topology)
+    paths = results | side_places(tables, topology)
     found = {place: _false_files(path) for place, path in paths.items()}
     return [
         Difference(

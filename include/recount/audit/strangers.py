@@ -18,6 +18,7 @@ from recount.audit.copies import written_after
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import LEDGER
 from recount.audit.shape import flow_of
+from recount.audit.table_places import correction_places, output_places, side_places
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -36,8 +37,7 @@ def strange_rows(tables: Tables, topology: Topology, ledger: Ledger, settled: Ca
     there before that call are of no batch, unless it is in that ledger. It is not asked where there is no such row.
     """
     last = ledger.proofs[-1].order
-    paths = {f"table outputs/{node.table}": tables.output(node.table) for node in topology.written}
-    paths |= {"late table": tables.late(topology.name), "rejected table": tables.rejected(topology.name)}
+    paths = output_places(tables, topology) | side_places(tables, topology)
     named = {place: _named_after(path, last) for place, path in paths.items()}
     if not any(named.values()):
         return []
@@ -49,8 +49,7 @@ def hidden_rows(tables: Tables, topology: Topology) -> list[Difference]:
     """A difference for each table of a single aggregation with rows that are marked as withdrawn."""
     if flow_of(topology) is None:
         return []
-    paths = {f"table outputs/{node.table}": tables.output(node.table) for node in topology.written}
-    paths |= {f"table corrections/{node.table}": tables.corrections(node.table) for node in topology.written}
+    paths = output_places(tables, topology) | correction_places(tables, topology)
     found = {place: _withdrawn(path) for place, path in paths.items()}
     return [
         Difference(
