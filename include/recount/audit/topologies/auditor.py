@@ -70,17 +70,19 @@ from recount.audit.topologies.scope import (
 from recount.audit.topologies.standing import unsettled_rows
 from recount.audit.topologies.totals import totals_by_topic
 from recount.core.finding_register import Register
+from recount.core.joins import StreamTableJoin
 from recount.core.nodes import WindowedAggregate
+from recount.core.processing import Deduplicate
 from recount.core.retention import Released, ageing, farthest
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference, PartitionAccount
-from recount.core.windows import ClosingWindows, SessionWindows
+from recount.core.windows import ClosingWindows, SessionWindows, SlidingWindows
 from recount.kafka.connection import Connection
 from recount.recompute.digests import DigestedLog
 from recount.recompute.graph.carrying import LOOK_BACK_MS, is_incremental
-from recount.recompute.graph.frontiers import NONE_DUE
+from recount.recompute.graph.frontiers import NONE_DUE, behind
 from recount.recompute.graph.recomputed import Recomputed, recomputed
 from recount.recompute.header_parsing import is_with_headers
 from recount.recompute.log import Log
@@ -169,7 +171,7 @@ class TopologyAuditor:
             findings = self._findings(scope, interval, source, log, truth, judged, beyond, known or {})
             if repetition is not None or not self._is_incremental:
                 return findings
-            kept = self._keep(scope, judge, judged, truth, complete, has_misses=bool(findings.misses))
+            kept = self._keep(scope, judge, judged, truth, complete, findings)
             return replace(findings, snapshot_sha256=kept)
         finally:
             self._release(scope, truth, complete)
@@ -177,8 +179,9 @@ class TopologyAuditor:
     def _release(self, scope: Scope, *recomputed: Recomputed) -> None:
         for one in recomputed:
             one.release()
-        if scope.snapshot is not None:
-            scope.snapshot.release()
+        for snapshot in (scope.snapshot, scope.at_cut):
+            if snapshot is not None:
+                snapshot.release()
 
     def _findings(
         self,
@@ -283,8 +286,7 @@ class TopologyAuditor:
         judged: DataFrame,
         truth: Recomputed,
         complete: Recomputed,
-        *,
-        has_misses: bool,
+        findings: Findings,
     ) -> str:
         """Leave the next audit what it needs; returns the SHA-256 of that."""
         frontier_ms = scope.settled.between(None, scope.cut).frontier_ms
@@ -296,10 +298,15 @@ class TopologyAuditor:
             CLAIMS_PART: judge.to_keep(judged, since_ms - _longest_open_ms(self._topology)),
             CORRECTED_PART: judge.corrections_to_keep(judged),
         }
-        if has_misses:
+        open_since_ms = behind(since_ms, _longest_ms(self._topology))
+        released = farthest(scope.released, findings.released)
+        if findings.misses or released is not None:
             late = scope.late(self._late_ledger(scope), truth)
-            parts[LATE_PART] = {LATE_PART: still_late(judged, late, self._topology)}
-            parts[UNREAD_PART] = {UNREAD_PART: still_unread(judged, scope.unread(truth), self._topology)}
+            found = still_late(judged, late, self._topology, open_since_ms, released)
+            parts[LATE_PART] = {LATE_PART: found}
+        if any(isinstance(node, StreamTableJoin | Deduplicate) for node in self._topology.nodes()):
+            found = still_unread(judged, scope.unread(truth), self._topology, open_since_ms)
+            parts[UNREAD_PART] = {UNREAD_PART: found}
         spans = [span for ranges in scope.ledger.ranges.values() for span in ranges.values()]
         self._snapshots.put(scope.audit, parts, offsets=sum(end - start for start, end in spans))
         newest = scope.erased.newest
@@ -397,6 +404,22 @@ def _longest_open_ms(topology: Topology) -> int:
     """How long after its end a window can still change; a session also while those before it can."""
     windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
     return max((_open_ms(one) for one in windows if isinstance(one, ClosingWindows)), default=0)
+
+
+def _longest_ms(topology: Topology) -> int:
+    """How long before its end a window can begin."""
+    windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
+    return max((_lasts_ms(one) for one in windows if isinstance(one, ClosingWindows)), default=0)
+
+
+def _lasts_ms(windows: ClosingWindows) -> int:
+    match windows:
+        case SessionWindows():
+            return windows.reach_ms
+        case SlidingWindows():
+            return windows.difference_ms
+        case _:
+            return windows.size_ms
 
 
 def _open_ms(windows: ClosingWindows) -> int:

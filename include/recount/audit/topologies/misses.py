@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MISSED
+from recount.audit.removed import kept_late_by_spark
 from recount.audit.results import COMPLETE
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.identity import above_of
@@ -24,6 +25,7 @@ from recount.audit.topologies.judge import SEEN_TEXT, SINK
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder
+from recount.core.retention import Released
 from recount.core.topology import Topology, Written
 from recount.core.verdict import MAX_LATE_NAMED, Difference, GraceMiss
 from recount.core.windows import SessionWindows, SlidingWindows
@@ -62,16 +64,25 @@ def grace_misses(judged: DataFrame, late: DataFrame, unread: DataFrame, topology
     ]
 
 
-def still_unread(judged: DataFrame, unread: DataFrame, topology: Topology) -> DataFrame:
-    """Of the ``unread`` changes those that explain a missed row of ``judged``: the next audit needs them again."""
+def still_unread(judged: DataFrame, unread: DataFrame, topology: Topology, open_since_ms: int) -> DataFrame:
+    """Of the ``unread`` changes what the next audit needs again.
+
+    Those that explain a missed row of ``judged``, and those of records since ``open_since_ms``: a row that they are
+    counted in may not be due yet.
+    """
     pairs = _of_lookups(_missed(judged), unread, topology)
-    return reduce(DataFrame.union, [one.select("change.*") for one in pairs]).distinct()
+    open_still = unread.where(F.col("event_ms") >= open_since_ms)
+    return reduce(DataFrame.union, [open_still, *(one.select("change.*") for one in pairs)]).distinct()
 
 
-def still_late(judged: DataFrame, late: DataFrame, topology: Topology) -> DataFrame:
-    """The same of the ``late`` lines: the stream may remove them from its ledger while the row is missed."""
+def still_late(
+    judged: DataFrame, late: DataFrame, topology: Topology, open_since_ms: int, released: Released | None
+) -> DataFrame:
+    """The same of the ``late`` lines, which the stream removes from its ledger once they are ``released``."""
     pairs = _explanations(_missed(judged), late, topology)
-    return reduce(DataFrame.union, [one.select("line.*") for one in pairs]).distinct()
+    is_open = F.coalesce(WINDOW_END, "timestamp_ms") >= open_since_ms
+    open_still = late.where(is_open & ~kept_late_by_spark(released))
+    return reduce(DataFrame.union, [open_still, *(one.select("line.*") for one in pairs)]).distinct()
 
 
 def unexplained(misses: list[GraceMiss]) -> list[Difference]:

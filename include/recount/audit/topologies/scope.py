@@ -61,12 +61,13 @@ class Scope:
     """What one audit covers: of the batches ``settled``, ``ledger`` are those after ``seed``, which are judged.
 
     Batches before ``seed`` may lack in ``settled``. ``altered`` are tables in which somebody has changed what was
-    judged before; what is ``released`` the stream may have removed. ``published`` and ``posted`` are the offsets that
-    the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit before has
-    read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections, ``backfills``
-    the names of those whose corrections count. ``erased`` are the keys that were erased so far, and ``begins_after`` is
-    the erasure behind which an audit from the beginning cannot look. ``topic_ids`` have the topics now that the stream
-    reads and writes; ``short`` are the partitions whose log was cut short.
+    judged before; what is ``released`` the stream may have removed. ``snapshot`` is what ``seed`` left, and ``at_cut``
+    what an audit of the same last batch left: what that released may be gone. ``published`` and ``posted`` are the
+    offsets that the sinks' and the dead-letter topics held when it began, ``unseen`` those of the former that no audit
+    before has read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections,
+    ``backfills`` the names of those whose corrections count. ``erased`` are the keys that were erased so far, and
+    ``begins_after`` is the erasure behind which an audit from the beginning cannot look. ``topic_ids`` have the topics
+    now that the stream reads and writes; ``short`` are the partitions whose log was cut short.
     """
 
     audit: str
@@ -74,6 +75,7 @@ class Scope:
     altered: tuple[str, ...]
     released: Released | None
     snapshot: Snapshot | None
+    at_cut: Snapshot | None
     settled: Ledger
     ledger: Ledger
     published: Mapping[str, Ranges]
@@ -111,13 +113,14 @@ class Scope:
         return reduce(DataFrame.unionByName, known.values(), truth.unread)
 
     def late(self, ledger: DataFrame, truth: Recomputed) -> DataFrame:
-        """The lines of the late ``ledger``, those that the stream may have removed, and what explained earlier misses.
+        """The lines of the late ``ledger``, those that the stream may have removed, and what earlier audits kept.
 
         Their columns are those of ``truth.late``.
         """
-        known = {} if self.snapshot is None else self.snapshot.part(LATE_PART)
+        known = [one.part(LATE_PART).get(LATE_PART) for one in (self.snapshot, self.at_cut) if one is not None]
         gone = truth.late.where(~kept_late_by_spark(self.released))
-        return reduce(DataFrame.unionByName, known.values(), ledger.select(*gone.columns).unionByName(gone))
+        there = ledger.select(*gone.columns).unionByName(gone)
+        return reduce(DataFrame.unionByName, (one for one in known if one is not None), there)
 
     @property
     def known_corrections(self) -> dict[str, KnownCorrections]:
@@ -192,8 +195,9 @@ class Scoping:
                 reached, interval, erased, from_the_beginning=from_the_beginning
             )
             reach = Reach(seed=seed, cut=cut)
+            at_cut = NOTHING if from_the_beginning else self._seed_at(settled, cut.order, erased)
             if not from_the_beginning:
-                reach = there.reach(settled, seed, cut, self._seed_at(settled, cut.order, erased))
+                reach = there.reach(settled, seed, cut, at_cut)
                 seed, cut = reach.seed, reach.cut
             altered = self._written_to(seed)
             whole = settled_ledger(self._tables, self.topology, reached) if altered else settled
@@ -209,8 +213,10 @@ class Scoping:
             reach = Reach(seed=seed, cut=cut, short=repetition.short)
             erased.require_repeatable(repetition.audit, seed.run)
             self._require_snapshot(seed)
+            at_cut = self.store.seed_at(settled, cut.order, self._is_before(repetition.audit))
             published = {topic: repetition.within(topic, spans) for topic, spans in published.items()}
         stands = seed.order == cut.order
+        is_another = at_cut.order == cut.order != seed.order
         ledger = settled.standing_at(cut.order) if stands else settled.between(seed.order, cut.order)
         topic_ids = repetition.topic_ids if repetition else ids_of(self.connection, ledger.proofs[-1].topic_ids)
         before = next((proof for proof in settled.proofs if proof.order == seed.order), None)
@@ -225,6 +231,7 @@ class Scoping:
             altered=altered,
             released=released_so_far(runs, repetition.audit if repetition else None),
             snapshot=self.snapshots.of(seed.run.audit) if seed.run else None,
+            at_cut=self.snapshots.of(at_cut.run.audit) if at_cut.run and is_another else None,
             settled=settled,
             ledger=ledger,
             published={topic: published[topic] for topic in topics},
@@ -294,6 +301,12 @@ class Scoping:
     def _seed_at(self, ledger: Ledger, cut: Order, erased: ErasedKeys) -> Seed:
         """The same of the batch ``cut`` itself."""
         return self.store.seed_at(ledger, cut, self._usable(erased)) if self.is_incremental else NOTHING
+
+    def _is_before(self, audit: str) -> Callable[[Run], bool]:
+        """Whether an audit was complete before ``audit``, and its snapshot is still there."""
+        names = [run.audit for run in self.store.runs()]
+        earlier = set(names[: names.index(audit)] if audit in names else names)
+        return lambda run: run.audit in earlier and self.snapshots.has(run.audit)
 
     def _usable(self, erased: ErasedKeys) -> Callable[[Run], bool]:
         """Whether an audit can go on from one."""
