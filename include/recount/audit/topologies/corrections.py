@@ -2,7 +2,8 @@
 
 An audit that goes on from another one judges the corrections of all rows that it knows of, those that were corrected
 before among them, of rows that have been corrected since, and of rows whose corrections were not in order. It reads the
-sinks' topics from where no audit has read yet: so what was read of corrections is kept for good.
+sinks' topics from where no audit has read yet: so what was read of corrections is kept until the row is released, by
+the retention of its table. A correction that comes to the topic after that was read before, and is a copy.
 """
 
 from __future__ import annotations
@@ -97,14 +98,20 @@ class Corrections:
         return with_corrections(judged, lined_up, self._written(identity, rows), identity, kept_since_ms)
 
     def to_keep(self, judged: DataFrame, identity: Identity) -> DataFrame | None:
-        """What the next audit needs, whose rows ``judged`` are: all that Kafka has, and what it must judge again."""
+        """What the next audit needs: all that Kafka has of rows that are not let go, and what it must judge again.
+
+        A row of ``judged`` is let go where all is well and nobody asks any more what readers see of it.
+        """
         if identity not in self._claims:
             return None
         claims = self._claims[identity].drop(_AGAIN).withColumn(_ID, _id())
-        wrong = judged.where(F.col(CORRECTION).isNotNull() | (F.col(COMPLETENESS) == MISSED)).select(_id().alias(_ID))
+        is_wrong = F.col(CORRECTION).isNotNull() | (F.col(COMPLETENESS) == MISSED)
+        wrong = judged.where(is_wrong).select(_id().alias(_ID))
+        let_go = judged.where(~is_wrong & (F.col(COMPLETENESS) == KEPT)).select(_id().alias(_ID))
         again = claims.where(LATER_BATCH).select(_ID).unionByName(wrong).distinct().withColumn(_AGAIN, F.lit(True))
         told = claims.join(again, _ID, "left").withColumn(_AGAIN, F.coalesce(_AGAIN, F.lit(False)))
-        return told.where((F.col(SIDE) == KAFKA) | F.col(_AGAIN)).select(*_CLAIMED, _AGAIN)
+        on_kafka = told.where((F.col(SIDE) == KAFKA) & ~F.col(_AGAIN)).join(let_go, _ID, "left_anti")
+        return told.where(_AGAIN).unionByName(on_kafka.select(*told.columns)).select(*_CLAIMED, _AGAIN)
 
     def _lined_up(
         self, identity: Identity, published: DataFrame | None, rows: DataFrame | None, claims: DataFrame
@@ -117,6 +124,9 @@ class Corrections:
         if rows is not None:
             is_new = F.coalesce(F.col(WRITTEN_AT)["number"] >= known.backfills, F.lit(True))
             found.append(rows.withColumn(_AGAIN, is_new))
+        if rows is not None and known.claims is not None and published is not None:
+            of_old = _of_old(rows.where(~is_new), published, known.claims)
+            found.append(of_old.withColumn(_AGAIN, F.lit(False)))
         if not found:
             return None
         told = [one.select(*_CLAIMED, _AGAIN) for one in found]
@@ -140,6 +150,17 @@ class Corrections:
         if corrections is None:
             return written
         return written.unionByName(corrections.where(~F.col(LATER_BATCH)).drop(LATER_BATCH))
+
+
+def _of_old(rows: DataFrame, published: DataFrame, known: DataFrame) -> DataFrame:
+    """Claims that Kafka has had the corrections ``rows`` before they were ``published`` once more.
+
+    Of those whose claims are ``known`` still there are none: they were read by an audit that has let go of them.
+    """
+    ids = published.select(_id().alias(_ID))
+    followed = known.where(F.col(SIDE) == KAFKA).select(_id().alias(_ID))
+    old = rows.withColumn(_ID, _id()).join(ids, _ID, "left_semi").join(followed, _ID, "left_anti")
+    return old.select(*rows.columns).withColumn(SIDE, F.lit(KAFKA))
 
 
 def with_corrections(

@@ -10,7 +10,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED
+from recount.audit.completeness import COMPLETENESS, CORRECTION, KEPT, MISSED, REPAIRED
 from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import EXPIRED, LOST, PLACES
 from recount.audit.ledger import Order
@@ -153,7 +153,7 @@ class Judge:
         is_released = _at(written) < F.lit(in_delta_since_ms) if is_aged else F.lit(False)
         is_released = F.coalesce(is_released, F.lit(False))
         delta = F.when((F.col(f"{DELTA}_verdict") == LOST) & is_released, EXPIRED)
-        completeness = F.when((F.col(COMPLETENESS) == MISSED) & is_released, KEPT)
+        completeness = F.when(F.col(COMPLETENESS).isin(MISSED, REPAIRED) & is_released, KEPT)
         judged = judged.withColumns(
             {
                 f"{KAFKA}_verdict": kafka,

@@ -2,7 +2,8 @@
 
 A late record explains a row when it has the row's key and was late for a window that touches the row's, or for none
 (a join, a deduplication); when the row is made of it; or, where the sink has another key than the operator that judged
-it, when its event time lies within the row's window, or the row has no window.
+it and no line explains the row otherwise, when its event time lies within the row's window, or the row has no window:
+the first lines that do are taken.
 
 A change of a table that a record did not find, because it came to the log when the record had been read, explains the
 rows that are made of the record; of rows that do not say what they are made of, those of the record's key, or of any
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MISSED
@@ -29,6 +30,7 @@ from recount.core.retention import Released
 from recount.core.topology import Topology, Written
 from recount.core.verdict import MAX_LATE_NAMED, Difference, GraceMiss
 from recount.core.windows import SessionWindows, SlidingWindows
+from recount.recompute.once import once
 
 _ROW = (SINK, *IDENTITY)
 
@@ -131,13 +133,21 @@ def _explanations(missed: DataFrame, ledger: DataFrame, topology: Topology) -> l
     by_key = missed.join(late, F.col("key").eqNullSafe(F.col("late_key")) & (windowless | touches))
     places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
     by_origin = places.join(late, F.col("made_of") == F.col("late_origin"))
-    found = [by_key, by_origin]
+    found = [one.select("row", "late", "line") for one in (by_key, by_origin)]
     rekeyed = [sink for sink in topology.written if _is_rekeyed(sink)]
     if rekeyed:
+        found = [once(reduce(DataFrame.union, found))]
         during = start.isNull() | F.col("late_ms").between(start - reach_ms, end + reach_ms)
         elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
-        found.append(elsewhere.join(late, during))
-    return [one.select("row", "late", "line") for one in found]
+        elsewhere = elsewhere.join(found[0].select("row").distinct(), "row", "left_anti")
+        found.append(_first(elsewhere.join(late, during).select("row", "late", "line")))
+    return found
+
+
+def _first(pairs: DataFrame) -> DataFrame:
+    """Of each ``row`` the explanations that are named: any line may be one, and an audit keeps what it has named."""
+    first = Window.partitionBy("row").orderBy("late")
+    return pairs.withColumn("at", F.row_number().over(first)).where(F.col("at") <= MAX_LATE_NAMED).drop("at")
 
 
 def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> list[DataFrame]:
