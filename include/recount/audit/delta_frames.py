@@ -29,8 +29,12 @@ def delta_frame(session: SparkSession, path: str) -> DataFrame:
 
 
 def local_frame(session: SparkSession, rows: pa.Table, schema: T.StructType) -> DataFrame:
-    """``rows`` of this process as a frame; Spark itself fails at nested columns without a row."""
-    return in_one_task(session.createDataFrame(rows if rows.num_rows else [], schema))
+    """``rows`` of this process as a frame.
+
+    Spark fails at nested columns without a row, and takes a batch of Arrow without one, as an empty file of a table is,
+    for the end: the rows behind it would be lost.
+    """
+    return in_one_task(session.createDataFrame(rows.combine_chunks() if rows.num_rows else [], schema))
 
 
 def is_small(table: DeltaTable) -> bool:

@@ -41,6 +41,17 @@ def test_a_small_table_has_the_rows_and_columns_that_spark_reads(spark: SparkSes
     assert found.orderBy("recount_batch").collect() == by_spark.orderBy("recount_batch").collect()
 
 
+def test_no_row_is_lost_behind_a_file_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark writes one for each task without rows, and whoever may write to the table can add one."""
+    path = str(tmp_path / "table")
+    for at in range(4):
+        rows = spark.createDataFrame(spark.sparkContext.parallelize([(at,)], 2), "n int")
+        rows.write.format("delta").mode("append").save(path)
+    counts = DeltaTable(path).to_pyarrow_dataset().get_fragments()
+    assert sorted(one.count_rows() for one in counts) == [0] * 4 + [1] * 4
+    assert sorted(row.n for row in delta_frame(spark, path).collect()) == [0, 1, 2, 3]
+
+
 def test_a_table_that_has_lost_all_its_rows_keeps_its_columns(spark: SparkSession, path: str) -> None:
     DeltaTable(path).delete()
     found = delta_frame(spark, path)
