@@ -10,7 +10,8 @@ from recount.core.errors import InvalidDeclaration
 Duration = str | timedelta
 
 _UNIT_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PATTERN = re.compile(r"(\d+)\s*(ms|s|min|h|d)")
+_LONG_NAMES = {"second": "s", "minute": "min", "hour": "h", "day": "d"}
+_PATTERN = re.compile(rf"(\d+)\s*(?:({'|'.join(_UNIT_MS)})|({'|'.join(_LONG_NAMES)})s?)")
 _LONGEST_MS = 10_000_000 * _UNIT_MS["d"]
 """Some 27,000 years: a time and several durations are together within 64 bits."""
 _ALL_UNITS_MS = sorted(_UNIT_MS.items(), key=lambda unit: -unit[1])
@@ -19,8 +20,8 @@ _ALL_UNITS_MS = sorted(_UNIT_MS.items(), key=lambda unit: -unit[1])
 def milliseconds(duration: Duration, field: str = "duration") -> int:
     """Whole milliseconds of ``duration``; ``field`` names it in the error.
 
-    >>> milliseconds("5 min")
-    300000
+    >>> milliseconds("5 min"), milliseconds("1 day"), milliseconds("30 minutes")
+    (300000, 86400000, 1800000)
 
     Raises ``InvalidDeclaration`` for a negative duration, an unknown unit, a part of a millisecond, or what is longer
     than any log.
@@ -31,8 +32,8 @@ def milliseconds(duration: Duration, field: str = "duration") -> int:
     raise InvalidDeclaration(
         field,
         given=duration,
-        expected="a timedelta or a text like '5 min', in ms, s, min, h or d, not negative, in whole milliseconds,"
-        f" and at most {readable(_LONGEST_MS)}",
+        expected="a timedelta or a text like '5 min', in ms, s, min, h or d (or second, minute, hour, day), not"
+        f" negative, in whole milliseconds, and at most {readable(_LONGEST_MS)}",
         remedy=f"write {field}='60 s' or {field}=timedelta(seconds=60)",
     )
 
@@ -43,7 +44,7 @@ def _milliseconds(duration: object) -> int | None:
         whole, rest = divmod(duration, timedelta(milliseconds=1))
         return None if rest else whole
     match = _PATTERN.fullmatch(duration.strip()) if isinstance(duration, str) else None
-    return int(match[1]) * _UNIT_MS[match[2]] if match else None
+    return int(match[1]) * _UNIT_MS[match[2] or _LONG_NAMES[match[3]]] if match else None
 
 
 def readable(duration_ms: int) -> str:

@@ -25,6 +25,13 @@ from recount.core.windows import (
 MINUTE = 60_000
 
 
+@pytest.mark.parametrize(
+    ("short", "long"), [("1 d", "1 day"), ("2 h", "2 hours"), ("1 min", "1 minute"), ("30 s", "30 seconds")]
+)
+def test_units_of_durations_can_be_written_out(short: str, long: str) -> None:
+    assert tumbling(short, grace="0 s") == tumbling(long, grace="0 s")
+
+
 def test_a_tumbling_window_holds_its_start_and_not_its_end() -> None:
     windows = tumbling("1 min", grace="0 s")
     assert list(windows.starts(MINUTE - 1)) == [0]
