@@ -39,7 +39,7 @@ RUN_engines := tests/unit/spark
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-pods lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-pods test-classes lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -104,12 +104,15 @@ demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --secur
 
 # ---- checks
 
-test: setup browser ## all tests, in six runs, two at a time; in one where ARGS are given, which go to pytest
+test: setup browser test-classes ## all tests, in six runs, two at a time; in one where ARGS are given, which go to pytest
 ifeq ($(ARGS),)
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(RUNS:%=run-%)
 else
 	@pytest tests/unit $(RUN_audit) $(RUN_broker) $(RUN_airflow) $(RUN_recompute) $(ARGS)
 endif
+
+test-classes: setup
+	@python -m tests.lean_spark
 
 $(RUNS:%=run-%): run-%:
 	@pytest $(RUN_$*)

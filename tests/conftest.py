@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-from tests.lean_spark import make_lean_spark
+from tests.lean_spark import lean_spark
 
 from recount.garbage import look_seldom
 from recount.local.airflow import EmbeddedAirflow
@@ -37,8 +37,7 @@ PROJECT = Project.containing(Path(__file__).parent)
 # Airflow reads it at its first import, and would otherwise write into the home of whoever runs the tests.
 _AIRFLOW_HOME = TemporaryDirectory(prefix="recount-airflow-")
 os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME.name
-_SPARK_HOME = TemporaryDirectory(prefix="recount-spark-")
-os.environ["SPARK_HOME"] = str(make_lean_spark(Path(_SPARK_HOME.name)))
+os.environ["SPARK_HOME"] = str(lean_spark(PROJECT.jars.parent))
 _STATUS = pytest.StashKey[int]()
 
 
@@ -55,7 +54,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """
     if _STATUS in config.stash:
         _AIRFLOW_HOME.cleanup()
-        _SPARK_HOME.cleanup()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(config.stash[_STATUS])

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
@@ -16,8 +18,6 @@ from recount.shipped import shipped
 JarSet = Literal["spark", "kafka"]
 PACKAGES = "packages"
 """The value of RECOUNT_JARS that lets Spark fetch the jars itself: spark-submit's --packages."""
-CLASS_ARCHIVE = "classes.jsa"
-"""In the folder of jars, where ``recount jars`` has made it."""
 _NAMESPACE = {"pom": "http://maven.apache.org/POM/4.0.0"}
 
 
@@ -52,12 +52,18 @@ def spark_jars(setting: str) -> dict[str, str]:
     return {"jars": ",".join(found)}
 
 
+def class_archive(jars: Path) -> Path:
+    """The archive of Spark's classes in the folder of ``jars``: each SPARK_HOME has its own."""
+    home = os.environ.get("SPARK_HOME")
+    return jars / (f"classes-{sha256(home.encode()).hexdigest()[:8]}.jsa" if home else "classes.jsa")
+
+
 def shared_classes(setting: str) -> str:
     """The options by which a JVM maps Spark's classes from the archive in the folder of jars; none without an archive.
 
     A JVM that cannot use it, one of another version for instance, loads the classes itself and says nothing.
     """
-    archive = Path(setting) / CLASS_ARCHIVE
+    archive = class_archive(Path(setting))
     return f'"-XX:SharedArchiveFile={archive}" -Xlog:cds=off -Xlog:cds+dynamic=off' if archive.is_file() else ""
 
 

@@ -1,7 +1,7 @@
 """Spark's classes in a file that each JVM maps, instead of loading and verifying them itself (CDS of the JDK).
 
-The archive holds for one JDK and for the jars of one installed PySpark. It lies beside the jars of ours, where
-``jar_list.shared_classes`` finds it.
+The archive holds for one JDK and for the jars of one Spark, that of SPARK_HOME or else of the installed PySpark. It
+lies beside the jars of ours, where ``jar_list.shared_classes`` finds it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from pyspark.sql import functions as F
 
 from recount.audit.audit_session import FEW_OFFSETS, JAVA_FOR_FEW, session_for
 from recount.core.settings import Settings
-from recount.jar_list import CLASS_ARCHIVE
+from recount.jar_list import class_archive
 from recount.sessions import spark_session
 
 _TIMEOUT_S = 600
 _LAST_WORDS = 1_000
+_MADE = "classes.jsa"
 _SCHEMA = "id long, text string"
 _LOG = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def make_archive(jars: Path) -> None:
 
     Where that fails a warning says why: JVMs start slower without an archive, and nothing else is different.
     """
-    archive, of_spark = jars / CLASS_ARCHIVE, Path(pyspark.__file__).with_name("jars")
+    archive, of_spark = class_archive(jars), Path(pyspark.__file__).with_name("jars")
     if archive.exists() and archive.stat().st_mtime > of_spark.stat().st_mtime:
         return
     # a JVM that maps one makes none
@@ -46,7 +47,7 @@ def make_archive(jars: Path) -> None:
             said = ended.stdout + ended.stderr
         except subprocess.TimeoutExpired:
             said = f"not done in {_TIMEOUT_S} s"
-        made = Path(folder) / CLASS_ARCHIVE
+        made = Path(folder) / _MADE
         if made.exists():
             made.replace(archive)
         else:
@@ -65,7 +66,7 @@ def do_a_little(jars: str, folder: str) -> None:
         run=folder,
         jars=jars,
     )
-    options = f"{JAVA_FOR_FEW} -XX:ArchiveClassesAtExit={folder}/{CLASS_ARCHIVE}"
+    options = f"{JAVA_FOR_FEW} -XX:ArchiveClassesAtExit={folder}/{_MADE}"
     session = spark_session(settings, "class archive", java_options=options)
     session.range(100).withColumn("text", F.col("id").cast("string")).write.parquet(f"{folder}/rows")
     _stream(session, folder)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from recount.jar_list import CLASS_ARCHIVE
+from recount.jar_list import class_archive
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
@@ -29,12 +29,16 @@ session.stop()
 """
 
 
-def test_a_driver_has_its_classes_from_the_archive_that_make_setup_made(project: Project, tmp_path: Path) -> None:
-    # the tests' own Spark lies elsewhere, for which the archive does not hold
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+@pytest.mark.parametrize("home", ["that of the tests", ""])
+def test_a_driver_has_its_classes_from_the_archive_of_its_spark(
+    monkeypatch: pytest.MonkeyPatch, project: Project, tmp_path: Path, home: str
+) -> None:
+    """`make setup` and `make test` have made them."""
+    if not home:
+        monkeypatch.delenv("SPARK_HOME")
     command = [sys.executable, "-c", _DRIVER, str(project.spark_jars)]
-    ended = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert str(project.spark_jars / CLASS_ARCHIVE) in ended.stdout
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert str(class_archive(project.spark_jars)) in ended.stdout
 
 
 def test_a_delta_table_is_written_and_read_back(spark: SparkSession, table: str) -> None:

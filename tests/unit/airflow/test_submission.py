@@ -17,7 +17,7 @@ from recount.airflow.submission import Submission
 from recount.core.errors import Terminal
 from recount.core.resources import Resources
 from recount.core.settings import Settings
-from recount.jar_list import CLASS_ARCHIVE
+from recount.jar_list import class_archive
 
 
 @pytest.fixture
@@ -144,8 +144,11 @@ def test_only_a_jvm_of_this_machine_has_its_classes_from_the_archive_beside_the_
         return sum("SharedArchiveFile" in word for word in submission(settings).command)
 
     assert archives("local[1]") == 0
-    archive = Path(settings.jars) / CLASS_ARCHIVE
-    archive.touch()
+    class_archive(Path(settings.jars)).touch()
+    assert archives("local[1]") == 1
+    monkeypatch.setenv("SPARK_HOME", "/opt/another")
+    assert archives("local[1]") == 0, "an archive holds for one Spark"
+    class_archive(Path(settings.jars)).touch()
     assert archives("local[1]") == 1
     assert archives("k8s://https://kubernetes.default.svc", **{"deploy-mode": "cluster", "namespace": "streams"}) == 0
 
