@@ -53,7 +53,7 @@ def test_a_corrected_row_is_let_go_once_it_is_released_and_a_copy_of_its_correct
     last = desk.audit()
     assert (last.findings.differences, last.findings.misses) == ((), ())
     assert followed() > 0
-    for minute in (260, 380):
+    for minute in (260, 380, 500):
         trim(desk)
         a_batch(("eve", minute))
         last = desk.audit()
@@ -61,7 +61,7 @@ def test_a_corrected_row_is_let_go_once_it_is_released_and_a_copy_of_its_correct
     assert followed() == 0
 
     desk.publish(desk.written("callers"), corrected[-1], origin="backfill")
-    a_batch(("eve", 500))
+    a_batch(("eve", 620))
     last = desk.audit()
     assert [(one.verdict, one.key) for one in last.findings.differences] == [("duplicated", "ann")]
     assert [(one.verdict, one.key) for one in desk.audit().findings.differences] == [("duplicated", "ann")]

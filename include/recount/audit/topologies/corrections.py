@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+import polars as pl
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -37,7 +38,7 @@ from recount.audit.topologies.seen import (
     seen_rows,
     sees,
 )
-from recount.core.own_columns import BACKFILL
+from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER
 from recount.core.tables import Tables
 from recount.recompute.once import once
 
@@ -91,6 +92,8 @@ class Corrections:
         ``COMPLETE_ROWS``, adds ``CORRECTION`` (null: all is well) with ``SAID`` (texts and evidence), ``SEEN`` and
         ``CORRECTED``.
         """
+        if self._is_quiet(identity, published):
+            return uncorrected(judged)
         rows = self._corrections(identity)
         lined_up = self._lined_up(identity, published, rows, claims)
         if lined_up is None:
@@ -103,7 +106,7 @@ class Corrections:
         A row of ``judged`` is let go where all is well and nobody asks any more what readers see of it.
         """
         if identity not in self._claims:
-            return None
+            return self._known(identity).claims
         claims = self._claims[identity].drop(_AGAIN).withColumn(_ID, _id())
         is_wrong = F.col(CORRECTION).isNotNull() | (F.col(COMPLETENESS) == MISSED)
         wrong = judged.where(is_wrong).select(_id().alias(_ID))
@@ -117,7 +120,7 @@ class Corrections:
         self, identity: Identity, published: DataFrame | None, rows: DataFrame | None, claims: DataFrame
     ) -> DataFrame | None:
         """All that anybody says of the corrections that are to be judged; None where nobody says anything."""
-        known = self.known.get(identity.written.table, KnownCorrections(backfills=0, claims=None))
+        known = self._known(identity)
         found = [] if published is None else [published.withColumns({LATER_BATCH: F.lit(False), _AGAIN: F.lit(True)})]
         if known.claims is not None:
             found.append(known.claims.where(F.col(SIDE) == KAFKA))
@@ -134,6 +137,21 @@ class Corrections:
         again = [claims, lined_up.where(_AGAIN), *([] if known.claims is None else [known.claims.where(_AGAIN)])]
         ids = reduce(DataFrame.union, [one.select(_id().alias(_ID)) for one in again]).distinct()
         return lined_up.withColumn(_ID, _id()).join(ids, _ID, "left_semi").drop(_ID)
+
+    def _known(self, identity: Identity) -> KnownCorrections:
+        return self.known.get(identity.written.table, KnownCorrections(backfills=0, claims=None))
+
+    def _is_quiet(self, identity: Identity, published: DataFrame | None) -> bool:
+        """Whether no corrected row is followed any more, and nothing has come since the audit before."""
+        known, path = self._known(identity), self.tables.corrections(identity.written.table)
+        if known.claims is None or (published is not None and not published.isEmpty()):
+            return False
+        if DeltaTable.is_deltatable(path):
+            numbers = pl.scan_delta(path).select(pl.col(BACKFILL_NUMBER).fill_null(known.backfills).max()).collect()
+            newest = numbers.item()
+            if newest is not None and newest >= known.backfills:
+                return False
+        return known.claims.isEmpty()
 
     def _corrections(self, identity: Identity) -> DataFrame | None:
         """Claims of all corrections that count, with ``LATER_BATCH``; None where there is no table of them."""
