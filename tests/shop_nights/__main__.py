@@ -4,7 +4,9 @@ A night brings records of every source topic, a day of event time after those of
 started anew, runs to the end of its topics and stops; then all are audited. Kafka keeps the records of three days.
 Tables keep their rows for ``KEPT``, a few nights. Each night has a fault, every fifth a lie about an output row, every
 tenth a backfill of all misses. ``F`` keeps everything: the same command goes on after the last night that was complete.
-Ends with 1 where a night was wrong, or the last nights of thirty cost more than the first.
+Ends with 1 where a night was wrong, or the last nights of thirty cost more than the first. Thirty nights take hours, in
+which a machine becomes slower or faster: with ``--control`` the first five are lived through once more in another
+folder, and the last are compared with those.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.shop_nights.deployment import KEPT, deployment
-from tests.shop_nights.diary import Diary
+from tests.shop_nights.diary import CONTROL_NIGHTS, Diary
 from tests.shop_nights.night import live
 from tests.shop_nights.page import PAGES, page
+from tests.unit.topologies.shop_log import topics_of
 
 from recount.core.registry import declared
 
@@ -30,22 +33,32 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="what lives through the nights; made if it lacks")
     parser.add_argument("--records", type=int, default=60, help="of each topic, a night")
     parser.add_argument("--streams", nargs="*", help="only these")
+    parser.add_argument("--control", type=Path, help="the folder of the control, which goes on there too")
     parser.add_argument("--publish", nargs="?", const="shop-nights", help="write this page of docs/operations")
     given = parser.parse_args()
     # a SIGTERM shall stop the broker as Ctrl-C does
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = declared()
     names = given.streams or list(found.topologies)
-    folder = given.folder.resolve()
-    diary = Diary.in_folder(folder, given.nights)
     topologies = [replace(found.topology(name), retention=KEPT) for name in names]
-    with deployment(folder, topologies, list(found.archives.values())) as deployed:
-        for number in range(len(diary.nights), given.nights):
-            diary.write(live(deployed, diary, number, given.records))
-            print(diary.nights[-1].line(), flush=True)
+
+    def lived(folder: Path, nights: int) -> Diary:
+        diary = Diary.in_folder(folder, nights)
+        if len(diary.nights) < nights:
+            with deployment(folder, topologies, list(found.archives.values())) as deployed:
+                for number in range(len(diary.nights), nights):
+                    diary.write(live(deployed, diary, number, given.records))
+                    print(diary.nights[-1].line(), flush=True)
+        return diary
+
+    diary = lived(given.folder.resolve(), given.nights)
+    if given.control:
+        diary.control = [night.audit_cpu_s for night in lived(given.control.resolve(), CONTROL_NIGHTS).nights]
     if given.publish:
-        command = f'NIGHTS={given.nights} ARGS="--records {given.records} --publish {given.publish}"'
-        told = page(diary, command=command, records=given.records, topics=len(deployed.topics))
+        control = f" --control {given.control}" if given.control else ""
+        command = f'NIGHTS={given.nights} ARGS="--records {given.records} --publish {given.publish}{control}"'
+        topics = {topic for one in topologies for topic in topics_of(one)}
+        told = page(diary, command=command, records=given.records, topics=len(topics))
         (PAGES / f"{given.publish}.md").write_text(told)
     wrong = diary.wrong()
     print(*wrong, sep="\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 
 MAX_GROWTH = 1.3
+CONTROL_NIGHTS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +66,8 @@ class Diary:
     lies: list[Lie] = field(default_factory=list)
     produced: int = 0
     """So many nights have their records: one that was ended in the middle goes on without producing them again."""
+    control: Sequence[float] = ()
+    """CPU of the audits of the first nights in another folder, on the machine as it was after the last night."""
 
     @classmethod
     def in_folder(cls, folder: Path, planned: int) -> Diary:
@@ -102,7 +105,7 @@ class Diary:
     def growth(self) -> float | None:
         """CPU of the audits of the last three nights, by that of the three from the third on; None: too few nights."""
         costs = [night.audit_cpu_s for night in self.nights]
-        return None if len(costs) < 10 else median(costs[-3:]) / median(costs[2:5])
+        return None if len(costs) < 10 else median(costs[-3:]) / median((self.control or costs)[2:CONTROL_NIGHTS])
 
     def is_lied_about(self, stream: str, night: int) -> bool:
         """Whether an audit of the stream must be red in this night."""

@@ -22,7 +22,7 @@ both audits must name it, and no other audit may be red. Every tenth night a bac
 
 **{nights} nights, {audits} audits: {wrong} wrong. {lies} lies; {found} found in their own night and the next.
 {corrections} rows corrected. The audits of the last three nights took {growth} times the CPU of the three from the
-third on.**
+third on{control}.**
 
 | night | audits s | of CPU | streams s | data MiB | failed | lie | corrected |
 | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: |
@@ -32,6 +32,9 @@ third on.**
 | --- | ---: | ---: | ---: |
 {streams}
 """
+
+_CONTROL = """, of five nights that were lived through once more after the last one, for a machine becomes slower and
+faster (their audits took {costs} s of CPU)"""
 
 
 def page(diary: Diary, *, command: str, records: int, topics: int) -> str:
@@ -57,6 +60,7 @@ def page(diary: Diary, *, command: str, records: int, topics: int) -> str:
         topics=topics,
         kept=KEPT_DAYS,
         kept_rows=KEPT,
+        control=_CONTROL.format(costs=", ".join(f"{cost:.0f}" for cost in diary.control)) if diary.control else "",
         growth="-" if diary.growth is None else f"{diary.growth:.2f}",
         faults=", ".join(FAULTS),
         nights=len(diary.nights),
