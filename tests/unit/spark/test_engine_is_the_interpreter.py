@@ -187,7 +187,7 @@ BACK_FROM_IDLE: list[Batch] = [
 LATE_FOR_SOME: list[Batch] = [([order(12_000), order(9_000), order(1_000)], 0)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.sampled_from(TOPOLOGIES), batches, st.lists(st.integers(0, 10), max_size=2))
 @example(TOPOLOGIES[0], BACK_FROM_IDLE, [])
 @example(TOPOLOGIES[3], BACK_FROM_IDLE, [1])
