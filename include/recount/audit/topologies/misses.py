@@ -2,8 +2,7 @@
 
 A late record explains a row when it has the row's key and was late for a window that touches the row's, or for none
 (a join, a deduplication); when the row is made of it; or, where the sink has another key than the operator that judged
-it and no line explains the row otherwise, when its event time lies within the row's window, or the row has no window:
-the first lines that do are taken.
+it and no line explains the row otherwise, when its event time lies within the row's window, or the row has no window.
 
 A change of a table that a record did not find, because it came to the log when the record had been read, explains the
 rows that are made of the record; of rows that do not say what they are made of, those of the record's key, or of any
@@ -80,11 +79,16 @@ def still_unread(judged: DataFrame, unread: DataFrame, topology: Topology, open_
 def still_late(
     judged: DataFrame, late: DataFrame, topology: Topology, open_since_ms: int, released: Released | None
 ) -> DataFrame:
-    """The same of the ``late`` lines, which the stream removes from its ledger once they are ``released``."""
-    pairs = _explanations(_missed(judged), late, topology)
+    """The same of the ``late`` lines, which the stream removes from its ledger once they are ``released``.
+
+    Of each missed row the newest ``MAX_LATE_NAMED``: every line of its key may be one, where it has no window.
+    """
+    pairs = reduce(DataFrame.union, _explanations(_missed(judged), late, topology)).distinct()
+    newest_first = Window.partitionBy("row").orderBy(F.desc(F.col("line")["timestamp_ms"]), "late")
+    newest = pairs.withColumn("at", F.row_number().over(newest_first)).where(F.col("at") <= MAX_LATE_NAMED)
     is_open = F.coalesce(WINDOW_END, "timestamp_ms") >= open_since_ms
     open_still = late.where(is_open & ~kept_late_by_spark(released))
-    return reduce(DataFrame.union, [open_still, *(one.select("line.*") for one in pairs)]).distinct()
+    return open_still.union(newest.select("line.*")).distinct()
 
 
 def unexplained(misses: list[GraceMiss]) -> list[Difference]:
@@ -140,14 +144,8 @@ def _explanations(missed: DataFrame, ledger: DataFrame, topology: Topology) -> l
         during = start.isNull() | F.col("late_ms").between(start - reach_ms, end + reach_ms)
         elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
         elsewhere = elsewhere.join(found[0].select("row").distinct(), "row", "left_anti")
-        found.append(_first(elsewhere.join(late, during).select("row", "late", "line")))
+        found.append(elsewhere.join(late, during).select("row", "late", "line"))
     return found
-
-
-def _first(pairs: DataFrame) -> DataFrame:
-    """Of each ``row`` the explanations that are named: any line may be one, and an audit keeps what it has named."""
-    first = Window.partitionBy("row").orderBy("late")
-    return pairs.withColumn("at", F.row_number().over(first)).where(F.col("at") <= MAX_LATE_NAMED).drop("at")
 
 
 def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> list[DataFrame]:
