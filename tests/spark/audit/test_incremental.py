@@ -19,8 +19,8 @@ pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 
-SINKS = ("tiers", "settled", "sold")
-"""A table grouped anew, an outer join of streams, and running totals in the order of event time."""
+SINKS = ("tiers", "contacts", "settled", "sold")
+"""A table grouped anew, two joined, an outer join of streams, and running totals in the order of event time."""
 RECORDS = ("settled", "sold")
 """Those of which no later row replaces another, so that what is wrong stays so."""
 
