@@ -118,7 +118,7 @@ $(RUNS:%=run-%): run-%:
 	@pytest $(RUN_$*)
 
 test-unit: setup ## tests without a JVM, in seconds
-test-spark: setup ## tests on a local Spark
+test-spark: setup test-classes ## tests on a local Spark
 test-integration: setup ## tests on a real broker
 test-airflow: setup browser ## tests in a real Airflow
 test-chaos: setup ## tests that kill
