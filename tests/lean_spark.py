@@ -66,4 +66,4 @@ if __name__ == "__main__":
 
     project = Project.containing(Path(__file__).parent)
     os.environ["SPARK_HOME"] = str(lean_spark(project.jars.parent))
-    make_archive(project.jars / "spark")
+    make_archive(project.spark_jars)

@@ -402,14 +402,17 @@ class TopologyAuditor:
 
 def _longest_open_ms(topology: Topology) -> int:
     """How long after its end a window can still change; a session also while those before it can."""
-    windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
-    return max((_open_ms(one) for one in windows if isinstance(one, ClosingWindows)), default=0)
+    return max(map(_open_ms, _closing_windows(topology)), default=0)
 
 
 def _longest_ms(topology: Topology) -> int:
     """How long before its end a window can begin."""
+    return max(map(_lasts_ms, _closing_windows(topology)), default=0)
+
+
+def _closing_windows(topology: Topology) -> list[ClosingWindows]:
     windows = [node.windows for node in topology.nodes() if isinstance(node, WindowedAggregate)]
-    return max((_lasts_ms(one) for one in windows if isinstance(one, ClosingWindows)), default=0)
+    return [one for one in windows if isinstance(one, ClosingWindows)]
 
 
 def _lasts_ms(windows: ClosingWindows) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import reduce
+from itertools import takewhile
 
 from pyspark.sql import DataFrame
 
@@ -304,8 +305,7 @@ class Scoping:
 
     def _is_before(self, audit: str) -> Callable[[Run], bool]:
         """Whether an audit was complete before ``audit``, and its snapshot is still there."""
-        names = [run.audit for run in self.store.runs()]
-        earlier = set(names[: names.index(audit)] if audit in names else names)
+        earlier = {run.audit for run in takewhile(lambda run: run.audit != audit, self.store.runs())}
         return lambda run: run.audit in earlier and self.snapshots.has(run.audit)
 
     def _usable(self, erased: ErasedKeys) -> Callable[[Run], bool]:
