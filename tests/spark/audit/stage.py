@@ -15,7 +15,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from delta.tables import DeltaTable
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
-from tests.spark.audit.conftest import MINUTE_MS, START_MS
+from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene
 from tests.unit.topologies.shop_log import Arrival
 
 from recount.audit.findings import Source
@@ -152,6 +152,11 @@ class Stage:
         admin = self.connection.admin()
         [deleted] = admin.delete_records([beyond]).values()
         deleted.result(15)
+
+
+def trim(desk: Stage | Scene) -> None:
+    """What the driver does every hundred batches."""
+    TopologyWork(desk.topology, desk.settings.data, reports=desk.settings.reports).tables.trimming.trim()
 
 
 def send(connection: Connection, records: Iterable[Arrival]) -> None:

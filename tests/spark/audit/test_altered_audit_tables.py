@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 from tests.spark.audit.clinic import EVE, NOAH, Clinic, clinic_of
-from tests.spark.audit.stage import Stage
+from tests.spark.audit.stage import Stage, trim
 
 from recount.audit.certificate import load
 from recount.audit.nightly import CertifiedAudit
@@ -112,7 +112,7 @@ def a_day(brief: Stage, number: int, *, batches: int = 2) -> CertifiedAudit:
 
 def trimmed(brief: Stage) -> list[int]:
     """The ends of the windows whose results are left when the driver has removed what it may."""
-    TopologyWork(brief.topology, brief.settings.data, reports=brief.settings.reports).tables.trimming.trim()
+    trim(brief)
     return sorted(pl.read_delta(brief.tables.output("bills"))[WINDOW_END].to_list())
 
 

@@ -7,17 +7,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
+from tests.spark.audit.visits import visits_of
 
 from recount.core.aggregates import count
 from recount.core.expressions import col
 from recount.core.schema import STRING, RecordSchema
 from recount.core.topology import Topology, stream, table
-from recount.core.windows import session, tumbling
+from recount.core.windows import tumbling
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
-SALE, PAGE = {"item": "pen"}, {"page": "a"}
+SALE = {"item": "pen"}
 
 
 def test_a_change_that_was_read_too_late_explains_a_window_that_closes_a_night_later(
@@ -48,23 +49,10 @@ def test_a_change_that_was_read_too_late_explains_a_window_that_closes_a_night_l
 def test_a_line_that_was_released_before_its_session_closes_explains_it_as_often_as_it_is_audited(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
-    clicks = stream(source_topic("hikes", RecordSchema.of(page=STRING)))
-    visits = clicks.windowed_by(session("5 min", grace="1 min")).aggregate(clicks=count()).emit_final()
-    sink = visits.to(output_topic("hikers"), table="hikers")
-    hike = Stage(
-        spark=spark,
-        settings=settings_below(tmp_path, kafka, project),
-        topology=Topology(name="hike", retention="1 ms", sinks=[sink]),
-    )
-    hike.create_topics()
-
-    def a_batch(*clicks: tuple[str, float]) -> None:
-        hike.produce([("hikes", 0, who, minute, PAGE) for who, minute in clicks])
-        hike.run()
-
-    a_batch(("ann", 20), ("bob", 33), ("ann", 26), ("ann", 30), ("eve", 34))
+    hike = visits_of(spark, kafka, project, tmp_path, clicks="hikes")
+    hike.a_batch(("ann", 20), ("bob", 33), ("ann", 26), ("ann", 30), ("eve", 34))
     hike.audit()
-    a_batch(("ann", 34), ("ann", 38), ("eve", 60))
+    hike.a_batch(("ann", 34), ("ann", 38), ("eve", 60))
     for _ in range(3):
         night = hike.audit().findings
         assert night.differences == ()

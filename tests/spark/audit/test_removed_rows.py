@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene, an_hour_of_orders, order
-from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic
+from tests.spark.audit.stage import Said, Stage, output_topic, settings_below, source_topic, trim
 
 from recount.audit.expectation_outcomes import EXIT_FAILED
 from recount.audit.expectations import validate
@@ -22,15 +22,9 @@ from recount.core.topology import Topology, stream
 from recount.core.windows import session
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
-from recount.spark.batch import TopologyWork
 
 pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""
-
-
-def trim(desk: Stage | Scene) -> None:
-    """What the driver does every hundred batches."""
-    TopologyWork(desk.topology, desk.settings.data, reports=desk.settings.reports).tables.trimming.trim()
 
 
 def rows(path: str) -> int:
