@@ -20,6 +20,7 @@ from recount.airflow.links import CertificateLink, DataDocsLink
 from recount.airflow.naming import grace_misses
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.verdicts import JudgedStream, certificate_of
+from recount.audit.audit_session import COLLECTOR
 from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, outcome_of
 from recount.core.resources import Resources
 from recount.core.settings import Settings
@@ -64,6 +65,7 @@ class AuditOperator(JudgedStream):
                 settings=settings,
                 connection=self.connection,
                 resources=self.spark_resources,
+                java_options=COLLECTOR,
             )
             failure = self._submission.run()
             issued = certificate_of(settings, self.stream, audit)

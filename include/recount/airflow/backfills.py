@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowException
 from recount.airflow.failures import airflow_failures
 from recount.airflow.lineage import StreamLineage
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
+from recount.audit.audit_session import JAVA_FOR_FEW
 from recount.audit.open_misses import summary_file
 from recount.core.resources import Resources
 from recount.core.settings import Settings
@@ -60,6 +61,7 @@ class BackfillOperator(BaseOperator):
                 settings=settings,
                 connection=self.connection,
                 resources=self.spark_resources,
+                java_options=JAVA_FOR_FEW,
             )
             failure = self._submission.run()
         if failure:

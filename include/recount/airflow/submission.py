@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
@@ -23,6 +22,9 @@ from recount.core.resources import Resources
 from recount.core.settings import Role, Settings
 from recount.extras import require_extra
 from recount.jar_list import shared_classes, spark_jars
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 _LOG = logging.getLogger(__name__)
 DEFAULT_CONNECTION = "spark_default"
@@ -131,6 +133,9 @@ class Submission:
         return self._hook_with(self._pod.conf if self._pod else {})
 
     def _hook_with(self, more: Mapping[str, str]) -> SparkSubmitHook:
+        # it imports a client of Kubernetes, which takes a second: not where a DAG is parsed
+        from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
         size = self._resources
         options = {"spark.driver.extraJavaOptions": self._java_options} if self._java_options else {}
         return SparkSubmitHook(

@@ -48,6 +48,11 @@ class AuditedLog:
     run: Run
     accepted: Sequence[Finding]
 
+    @property
+    def offsets(self) -> int:
+        """How many offsets ``raw_log`` reads."""
+        return sum(end - start for parts in self._judged.ranges.values() for start, end in parts.values())
+
     def batch_ledger(self) -> DataFrame:
         """A row for each partition of each judged batch, and (``is_judged`` false) of the batch before the first."""
         accepted = {place.split(",")[0] for place in self._accepted(LEDGER)}

@@ -103,8 +103,6 @@ def validate(
     tables = Tables(settings.data)
     store = AuditStore(session, tables, topology.name)
     run = _complete(store, topology, audit)
-    # in the session itself: Great Expectations knows no other one
-    suit(session, sum(run.counts.values()))
     _require_compared(store, run)
     register = read_register(settings, topology.name)
     accepted = tuple(one for one in register.values() if one.state == "accepted")
@@ -129,6 +127,8 @@ def validate(
                 if one.judged_as and one.unexpected is not None:
                     unexpected.setdefault(f"{one.judged_as} {table}".rstrip(), []).append(one.unexpected)
 
+        # in the session itself: Great Expectations knows no other one
+        suit(session, log.offsets)
         check(log.raw_log(), RAW_LOG)
         # what follows has a row for a batch or a result, not for each record
         suit(session, sum(DeltaTable(tables.output(one.table)).count() for one in topology.written))

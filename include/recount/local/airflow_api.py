@@ -21,6 +21,7 @@ class AirflowApi:
         self.url = url
         self._passwords = passwords
         self._token = ""
+        self._client = httpx.Client(base_url=url, timeout=_PATIENCE_S)
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Call the API (``request("GET", "/api/v2/dags")``) and return the decoded answer.
@@ -29,10 +30,10 @@ class AirflowApi:
         """
         if not self._token:
             login = {"username": USERNAME, "password": json.loads(self._passwords.read_text())[USERNAME]}
-            answer = httpx.post(f"{self.url}/auth/token", json=login, timeout=_PATIENCE_S)
+            answer = self._client.post("/auth/token", json=login)
             answer.raise_for_status()
             self._token = answer.json()["access_token"]
         headers = {"Authorization": f"Bearer {self._token}"}
-        answer = httpx.request(method, f"{self.url}{path}", json=body, headers=headers, timeout=_PATIENCE_S)
+        answer = self._client.request(method, path, json=body, headers=headers)
         answer.raise_for_status()
         return answer.json() if answer.content else None

@@ -29,4 +29,6 @@ def panels(
 
 
 if __name__ == "__main__":
+    # the task of a nightly DAG: nobody waits for it, and somebody does for the backfill that may run beside it
+    os.nice(10)
     typer.run(panels)

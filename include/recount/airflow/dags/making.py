@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from airflow.sdk import DAG, get_parsing_context
 
-from recount.airflow.dags.audit_dags import audit_dags
-from recount.airflow.dags.backfill_dags import backfill_dags
 from recount.airflow.dags.dag_plan import DagPlan, of_file
-from recount.airflow.dags.findings_dags import findings_dags
-from recount.airflow.dags.maintenance_dag import maintenance_dag
-from recount.airflow.dags.night_dags import night_dags
-from recount.airflow.dags.stream_dags import stream_dags
-from recount.airflow.dags.topics_dag import topics_dag
 from recount.core.errors import Terminal, require
 from recount.core.registry import DEFAULT_MODULES, declared
 from recount.core.run_settings import RunSettings, by_name
@@ -25,17 +19,19 @@ from recount.core.run_settings import RunSettings, by_name
 Kind = Literal["streams", "audits", "nights", "backfills", "findings", "topics", "maintenance"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 MODULES = "RECOUNT_TOPOLOGIES"
-_MADE_BY: MappingProxyType[Kind, Callable[[DagPlan], Iterator[DAG]]] = MappingProxyType(
+_MADE_BY: MappingProxyType[Kind, str] = MappingProxyType(
     {
-        "streams": stream_dags,
-        "audits": audit_dags,
-        "nights": night_dags,
-        "backfills": backfill_dags,
-        "findings": findings_dags,
-        "topics": topics_dag,
-        "maintenance": maintenance_dag,
+        "streams": "stream_dags",
+        "audits": "audit_dags",
+        "nights": "night_dags",
+        "backfills": "backfill_dags",
+        "findings": "findings_dags",
+        "topics": "topics_dag",
+        "maintenance": "maintenance_dag",
     }
 )
+"""A module of this package, and its function. It is imported when its kind is made: a file is parsed every minute, and
+what an operator imports can take as long as all the rest."""
 
 
 def recount_dags(
@@ -69,8 +65,14 @@ def recount_dags(
         wanted=get_parsing_context().dag_id,
     )
     for kind in kinds:
-        for dag in _MADE_BY[kind](plan):
+        for dag in _made(kind, plan):
             namespace[dag.dag_id] = of_file(dag, plan)
+
+
+def _made(kind: Kind, plan: DagPlan) -> Iterator[DAG]:
+    name = _MADE_BY[kind]
+    made: Iterator[DAG] = getattr(import_module(f"{__package__}.{name}"), name)(plan)
+    return made
 
 
 def _agreed(modules: str | None) -> str:

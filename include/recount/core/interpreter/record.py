@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 Partition = tuple[str, int]
@@ -50,7 +50,17 @@ class Record:
 
     def with_row(self, row: Row) -> Record:
         """The same record with other fields."""
-        return replace(self, row=row)
+        # each step of each record makes one: ``replace`` takes nearly twice as long
+        return Record(
+            row=row,
+            timestamp_ms=self.timestamp_ms,
+            order=self.order,
+            entry=self.entry,
+            stream_time_ms=self.stream_time_ms,
+            is_null=self.is_null,
+            revision=self.revision,
+            superseded=self.superseded,
+        )
 
     @property
     def source(self) -> Partition | None:
