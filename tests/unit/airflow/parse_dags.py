@@ -19,7 +19,7 @@ from airflow.serialization.encoders import encode_timetable
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
 
-HEAVY = ("pyspark", "delta", "great_expectations", "polars", "pandas")
+HEAVY = ("pyspark", "delta", "great_expectations", "polars", "pandas", "kubernetes")
 DEPLOYED = datetime(2026, 11, 23, 2, 30, tzinfo=UTC)
 
 

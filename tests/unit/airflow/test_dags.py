@@ -14,7 +14,7 @@ import pytest
 from recount.core.registry import declared
 from recount.local.project import Project
 
-PARSE_LIMIT = 12
+PARSE_LIMIT = 7
 """In yardsticks of ``parse_dags.py``: twice what the slowest file took beside other work."""
 
 PARSE = Path(__file__).with_name("parse_dags.py")
