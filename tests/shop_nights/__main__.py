@@ -32,6 +32,9 @@ def main() -> None:
     parser.add_argument("--nights", type=int, default=30)
     parser.add_argument("--folder", type=Path, required=True, help="what lives through the nights; made if it lacks")
     parser.add_argument("--records", type=int, default=60, help="of each topic, a night")
+    parser.add_argument(
+        "--played", type=int, default=0, help="so many in all, a night, as `recount play` makes them, instead"
+    )
     parser.add_argument("--streams", nargs="*", help="only these")
     parser.add_argument("--control", type=Path, help="the folder of the control, which goes on there too")
     parser.add_argument("--publish", nargs="?", const="shop-nights", help="write this page of docs/operations")
@@ -47,7 +50,7 @@ def main() -> None:
         if len(diary.nights) < nights:
             with deployment(folder, topologies, list(found.archives.values())) as deployed:
                 for number in range(len(diary.nights), nights):
-                    diary.write(live(deployed, diary, number, given.records))
+                    diary.write(live(deployed, diary, number, given.records, given.played))
                     print(diary.nights[-1].line(), flush=True)
         return diary
 
@@ -56,14 +59,22 @@ def main() -> None:
         diary.control = [night.audit_cpu_s for night in lived(given.control.resolve(), CONTROL_NIGHTS).nights]
     if given.publish:
         control = f" --control {given.control}" if given.control else ""
-        command = f'NIGHTS={given.nights} ARGS="--records {given.records} --publish {given.publish}{control}"'
+        size = f"--folder {given.folder} --played {given.played}" if given.played else f"--records {given.records}"
+        command = f'NIGHTS={given.nights} ARGS="{size} --publish {given.publish}{control}"'
         topics = {topic for one in topologies for topic in topics_of(one)}
-        told = page(diary, command=command, records=given.records, topics=len(topics))
+        told = page(diary, command=command, brings=_brings(given, len(topics)))
         (PAGES / f"{given.publish}.md").write_text(told)
     wrong = diary.wrong()
     print(*wrong, sep="\n")
     print(f"{len(diary.nights)} nights, {diary.audits} audits, {len(wrong)} things wrong")
     sys.exit(1 if wrong else 0)
+
+
+def _brings(given: argparse.Namespace, topics: int) -> str:
+    """What a night brings, as its page says it."""
+    if given.played:
+        return f"{given.played:,} records in all for the {topics} source topics, as `recount play` makes them"
+    return f"{given.records:,} records of each of the {topics} source topics"
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,7 +20,7 @@ from tests.lies.lies import identity_in, said_in, with_other_value
 from tests.shop_nights.deployment import DAY_MS, Deployment
 from tests.shop_nights.diary import Diary, Lie, Night
 from tests.spark.audit.stage import Stage
-from tests.unit.topologies.shop_log import CLOSING_MS, shop_log
+from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS, START_MS, Arrival, shop_log
 
 from recount.audit.nightly import audited, new_audit_id
 from recount.audit.shape import flow_of
@@ -33,6 +34,8 @@ from recount.backfill.topologies.corrections_due import corrections_due
 from recount.core.own_columns import IS_NULL
 from recount.core.topology import Topology, Written
 from recount.kafka.transaction import OutputTransaction
+from recount.play.pace import Pace
+from recount.play.shop_flow import ShopFlow
 
 KEPT_DAYS = 3
 STREAMS_AT_ONCE = 3
@@ -43,10 +46,10 @@ FAULTS = ("a checkpoint is lost", "a driver ends between Delta and Kafka", "an a
 KINDS = ("lost from the table", "another value in the table")
 
 
-def live(deployed: Deployment, diary: Diary, number: int, records: int) -> Night:
+def live(deployed: Deployment, diary: Diary, number: int, records: int, played: int) -> Night:
     """The night ``number``; what of it an earlier try has done is done again only where that changes nothing."""
     if diary.produced <= number:
-        deployed.produce([one for one in shop_log(deployed.topics, number + 1, records) if _is_of_a_day(one)], number)
+        deployed.produce(_day(deployed.topics, number, records, played), number)
         diary.note_produced(number + 1)
     deployed.archive()
     victim, fault = deployed.stages[number % len(deployed.stages)], FAULTS[number % len(FAULTS)]
@@ -89,8 +92,17 @@ def live(deployed: Deployment, diary: Diary, number: int, records: int) -> Night
     )
 
 
-def _is_of_a_day(one: Any) -> bool:
-    return bool(one.timestamp_ms < CLOSING_MS)
+def _day(topics: Sequence[str], number: int, records: int, played: int) -> list[Arrival]:
+    """The records of a day that begins at ``START_MS``: ``played`` in all, or else ``records`` of each topic."""
+    if not played:
+        return [one for one in shop_log(topics, number + 1, records) if one.timestamp_ms < CLOSING_MS]
+    flow = ShopFlow(
+        partitions=dict.fromkeys(topics, PARTITIONS),
+        begin_ms=START_MS,
+        pace=Pace(rate=played * 1_000 / DAY_MS),
+        seed=number + 1,
+    )
+    return [one.arrival for one in islice(flow, played)]
 
 
 def _outcome(one: Outcome) -> str:
