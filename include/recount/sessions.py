@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -60,19 +62,22 @@ def task_environment(settings: Settings) -> dict[str, str]:
     return {f"spark.executorEnv.{VARIABLE}": settings.schema_registry} if settings.schema_registry else {}
 
 
-def spark_session(settings: Settings, app_name: str, *, java_options: str = "") -> SparkSession:
+def spark_session(
+    settings: Settings, app_name: str, *, java_options: str = "", conf: Mapping[str, str] = MappingProxyType({})
+) -> SparkSession:
     """The session of a job; master and memory come from spark-submit, or are local[2] and 2 GiB without it.
 
     What spark-submit was told of the settings that only make small tables fast goes before ours. Raises ``Terminal``
     where a standalone cluster does not let this driver in.
 
-    ``java_options`` are for the JVM that is started here; one that spark-submit has started has its own.
+    ``java_options`` are for the JVM that is started here; one that spark-submit has started has its own. ``conf`` are
+    more of Spark's settings, unless it was told others.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     submitted = _submitted()
-    for key, value in session_configuration(settings.jars).items():
-        if key not in _UNLESS_SUBMITTED or key not in submitted:
+    for key, value in {**session_configuration(settings.jars), **conf}.items():
+        if key not in submitted or (key not in _UNLESS_SUBMITTED and key not in conf):
             builder = builder.config(key, value)
     for key, value in task_environment(settings).items():
         builder = builder.config(key, value)

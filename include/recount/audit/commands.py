@@ -61,7 +61,7 @@ def audit(
     and a human must act, 75 one that may succeed later, 4 warnings, 0 a match of all. Of expectations it counts only
     where all match: 5 they and an audit disagree, 3 one failed, 1 they could not be tried.
     """
-    from recount.audit.audit_session import java_options_for
+    from recount.audit.audit_session import OF_AN_AUDIT, java_options_for
     from recount.audit.auditable import AuditRequest
     from recount.audit.findings import source_named
     from recount.audit.nightly import new_audit_id
@@ -92,7 +92,9 @@ def audit(
     with ExitStack() as stack:
 
         def application(offsets: int) -> SparkSession:
-            session = spark_session(settings, f"recount audit {name}", java_options=java_options_for(offsets))
+            session = spark_session(
+                settings, f"recount audit {name}", java_options=java_options_for(offsets), conf=OF_AN_AUDIT
+            )
             stack.callback(session.stop)
             started.append(session)
             return session

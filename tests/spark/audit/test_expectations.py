@@ -7,6 +7,8 @@ import json
 import pytest
 from tests.spark.audit.conftest import Scene, an_hour_of_orders
 
+from recount.audit import expectations
+from recount.audit.audit_session import suit
 from recount.audit.data_docs import data_docs
 from recount.audit.expectation_outcomes import EXIT_DISAGREED, outcome_of
 from recount.audit.expectations import validate
@@ -16,13 +18,19 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def test_expectations_hold_for_an_honest_night_and_what_they_alone_find_is_a_disagreement(
-    tiny: None, scene: Scene
+    tiny: None, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     an_hour_of_orders(scene)
     scene.run(max_offsets=40)
 
     honest = scene.audit().findings.audit
-    outcome = validate(scene.session, scene.settings, scene.topology, honest)
+    suited: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(expectations, "suit", lambda session, offsets: suited.append(offsets) or suit(session, offsets))
+        outcome = validate(scene.session, scene.settings, scene.topology, honest)
+    read, written = suited
+    assert read == 122, "a session for few records looks at many of the raw log on one core"
+    assert written < read
     assert outcome.exit_code == 0, outcome.lines("")
     assert {suite: outcome.told(suite) for suite in outcome.suites} == dict.fromkeys(
         ("raw_log", "batch_ledger", "outputs-revenue", "reconciliation"), "holds"

@@ -19,11 +19,14 @@ from recount.local.project import Project
 _DRIVER = """
 import sys
 from pathlib import Path
+from recount.audit.audit_session import OF_AN_AUDIT
 from recount.core.settings import Settings
 from recount.sessions import spark_session
 
 places = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run"), "")
-session = spark_session(Settings(profile="embedded", bootstrap_servers="", jars=sys.argv[1], **places), "driver")
+settings = Settings(profile="embedded", bootstrap_servers="", jars=sys.argv[1], **places)
+session = spark_session(settings, "driver", conf=OF_AN_AUDIT)
+assert OF_AN_AUDIT.items() <= dict(session.sparkContext.getConf().getAll()).items()
 print(Path(f"/proc/{session._jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text())
 session.stop()
 """
