@@ -148,7 +148,7 @@ laws: setup ## the laws on other random examples than the tests' (EXAMPLES=5000 
 mutants: setup ## every rule of the stream made wrong in turn: the audit must see each; writes docs/mutants.md
 	@python -m tests.mutants $(ARGS)
 
-nights: setup ## nights of the whole shop, each with a fault, some with lies and backfills; goes on where it stopped (NIGHTS=30; ARGS: --publish, --control FOLDER)
+nights: setup ## nights of the whole shop, each with a fault, some with lies and backfills; goes on where it stopped (NIGHTS=30; ARGS: --publish, --control FOLDER, --played RECORDS)
 	@python -m tests.shop_nights --nights $(NIGHTS) --folder .cache/shop-nights $(ARGS)
 
 city-nights: setup ## fifty nights of three streams: no audit may raise an alarm (ARGS: --nights 50 --publish)
