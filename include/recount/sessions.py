@@ -48,7 +48,7 @@ for a heap of 2 GB, sixteen are all there is: audits have more of them in one ta
 default of 50 snapshot partitions doubles the time of a commit on a small table. A task has one core: more threads of
 its Polars would only fight for it. PySpark notes for each column in which line of Python it was made, unless it is told
 not to. A stream that has read everything asks the brokers again after the polling delay. After Spark's own, 10 ms, it
-takes a fifth of a core of the driver, and as much of the brokers."""
+takes a tenth of a core of the driver, and as much of the brokers."""
 
 
 def session_configuration(jars: str) -> dict[str, str]:
@@ -76,8 +76,9 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     submitted = _submitted()
+    may_be_submitted = {*_UNLESS_SUBMITTED, *conf}
     for key, value in {**session_configuration(settings.jars), **conf}.items():
-        if key not in submitted or (key not in _UNLESS_SUBMITTED and key not in conf):
+        if key not in submitted or key not in may_be_submitted:
             builder = builder.config(key, value)
     for key, value in task_environment(settings).items():
         builder = builder.config(key, value)

@@ -114,4 +114,4 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     stretch = ledger.between(after, cut.order)
     in_force.require_made_by(stretch)
     log.require(stretch)
-    return sum(end - start for ranges in stretch.ranges.values() for start, end in ranges.values())
+    return stretch.offsets

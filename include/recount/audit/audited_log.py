@@ -51,7 +51,7 @@ class AuditedLog:
     @property
     def offsets(self) -> int:
         """How many offsets ``raw_log`` reads."""
-        return sum(end - start for parts in self._judged.ranges.values() for start, end in parts.values())
+        return self._judged.offsets
 
     def batch_ledger(self) -> DataFrame:
         """A row for each partition of each judged batch, and (``is_judged`` false) of the batch before the first."""

@@ -81,6 +81,11 @@ class Ledger:
                 spans[part.topic][part.partition] = (min(start, part.start), max(end, part.end))
         return {topic: dict(sorted(found.items())) for topic, found in spans.items()}
 
+    @property
+    def offsets(self) -> int:
+        """How many offsets these batches read."""
+        return sum(end - start for parts in self.ranges.values() for start, end in parts.values())
+
     def limits(self, topic: str, max_future_ms: int) -> Mapping[int, Limits]:
         """The latest event time that was not absurd when an offset of ``topic`` was read."""
         starts: dict[int, list[int]] = {}

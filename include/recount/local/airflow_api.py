@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,11 @@ class AirflowApi:
         self.url = url
         self._passwords = passwords
         self._token = ""
-        self._client = httpx.Client(base_url=url, timeout=_PATIENCE_S)
+
+    @cached_property
+    def _client(self) -> httpx.Client:
+        """Made at the first call: it loads certificates, and most commands make no call."""
+        return httpx.Client(base_url=self.url, timeout=_PATIENCE_S)
 
     def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Call the API (``request("GET", "/api/v2/dags")``) and return the decoded answer.
