@@ -31,8 +31,12 @@ Judged = tuple[Record, int | None]
 
 @dataclass(kw_only=True)
 class Placement:
-    """What a record did: the windows it changed, withdrew (sessions that were merged away) and was late for."""
+    """What a record did: the windows it changed, withdrew (sessions that were merged away) and was late for.
 
+    ``accepted`` is false where it is late for all windows that could ever hold it.
+    """
+
+    accepted: bool = True
     changed: list[Window] = field(default_factory=list)
     withdrawn: list[Window] = field(default_factory=list)
     late: list[Window] = field(default_factory=list)
@@ -84,6 +88,7 @@ class TimePanes:
             else:
                 self._records.setdefault(window, []).append(record)
                 placement.changed.append(window)
+        placement.accepted = bool(placement.changed)
         return placement
 
     def records(self, window: Window) -> list[Record]:
@@ -112,7 +117,7 @@ class SlidingPanes:
         """Every window that the record changed or brought into being, in the order in which updates leave."""
         ts, left = record.timestamp_ms, self._windows.left_of(record.timestamp_ms)
         if _is_late(self._windows, ts + self._windows.difference_ms, stream_time_ms):
-            return Placement(late=[left])
+            return Placement(accepted=False, late=[left])
         self._accepted.append((record, stream_time_ms))
         before, near = self._known, self._defined_near(ts, self._accepted)
         self._known = before | near
@@ -179,10 +184,10 @@ class SessionPanes:
         """A session that takes others in withdraws them; Kafka Streams' rule: unless it is just the record's moment."""
         own = [] if record.source is None else self._of_partition.setdefault(record.source, [])
         if _is_late(self._windows, record.timestamp_ms + self._windows.reach_ms, stream_time_ms):
-            return Placement(late=[(record.timestamp_ms, record.timestamp_ms)])
+            return Placement(accepted=False, late=[(record.timestamp_ms, record.timestamp_ms)])
         own_window = self._window_with(record, [*own, record])
         if _is_late(self._windows, own_window[1], stream_time_ms):
-            return Placement(late=[own_window])
+            return Placement(accepted=False, late=[own_window])
         own.append(record)
         before = set(self._sessions(self._accepted))
         self._accepted.append(record)

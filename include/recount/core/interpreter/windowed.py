@@ -46,7 +46,7 @@ class WindowedOperator(Operator):
         placement = self._panes.setdefault(key, panes_of(self.node.windows)).add(record, stream_time_ms)
         if record.entry is not None and stream_time_ms is not None:
             self._journal_late(record.entry, key, placement, stream_time_ms)
-        self._note(record, key, placement)
+        self.journal.note(record.entry, "counted" if placement.accepted else "late")
         if tries_folds(self.node) and record.entry is not None:
             self._try(record, record.entry.source, key, placement)
         self._placed.setdefault(key, []).append((record, stream_time_ms))
@@ -99,16 +99,6 @@ class WindowedOperator(Operator):
             windows |= set(after.add(record, stream_time_ms).changed)
         self._placed[key], self._panes[key] = placed, after
         return sorted(window for window in windows if before.records(window) != after.records(window))
-
-    def _note(self, record: Record, key: Any, placement: Placement) -> None:
-        """A record that was late for all windows there were can still be in one that a later record defines."""
-        if not isinstance(self.node.windows, SlidingWindows):
-            self.journal.note(record.entry, "late" if placement.late and not placement.changed else "counted")
-            return
-        self.journal.note(record.entry, "late" if placement.late else "counted")
-        for window in placement.changed:
-            for counted in self._records((key, window)):
-                self.journal.note(counted.entry, "counted")
 
     def _emit(self, key: Any, placement: Placement, cause: Record) -> list[Record]:
         withdrawn = [(key, window) for window in placement.withdrawn]

@@ -64,7 +64,7 @@ class Windowing:
         if self._closing is None:
             journal.note(new, F.lit("counted"))
         else:
-            journal.note(came, F.when(late, "late").otherwise("counted"))
+            journal.note(came, F.when(late & self._can_be_in_none, "late").otherwise("counted"))
             margin = overdue_ms(self._closing, F.col(END), F.col(STREAM_TIME))
             journal.late_for(came.where(late), named(node.key), margin, F.col(START), F.col(END))
         on_time = self._within_reach(placed.where(~late))
@@ -77,6 +77,15 @@ class Windowing:
     @cached_property
     def _closing(self) -> ClosingWindows | None:
         return None if isinstance(self.node.windows, GlobalWindow | LastN) else self.node.windows
+
+    @property
+    def _can_be_in_none(self) -> Column:
+        """Whether no window can hold the late record: one that a later record defines, of those that slide."""
+        if not isinstance(self.node.windows, SlidingWindows):
+            return F.lit(True)
+        newest_ms = F.col(TIME) + self.node.windows.difference_ms
+        overdue: Column = overdue_ms(self.node.windows, newest_ms, F.col(STREAM_TIME))
+        return overdue >= 0
 
     @cached_property
     def _replaced_for_ms(self) -> int | None:

@@ -18,15 +18,13 @@ from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
 from recount.spark.operators.panes import UNBOUNDED, Pane, pane_of
-from recount.spark.operators.placed import ByTime, Placed
+from recount.spark.operators.placed import Placed
 from recount.spark.operators.placing import NUMBER, PLACE, PLACED, Placing, Step
 from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, rows_schema
 from recount.spark.operators.session_panes import SessionPane
 from recount.spark.operators.windowing import BOUNDS, LATEST, ledger
 from recount.spark.polars_expressions import field_column
 
-COUNTED = "counted"
-"""Whether the record's fate is known to be this; of a sliding window's it can become so later."""
 _STEP, _REPLACING = "__step", "__replacing"
 _MEMBERS_AT_ONCE = 500_000
 """So many records of steps are aggregated together: a record is in many steps, and all at once would fill memory."""
@@ -53,7 +51,7 @@ class KeptRecords:
         self._forgets = isinstance(self.node.windows, LastN) and not can_be_revised(self.node.input)
         key = rows_schema(self.node.input.fields)[self._key]
         place = {**META, JUDGED: META[STREAM_TIME], NUMBER: pl.Int64()}
-        schema = {self._key: key, **{name: place[name] for name in PLACE}, COUNTED: pl.Boolean()}
+        schema = {self._key: key, **{name: place[name] for name in PLACE}}
         self._records = KeyedRows({**schema, **self.accumulators.schema}, [NUMBER])
         self.states = {"records": self._records}
 
@@ -131,12 +129,7 @@ class KeptRecords:
         known = self._records.of(pl.concat([arrived.select(self._key), revised.select(self._key)]), [self._key])
         columns = list(self._records.schema)
         records = pl.concat([known.select(columns), self.accumulators.lifted(arrived).select(columns)])
-        placing = Placing(
-            windows=self.node.windows,
-            panes=self._panes(known),
-            lists_members=lists_members,
-            uncounted={key: ByTime(late) for key, late in self._by_key(known.filter(~pl.col(COUNTED))).items()},
-        )
+        placing = Placing(windows=self.node.windows, panes=self._panes(known), lists_members=lists_members)
         places = arrived.select(self._key, IS_NULL, REPLACES.alias(_REPLACING), *PLACED)
         for key, is_null, replaces, *place in places.rows():
             record = Placed._make(place)
@@ -146,19 +139,19 @@ class KeptRecords:
                 placing.gone.add(record.number)
             else:
                 placing.add(key, record)
-        self._note(placing, arrived, records, output)
+        self._note(placing, arrived, output)
         self._remember(placing, records, known)
         return placing, records
 
     def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
         first = self._records.highest(NUMBER) + 1
         numbers = pl.Series(NUMBER, range(first, first + rows.height), pl.Int64)
-        return rows.with_columns(numbers, pl.lit(False).alias(COUNTED))
+        return rows.with_columns(numbers)
 
-    def _note(self, placing: Placing, arrived: pl.DataFrame, records: pl.DataFrame, output: Output) -> None:
-        """Fates, each said once; and which windows were missed."""
+    def _note(self, placing: Placing, arrived: pl.DataFrame, output: Output) -> None:
+        """Fates, and which windows were missed."""
         output.note(arrived.filter(_among(placing.late)), "late")
-        output.note(records.filter(_among(placing.counted) & ~pl.col(COUNTED)), "counted")
+        output.note(arrived.filter(_among(placing.counted)), "counted")
         if placing.missed:
             windows = self.node.windows
             assert not isinstance(windows, GlobalWindow | LastN), "no record is late for these"
@@ -171,9 +164,8 @@ class KeptRecords:
         if self._forgets:
             held = {one.number for pane in placing.panes.values() for one in pane.members(UNBOUNDED)}
             gone |= set(records[NUMBER]) - held
-        marked = records.with_columns(pl.col(COUNTED) | _among(placing.counted)).filter(~_among(gone))
         self._records.remove(known.filter(_among(gone)))
-        self._records.put(marked.join(known, on=[NUMBER, COUNTED], how="anti"))
+        self._records.put(records.filter(~_among(gone)).join(known, on=NUMBER, how="anti"))
 
 
 def _among(numbers: Iterable[int]) -> pl.Expr:

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from recount.core.own_columns import REVISION
-from recount.core.windows import SlidingWindows, Windows
+from recount.core.windows import Windows
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.panes import Pane, pane_of
-from recount.spark.operators.placed import ByTime, Placed, Placement, Window
+from recount.spark.operators.placed import Placed, Window
 from recount.spark.operators.rows import JUDGED, OFFSET, ORDER, PARTITION, TOPIC
 
 NUMBER = "number"
@@ -53,8 +53,6 @@ class Placing:
     windows: Windows
     panes: dict[Any, Pane]
     lists_members: bool
-    uncounted: dict[Any, ByTime] = field(default_factory=dict)
-    """By key the accepted records that were late for all sliding windows there were, those of earlier batches too."""
     steps: list[Step] = field(default_factory=list)
     missed: list[tuple[int, int, int]] = field(default_factory=list)
     """A late record's number, and the start and end of the window that it missed."""
@@ -70,7 +68,7 @@ class Placing:
         if not placement.accepted:
             self.gone.add(record.number)
         self.missed += [(record.number, *window) for window in placement.late]
-        self._judge(key, record, placement)
+        (self.counted if placement.accepted else self.late).add(record.number)
         self.steps += [Step(key, window, record.order) for window in placement.withdrawn]
         self._change(key, placement.changed, record.order)
 
@@ -88,18 +86,6 @@ class Placing:
         for window in windows:
             members = [one.number for one in self.panes[key].members(window)] if self.lists_members else []
             self.steps.append(Step(key, window, order, members))
-
-    def _judge(self, key: Any, record: Placed, placement: Placement) -> None:
-        """Sliding: a record late for all windows there were can still be in one that a later record defines."""
-        if not isinstance(self.windows, SlidingWindows):
-            (self.late if placement.late and not placement.changed else self.counted).add(record.number)
-            return
-        (self.late if placement.late else self.counted).add(record.number)
-        if placement.late and placement.accepted:
-            self.uncounted.setdefault(key, ByTime([])).add(record)
-        for start_ms, end_ms in placement.changed if key in self.uncounted else ():
-            inside = self.uncounted[key].between(start_ms, end_ms)
-            self.counted |= {one.number for one in inside if not one.is_late(self.windows, end_ms)}
 
 
 def _differing(before: Mapping[Window, Sequence[Placed]], after: Mapping[Window, Sequence[Placed]]) -> list[Window]:

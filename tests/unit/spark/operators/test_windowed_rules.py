@@ -90,14 +90,20 @@ def test_a_session_that_was_never_emitted_is_not_withdrawn() -> None:
     assert [brief(batch) for batch in engine.emitted] == [[], [], [], [("a", (0, 8), 3, 0)]]
 
 
-def test_a_record_late_for_all_sliding_windows_there_were_is_counted_in_one_that_comes_later() -> None:
-    """Difference 6, grace 4: at 20 a record at 12 is late for [6, 12]; of [11, 17], which 17 defines, it is part."""
-    before = [[at(20), at(12)]]
-    assert Engine(counted(SLIDING, "each batch"), before).fates[0, 1] == "late"
-    engine = Engine(counted(SLIDING, "each batch"), [*before, [at(17, 1)]], restarts=[1])
-    assert engine.fates[0, 1] == "counted"
+def test_a_record_that_a_sliding_window_to_come_can_hold_is_counted_in_its_own_batch() -> None:
+    """Difference 6, grace 4: at 20 windows that end before 16 are closed. [11, 17], which 17 defines, holds 12."""
+    log = [[at(20), at(12)], [at(17, 1)]]
+    alone = Engine(counted(SLIDING, "each batch"), log[:1])
+    assert (alone.fates[0, 1], [row[2] for row in alone.late]) == ("counted", [1])
+    engine = Engine(counted(SLIDING, "each batch"), log, restarts=[1])
     assert ("a", (11, 17), 2, 0) in brief(engine.emitted[1])
-    assert [row[2] for row in engine.late] == [1]
+
+
+def test_a_record_is_late_where_no_sliding_window_that_is_open_can_hold_it() -> None:
+    """At 20 the newest window around 10 ends at 16, and is open; that around 9 is closed."""
+    log, flow = [[at(20), at(10), at(9)]], counted(SLIDING, "each batch")
+    expected = {(0, 0): "counted", (0, 1): "counted", (0, 2): "late"}
+    assert Engine(flow, log).fates == expected == Interpreted(flow, log).fates
 
 
 def test_a_null_key_does_not_advance_stream_time() -> None:
