@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node
 from recount.core.schema import FieldType
@@ -19,6 +22,7 @@ from recount.recompute.graph.updates import Holds
 TOPIC, PARTITION, OFFSET, TIME = "__topic", "__partition", "__offset", "__timestamp_ms"
 ORDER, SUPERSEDED, CARRIED = "__order", "__superseded", "__carried_ms"
 PLACE = (TOPIC, PARTITION, OFFSET)
+_IS_FIRST = "__is_first"
 META = (*PLACE, TIME, CARRIED, ORDER, IS_NULL, SUPERSEDED)
 
 OfGroup = Callable[[pa.Table], pa.Table]
@@ -69,17 +73,47 @@ class Rows:
 def in_groups(frame: DataFrame, groups: Sequence[str], function: OfGroup, schema: T.StructType) -> DataFrame:
     """What ``function`` makes of the rows of each of the ``groups`` that these columns tell apart.
 
-    PySpark's ``applyInArrow`` looks columns up by their bare names and takes a dot for a step into a struct: on the way
-    there they have names of ours.
+    PySpark's ``applyInArrow`` sends each group on its own, which takes milliseconds even if it has one row. And it
+    looks columns up by their bare names, and takes a dot for a step into a struct: on the way they have names of ours.
     """
     names = frame.columns
     ours = [f"__{number}" for number in range(len(names))]
+    keys = [ours[names.index(name)] for name in groups]
+    first = F.row_number().over(Window.partitionBy(*keys).orderBy(F.lit(0))) == 1
+    marked = frame.toDF(*ours).withColumn(_IS_FIRST, first)
+    return marked.mapInArrow(_InGroups(function=function, names=names, schema=to_arrow_schema(schema)), schema)
 
-    def of_group(rows: pa.Table) -> pa.Table:
-        return function(rows.rename_columns(names))
 
-    grouped = frame.toDF(*ours).groupBy(*(ours[names.index(name)] for name in groups))
-    return grouped.applyInArrow(of_group, schema)
+@dataclass(frozen=True, kw_only=True)
+class _InGroups:
+    """One task's pass over its groups, whose rows follow each other; ``_IS_FIRST`` marks the first row of each.
+
+    ``names`` are those of the columns before it.
+    """
+
+    function: OfGroup
+    names: Sequence[str]
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        at_hand: list[pa.Table] = []
+        for batch in batches:
+            rows = pa.table(batch.drop_columns([_IS_FIRST])).rename_columns(self.names)
+            starts = np.flatnonzero(batch.column(_IS_FIRST)).tolist()
+            if not starts:
+                at_hand.append(rows)
+                continue
+            *whole, last = (rows.slice(start, end - start) for start, end in pairwise([*starts, rows.num_rows]))
+            if at_hand:
+                whole.insert(0, pa.concat_tables([*at_hand, rows.slice(0, starts[0])]))
+            yield from self._made(whole)
+            at_hand = [last]
+        if at_hand:
+            yield from self._made([pa.concat_tables(at_hand)])
+
+    def _made(self, groups: Sequence[pa.Table]) -> list[pa.RecordBatch]:
+        made = [self.function(group).select(self.schema.names) for group in groups]
+        return pa.concat_tables(made).combine_chunks().cast(self.schema).to_batches() if made else []
 
 
 def last_of(frame: DataFrame, keys: list[Column], *order: Column) -> DataFrame:
