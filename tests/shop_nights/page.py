@@ -21,8 +21,7 @@ of results keep their rows for {kept_rows}, which is some nights here. Each nigh
 both audits must name it, and no other audit may be red. Every tenth night a backfill corrects all grace misses.
 
 **{nights} nights, {audits} audits: {wrong} wrong. {lies} lies; {found} found in their own night and the next.
-{corrections} rows corrected. The audits of the last three nights took {growth} times the CPU of the three from the
-third on{control}.**
+{corrections} rows corrected.{growth}**
 
 | night | audits s | of CPU | streams s | data MiB | failed | lie | corrected |
 | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: |
@@ -33,6 +32,8 @@ third on{control}.**
 {streams}
 """
 
+_GROWTH = """ The audits of the last three nights took {growth:.2f} times the CPU of the three from the
+third on{control}."""
 _CONTROL = """, of five nights that were lived through once more after the last one, for a machine becomes slower and
 faster (their audits took {costs} s of CPU)"""
 
@@ -54,13 +55,14 @@ def page(diary: Diary, *, command: str, brings: str) -> str:
         f"{sum(one.outcomes.get(name) == 'match' for one in diary.nights)} | {diary.nights[-1].misses.get(name, '')} |"
         for name in streams
     ]
+    costs = ", ".join(f"{cost:.0f}" for cost in diary.control)
+    control = _CONTROL.format(costs=costs) if diary.control else ""
     return _TEXT.format(
         command=command,
         brings=brings,
         kept=KEPT_DAYS,
         kept_rows=KEPT,
-        control=_CONTROL.format(costs=", ".join(f"{cost:.0f}" for cost in diary.control)) if diary.control else "",
-        growth="-" if diary.growth is None else f"{diary.growth:.2f}",
+        growth="" if diary.growth is None else _GROWTH.format(growth=diary.growth, control=control),
         faults=", ".join(FAULTS),
         nights=len(diary.nights),
         audits=diary.audits,
