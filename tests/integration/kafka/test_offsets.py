@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import TopicPartition
+from tests.eventually import eventually
 from tests.integration.kafka.conftest import MakeTopic
 
 from recount.core.errors import Terminal
@@ -37,7 +38,7 @@ def test_markers_and_aborted_records_explain_the_gaps(
     write(connection, topic, unique("writer"), [b"a", b"b", b"c"], commit=True)
     write(connection, topic, unique("writer"), [b"x", b"y"], commit=False)
     write(connection, topic, unique("writer"), [b"d", b"e"], commit=True)
-    assert log_ranges(connection, [(topic, 0)])[topic, 0].end == 10
+    assert eventually(lambda: log_ranges(connection, [(topic, 0)])[topic, 0].end, 10) == 10
     whole = classify_gap(connection, topic, 0, 0, 10)
     assert (whole.visible, whole.aborted, whole.control, whole.compacted, whole.expired) == (5, 2, 3, 0, 0)
     aborted = classify_gap(connection, topic, 0, 4, 6)

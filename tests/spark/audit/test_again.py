@@ -19,7 +19,7 @@ from recount.core.own_columns import BATCH
 from recount.core.topology import Topology
 from recount.kafka.heads import published_head
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 

@@ -10,7 +10,7 @@ from recount.audit.certificate import load, verify_file
 from recount.audit.evidence import digests_at_hand
 from recount.core.errors import Terminal
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 

@@ -18,7 +18,7 @@ from recount.audit.mutation import mutate
 from recount.audit.nightly import CertifiedAudit
 from recount.core.own_columns import REVISION
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 

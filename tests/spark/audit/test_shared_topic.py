@@ -22,7 +22,7 @@ from recount.core.windows import session
 from recount.kafka.dead_letters import REASON, SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC, STREAM
 from recount.kafka.topics import apply, plan
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 

@@ -17,7 +17,7 @@ from recount.audit.findings import Interval
 from recount.audit.together import audited_together
 from recount.core.errors import Terminal
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 
 
 TONIGHT = AuditRequest(audit="tonight", interval=Interval(), source="kafka")
