@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from recount.audit.audit_session import COLLECTOR, FOR_FEW
+from recount.audit.audit_session import FOR_FEW, JAVA_FOR_FEW
 from recount.fewer_calls import make_fewer_calls
 from recount.sessions import session_configuration
 
@@ -24,7 +24,7 @@ def local_session(jars: str, scratch: Path, **settings: str) -> SparkSession:
         "spark.master": "local[2]",
         "spark.app.name": "recount-tests",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": COLLECTOR,
+        "spark.driver.extraJavaOptions": JAVA_FOR_FEW,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch / "local"),

@@ -132,9 +132,9 @@ def test_a_driver_killed_before_between_and_after_its_commits_leaves_no_differen
 def test_a_killed_join_with_sessions_leaves_no_difference(deployment: Deployment) -> None:
     undisturbed = run(deployment, "calm-journeys", "never", 0)
     assert undisturbed.finish() == 0, undisturbed.said()
-    for step, batch in [("kafka committed", 1), ("delta committed", 2)]:
-        driver = run(deployment, "killed-journeys", step, batch)
-        assert driver.finish() == -signal.SIGKILL, driver.said()
+    # what comes after has the state of two batches, and repeats the third
+    driver = run(deployment, "killed-journeys", "kafka committed", 2)
+    assert driver.finish() == -signal.SIGKILL, driver.said()
     last = run(deployment, "killed-journeys", "never", 0)
     assert last.finish() == 0, last.said()
 

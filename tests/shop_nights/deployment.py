@@ -16,7 +16,7 @@ from tests.local_spark import TINY, local_session
 from tests.spark.audit.stage import Stage, configure, send, settings_below
 from tests.unit.topologies.shop_log import START_MS, Arrival, topics_of
 
-from recount.audit.audit_session import JAVA_FOR_FEW, OF_AN_AUDIT
+from recount.audit.audit_session import OF_AN_AUDIT
 from recount.audit.auditable import AuditRequest
 from recount.audit.findings import Interval
 from recount.audit.together import Outcome, audited_together
@@ -137,8 +137,7 @@ def deployment(folder: Path, topologies: Sequence[Topology], archives: Sequence[
         begun.write_text(str(time.time_ns() // 1_000_000 // DAY_MS * DAY_MS - 31 * DAY_MS))
     with EmbeddedKafka(home=Home(path=folder / "kafka"), project=project) as kafka:
         settings = settings_below(folder, kafka, project)
-        of_night = {"spark.master": f"local[{_SLOTS}]", "spark.driver.extraJavaOptions": JAVA_FOR_FEW}
-        session = local_session(settings.jars, folder, **TINY | OF_AN_AUDIT | of_night)
+        session = local_session(settings.jars, folder, **TINY | OF_AN_AUDIT | {"spark.master": f"local[{_SLOTS}]"})
         try:
             deployed = Deployment(
                 spark=session,
