@@ -64,7 +64,7 @@ class Windowing:
         if self._closing is None:
             journal.note(new, F.lit("counted"))
         else:
-            journal.note(came, F.when(late & self._can_be_in_none, "late").otherwise("counted"))
+            journal.note(came, F.when(late & self._is_late_for_all, "late").otherwise("counted"))
             margin = overdue_ms(self._closing, F.col(END), F.col(STREAM_TIME))
             journal.late_for(came.where(late), named(node.key), margin, F.col(START), F.col(END))
         on_time = self._within_reach(placed.where(~late))
@@ -79,8 +79,8 @@ class Windowing:
         return None if isinstance(self.node.windows, GlobalWindow | LastN) else self.node.windows
 
     @property
-    def _can_be_in_none(self) -> Column:
-        """Whether no window can hold the late record: one that a later record defines, of those that slide."""
+    def _is_late_for_all(self) -> Column:
+        """Whether a late record that is in no window never will be: a later record can define one that slides."""
         if not isinstance(self.node.windows, SlidingWindows):
             return F.lit(True)
         newest_ms = F.col(TIME) + self.node.windows.difference_ms

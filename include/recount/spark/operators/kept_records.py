@@ -128,7 +128,8 @@ class KeptRecords:
         revised = self._records.of(arrived.filter(REPLACES), [ORDER])
         known = self._records.of(pl.concat([arrived.select(self._key), revised.select(self._key)]), [self._key])
         columns = list(self._records.schema)
-        records = pl.concat([known.select(columns), self.accumulators.lifted(arrived).select(columns)])
+        new = self.accumulators.lifted(arrived).select(columns)
+        records = pl.concat([known.select(columns), new])
         placing = Placing(windows=self.node.windows, panes=self._panes(known), lists_members=lists_members)
         places = arrived.select(self._key, IS_NULL, REPLACES.alias(_REPLACING), *PLACED)
         for key, is_null, replaces, *place in places.rows():
@@ -140,7 +141,7 @@ class KeptRecords:
             else:
                 placing.add(key, record)
         self._note(placing, arrived, output)
-        self._remember(placing, records, known)
+        self._remember(placing, known, new)
         return placing, records
 
     def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -159,13 +160,13 @@ class KeptRecords:
             missed = pl.DataFrame(placing.missed, {NUMBER: pl.Int64(), **bounds}, orient="row")
             output.ledger(ledger(missed.join(arrived, on=NUMBER, maintain_order="left"), self._key, windows))
 
-    def _remember(self, placing: Placing, records: pl.DataFrame, known: pl.DataFrame) -> None:
+    def _remember(self, placing: Placing, known: pl.DataFrame, new: pl.DataFrame) -> None:
         gone = set(placing.gone)
         if self._forgets:
             held = {one.number for pane in placing.panes.values() for one in pane.members(UNBOUNDED)}
-            gone |= set(records[NUMBER]) - held
+            gone |= {*known[NUMBER], *new[NUMBER]} - held
         self._records.remove(known.filter(_among(gone)))
-        self._records.put(records.filter(~_among(gone)).join(known, on=NUMBER, how="anti"))
+        self._records.put(new.filter(~_among(gone)))
 
 
 def _among(numbers: Iterable[int]) -> pl.Expr:

@@ -65,10 +65,12 @@ class Placing:
         """Place a record."""
         pane = self.panes.setdefault(key, pane_of(self.windows))
         placement = pane.add(record)
-        if not placement.accepted:
+        if placement.accepted:
+            self.counted.add(record.number)
+        else:
+            self.late.add(record.number)
             self.gone.add(record.number)
         self.missed += [(record.number, *window) for window in placement.late]
-        (self.counted if placement.accepted else self.late).add(record.number)
         self.steps += [Step(key, window, record.order) for window in placement.withdrawn]
         self._change(key, placement.changed, record.order)
 

@@ -96,7 +96,9 @@ def test_a_record_that_a_sliding_window_to_come_can_hold_is_counted_in_its_own_b
     alone = Engine(counted(SLIDING, "each batch"), log[:1])
     assert (alone.fates[0, 1], [row[2] for row in alone.late]) == ("counted", [1])
     engine = Engine(counted(SLIDING, "each batch"), log, restarts=[1])
+    assert engine.fates[0, 1] == "counted"
     assert ("a", (11, 17), 2, 0) in brief(engine.emitted[1])
+    assert [row[2] for row in engine.late] == [1]
 
 
 def test_a_record_is_late_where_no_sliding_window_that_is_open_can_hold_it() -> None:
