@@ -18,6 +18,7 @@ from bench.contending import Arguments, parsed, say, settings_of
 from bench.jobs import AUDITED_JOBS, ORDERS_WITH_PAYMENTS, orders_topic
 from bench.payments import payments_of
 from bench.structured_streaming import BATCH_JOBS, PAYMENT, decoded
+from recount.audit.audit_session import OF_AN_AUDIT, java_options_for
 from recount.audit.expectations import FAILED, validate
 from recount.audit.findings import Findings, Interval
 from recount.audit.ledger import Ledger
@@ -149,9 +150,10 @@ WHAT: dict[str, tuple[Callable[[Scene], None], Callable[[Scene], Told]]] = {
 
 
 def main(which: str, arguments: Arguments) -> None:
-    """Warm up, say so, do it, say how long it took."""
+    """Warm up, say so, do it, say how long it took; with the settings of an application of audits."""
     prepare, measured = WHAT[which]
-    session = spark_session(settings := settings_of(arguments), "benchmark")
+    options = java_options_for(int(arguments["records"]))
+    session = spark_session(settings := settings_of(arguments), "benchmark", java_options=options, conf=OF_AN_AUDIT)
     try:
         warm_up, scene = (
             Scene(session=session, settings=settings, arguments=arguments, prefix=prefix) for prefix in ("warm-up-", "")
