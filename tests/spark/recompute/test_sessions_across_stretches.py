@@ -43,7 +43,7 @@ def summed(results: RecordStream, windows: Windows) -> RecordStream:
     return results.windowed_by(windows).aggregate(n=total("n"), most=largest("n"), rows=count()).emit_final()
 
 
-def at(timestamp_ms: int, who: str = "a") -> Arrival:
+def at(timestamp_ms: int, who: str | None = "a") -> Arrival:
     value = {"who": who, "n": 1}
     return Arrival(topic="events", partition=0, key=who, value=value, timestamp_ms=timestamp_ms)
 
@@ -70,6 +70,17 @@ def test_a_session_that_had_left_is_joined_in_the_next_stretch(spark: SparkSessi
     one = stretched(spark, [at(92), at(87), at(82), at(80)], flows)
     expected = whole(spark, one)
     assert not differences(stretch_by_stretch(spark, one, [len(BEFORE)], tmp_path), expected, one.topology)
+
+
+@pytest.mark.parametrize("cut", [len(BEFORE), len(BEFORE) + 2])
+def test_records_without_the_key_in_one_stretch_change_nothing_of_what_is_carried(
+    spark: SparkSession, tmp_path: Path, cut: int
+) -> None:
+    """Before the cut or behind it: stream times are found in another way where there is such a record."""
+    flows = {"sessions": COUNTED.emit_final(), "a filter": BELOW["a filter"](COUNTED.emit_final())}
+    one = stretched(spark, [at(92), at(120, None), at(87), at(82), at(80)], flows)
+    expected = whole(spark, one)
+    assert not differences(stretch_by_stretch(spark, one, [cut], tmp_path), expected, one.topology)
 
 
 def test_without_lateness_what_is_out_of_reach_is_beyond_the_look_back(spark: SparkSession, tmp_path: Path) -> None:

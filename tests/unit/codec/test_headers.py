@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
+from tests.whole_topic import whole_topic
 
 from recount.core.aggregates import count
 from recount.core.errors import InvalidDeclaration
@@ -35,7 +36,6 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.recompute.decoding import DecodePass
-from recount.recompute.graph.sources import WholeTopic
 from recount.spark.batch import TopologyWork
 from recount.spark.intake import Intake
 from recount.spark.polars_expressions import field_column
@@ -84,7 +84,7 @@ def _by_stream(source: Source, batch: pa.RecordBatch) -> list[dict[str, Any] | s
 
 def _by_recompute(source: Source, batch: pa.RecordBatch) -> list[dict[str, Any] | str]:
     assert source.topic.value is not None
-    flow = WholeTopic(source=source, needs_record_key=False)
+    flow = whole_topic(source=source, needs_record_key=False)
     [found] = DecodePass(flow=flow, limits={}, prefix="f.")(iter([batch]))
     names = source.topic.value.fields
     return [row["reason"] or {name: row[f"f.{name}"] for name in names} for row in found.to_pylist()]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.unit.codec.served_registry import served
 from tests.unit.codec.test_keys_of_bytes import archive_erasure
 from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
+from tests.whole_topic import whole_topic
 
 from recount.core.additions import Additions
 from recount.core.aggregates import total
@@ -36,7 +37,6 @@ from recount.core.windows import tumbling
 from recount.kafka.declared import dead_letter_topic
 from recount.local.ports import free_ports
 from recount.recompute.decoding import DecodePass
-from recount.recompute.graph.sources import WholeTopic
 from recount.spark.intake import Intake
 from recount.spark.polars_expressions import field_column
 from recount.testing import TopologyDriver
@@ -84,7 +84,7 @@ def by_stream_and_recompute(topic: Topic, records: Sequence[LogRecord], *, needs
     rows = {row["offset"]: {name: row[column] for name, column in columns.items()} for row in good.to_dicts()}
     reasons = dict(bad.select("offset", "reason").iter_rows())
     told = [reasons[offset] if offset in reasons else rows[offset] for offset in range(len(records))]
-    flow = WholeTopic(source=source, needs_record_key=needs_key)
+    flow = whole_topic(source=source, needs_record_key=needs_key)
     [found] = DecodePass(flow=flow, limits={}, prefix="f.")(iter([batch]))
     recomputed = [
         row["reason"] or {KEY: row[KEY], **{name: row[f"f.{name}"] for name in names}} for row in found.to_pylist()
@@ -235,7 +235,7 @@ def test_a_registry_that_does_not_answer_makes_no_key_bad(monkeypatch: pytest.Mo
     with pytest.raises(RegistryUnreachable):
         Intake(source, ["n"], needs_key=True, latest_ms=NOW_MS).take(batch)
     with pytest.raises(RegistryUnreachable):
-        next(DecodePass(flow=WholeTopic(source=source, needs_record_key=True), limits={})(iter([batch])))
+        next(DecodePass(flow=whole_topic(source=source, needs_record_key=True), limits={})(iter([batch])))
 
 
 @pytest.mark.parametrize("form", ["json", "avro", "protobuf"])

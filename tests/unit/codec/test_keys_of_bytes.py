@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
+from tests.whole_topic import whole_topic
 
 from recount.core.aggregates import count
 from recount.core.archive import Archive
@@ -30,7 +31,6 @@ from recount.core.windows import tumbling
 from recount.erasure.archived_records import ArchiveErasure
 from recount.erasure.erasing import Order
 from recount.recompute.decoding import DecodePass
-from recount.recompute.graph.sources import WholeTopic
 from recount.spark.intake import Intake
 from recount.spark.polars_expressions import field_column
 from recount.testing import TopologyDriver
@@ -56,7 +56,7 @@ def by_all(topic: Topic, key: bytes | None) -> str | None:
     batch = arrow_batch("events", 0, 0, [LogRecord(key=key)])
     good, bad = Intake(source, ["n"], needs_key=True, latest_ms=NOW_MS).take(batch)
     by_stream = [*good[field_column(KEY)], *bad["reason"]]
-    [found] = DecodePass(flow=WholeTopic(source=source, needs_record_key=True), limits={})(iter([batch]))
+    [found] = DecodePass(flow=whole_topic(source=source, needs_record_key=True), limits={})(iter([batch]))
     by_recompute = [row["reason"] or row[KEY] for row in found.to_pylist()]
     assert by_stream == by_recompute == [told]
     return told

@@ -6,19 +6,19 @@ import json
 
 import pyarrow as pa
 import pytest
+from tests.whole_topic import whole_topic
 
 from recount.core.nodes import Source
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.recompute.decoding import DecodePass
-from recount.recompute.graph.sources import WholeTopic
 
 SOURCE = Source(topic=Topic(name="clicks", key="user", value=RecordSchema.of(n=LONG, m=LONG, w=STRING)))
 
 
 def decoded(since: dict[str, dict[int, int]], *batches: list[int], partition: int = 1) -> list[tuple[object, ...]]:
     """Offset, ``m``, ``w`` and reason of records all of which have a text ``w``, and ``m`` a text at odd offsets."""
-    flow = WholeTopic(source=SOURCE, needs_record_key=False)
+    flow = whole_topic(source=SOURCE, needs_record_key=False)
     decode = DecodePass(flow=flow, limits={}, read_since=since)
     rows = [
         pa.RecordBatch.from_pylist(

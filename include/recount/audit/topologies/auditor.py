@@ -148,8 +148,8 @@ class TopologyAuditor:
         scope = scoping.scope(audit, interval, there, repetition, from_the_beginning=from_the_beginning)
         log = DigestedLog(log_of(self._settings, sources))
         there.require(scope.ledger)
-        truth = self._recomputed(scope, log, lateness=True)
-        complete = self._recomputed(scope, log.of, lateness=False)
+        truth = self._recomputed(scope, log, None)
+        complete = self._recomputed(scope, log, truth)
         beyond = Beyond.of(truth, complete)
         if beyond.on_time and repetition is None:
             self._release(scope, truth, complete)
@@ -324,23 +324,26 @@ class TopologyAuditor:
         written = [one.written for one in scope.identities]
         return witness.evidence(accounts, written, scope.unseen, scope.backfills)
 
-    def _recomputed(self, scope: Scope, log: Log, *, lateness: bool) -> Recomputed:
+    def _recomputed(self, scope: Scope, log: Log, truth: Recomputed | None) -> Recomputed:
+        """The truth; or after it, of the same logs, what there would be if nothing were late."""
         ledger, ranges = scope.ledger, scope.ledger.ranges
         headers = {source.topic.name for source in self._topology.sources if is_with_headers(source)}
+        read = {} if truth else ranges
         return recomputed(
             self._session,
             self._topology,
             {
                 topic: log.read(self._session, topic, spans, with_headers=topic in headers)
-                for topic, spans in ranges.items()
+                for topic, spans in read.items()
             },
             limits={topic: ledger.limits(topic, self._topology.max_future_ms) for topic in ranges},
-            lateness=lateness,
+            lateness=truth is None,
+            same_logs=truth,
             table_ends=table_ends(ledger, self._topology),
             batches=batch_ends(ledger),
             done_before=self._in_force.done_before(ledger),
             read_since=self._in_force.read_since(ledger),
-            carried=scope.carried(TRUTH_PART if lateness else COMPLETE_PART),
+            carried=scope.carried(COMPLETE_PART if truth else TRUTH_PART),
         )
 
     def _strange_backfills(self, scope: Scope) -> list[Difference]:

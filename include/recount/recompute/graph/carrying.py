@@ -46,6 +46,7 @@ from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.carried_keys import ID_NAME, KEY_NAME, id_column, key_column
 from recount.recompute.graph.frontiers import NONE_DUE, Reached
 from recount.recompute.graph.ordering import is_ordered
+from recount.recompute.graph.rows import REACHED
 
 IS_NEW = "__is_new"
 """Whether a row came in this stretch; others are carried."""
@@ -122,8 +123,9 @@ class Carrying:
 
     def with_carried(self, node: Node, what: str, new: DataFrame) -> DataFrame:
         """``new`` rows of ``node`` and those that were carried, told apart by ``IS_NEW``."""
-        marked, known = new.withColumn(IS_NEW, F.lit(True)), self.carried_to(node, what, new.columns)
-        return marked if known is None else marked.unionByName(known)
+        marked = new.withColumn(IS_NEW, F.lit(True))
+        known = self.carried_to(node, what, [name for name in new.columns if name != REACHED])
+        return marked if known is None else marked.unionByName(known, allowMissingColumns=True)
 
     def carried_to(self, node: Node, what: str, columns: Sequence[str]) -> DataFrame | None:
         """What was carried to ``node``, as these ``columns`` and ``IS_NEW``; None at the beginning of the log."""

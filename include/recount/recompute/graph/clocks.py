@@ -12,9 +12,8 @@ from recount.core.nodes import Node
 from recount.core.processing import Process
 from recount.recompute.graph.carrying import Carrying
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, Partition, Reached, reached
-from recount.recompute.graph.judging import refused, stream_times
-from recount.recompute.graph.rows import PARTITION, PLACE, TIME, TOPIC
-from recount.recompute.once import once
+from recount.recompute.graph.judging import advancing, refused, stream_times, times_of_rows
+from recount.recompute.graph.rows import PARTITION, TIME, TOPIC
 from recount.recompute.rules.waiting import is_held_back, judges_above, refusing_above, topics_awaited, waited_above_ms
 
 Judging = Sequence[tuple[DataFrame, Column, Column]]
@@ -26,7 +25,7 @@ class Clocks:
     """The time of each operator, over the ``entries`` of each topic: all that could advance stream time.
 
     Without ``lateness`` no operator judges. Without ``batches`` everything is due. ``passed_over`` has the places of
-    records that did not advance an operator's stream time.
+    records that did not advance an operator's stream time; None where all did.
     """
 
     entries: Mapping[str, DataFrame]
@@ -34,29 +33,34 @@ class Clocks:
     frontier_ms: int | None
     batches: Sequence[BatchEnds] | None
     carrying: Carrying
-    passed_over: dict[Node, DataFrame] = field(default_factory=dict)
-    _known: dict[str, tuple[frozenset[str], DataFrame]] = field(default_factory=dict)
+    passed_over: dict[Node, DataFrame | None] = field(default_factory=dict)
+    _known: dict[str, tuple[frozenset[str], DataFrame | None]] = field(default_factory=dict)
     _reached: dict[str, Reached] = field(default_factory=dict)
     _frontiers: dict[Node, list[int]] = field(default_factory=dict)
 
-    def times(self, node: Node, judging: Judging) -> DataFrame | None:
-        """The stream times by which ``node`` judges; None where nothing is late."""
+    def times(self, node: Node, judging: Judging) -> DataFrame | Column | None:
+        """The stream times by which ``node`` judges, of each row or by place; None where nothing is late."""
         without = self._without(node, judging)
-        return stream_times(self._entries(node), without, self._stood(node)) if self.lateness else None
+        return self._times(node, without, self._stood(node)) if self.lateness else None
 
     def times_before(self, node: Node, judging: Judging) -> DataFrame:
         """The stream times that each record found, with ``lateness`` or without."""
         without = self._without(node, judging)
         return stream_times(self._entries(node), without, self._stood(node), before=True)
 
-    def times_of_all(self, node: Node) -> DataFrame | None:
-        """The stream times over all records that lead to ``node``."""
+    def times_of_all(self, node: Node) -> Column | None:
+        """The stream times over all records that lead to ``node``, of each row; None where nothing is late."""
         return self.times_of_all_always(node) if self.lateness else None
 
-    def times_of_all_always(self, node: Node) -> DataFrame:
+    def times_of_all_always(self, node: Node) -> Column:
         """The same, with ``lateness`` or without."""
-        clock = self._clock_of_topics(node)
-        return stream_times(self._entries(node), self._known[clock][1], self.carrying.stood(clock).stream_times)
+        stood = self.carrying.stood(self._clock_of_topics(node)).stream_times
+        return times_of_rows(topics_awaited(node), stood)
+
+    def _times(self, node: Node, without: DataFrame | None, stood: Mapping[Partition, int]) -> DataFrame | Column:
+        if without is None:
+            return times_of_rows(topics_awaited(node), stood)
+        return stream_times(self._entries(node), without, stood)
 
     def frontier_now_ms(self, node: Node) -> int:
         """How far the frontier of ``node`` had come, less what the operators above delay; never ahead of theirs."""
@@ -85,7 +89,7 @@ class Clocks:
             return reached_ms if reached_ms > NONE_DUE else None
         frontier_ms = self.frontier_ms
         if frontier_ms is None:
-            frontier_ms = _smallest_ms(self._entries(node), self.passed_over.get(node, self._nowhere(node)))
+            frontier_ms = _smallest_ms(self._entries(node), self.passed_over.get(node))
         return None if frontier_ms is None else frontier_ms - waited_above_ms(node)
 
     def own_frontier_ms(self, node: Node) -> int:
@@ -100,16 +104,13 @@ class Clocks:
         reached = {name: self._reached_by(name, batches) for name in self._known}
         return self.carrying.clocks(reached, frontiers)
 
-    def _without(self, node: Node, judging: Judging) -> DataFrame:
+    def _without(self, node: Node, judging: Judging) -> DataFrame | None:
         """The places of records that do not advance the stream time of ``node``: refused by it, or further up."""
         if is_held_back(node):
-            return self._nowhere(node)
-        above = [self.passed_over[judge] for judge in refusing_above(node) if judge in self.passed_over]
-        found = self.passed_over[node] = once(refused(judging, above))
+            return None
+        above = [places for judge in refusing_above(node) if (places := self.passed_over.get(judge)) is not None]
+        found = self.passed_over[node] = refused(judging, above)
         return found
-
-    def _nowhere(self, node: Node) -> DataFrame:
-        return refused([(self._entries(node), F.lit(False), F.lit(True))])
 
     def _entries(self, node: Node) -> DataFrame:
         return self._entries_of(topics_awaited(node))
@@ -146,14 +147,13 @@ class Clocks:
     def _clock_of_topics(self, node: Node) -> str:
         topics = topics_awaited(node)
         name = "+".join(sorted(topics))
-        self._known.setdefault(name, (topics, self._nowhere(node)))
+        self._known.setdefault(name, (topics, None))
         return name
 
 
-def _smallest_ms(entries: DataFrame, without: DataFrame) -> int | None:
+def _smallest_ms(entries: DataFrame, without: DataFrame | None) -> int | None:
     """The smallest stream time of all partitions."""
-    advancing = entries.join(without, list(PLACE), "left").where(F.col("__refused").isNull())
-    reached = advancing.groupBy(TOPIC, PARTITION).agg(F.max(TIME).alias(TIME))
+    reached = advancing(entries, without).groupBy(TOPIC, PARTITION).agg(F.max(TIME).alias(TIME))
     [row] = reached.agg(F.min(TIME).alias(TIME)).collect()
     found: int | None = row[TIME]
     return found

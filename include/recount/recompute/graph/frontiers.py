@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from recount.recompute.graph.judging import advancing
 from recount.recompute.graph.rows import OFFSET, PARTITION, PLACE, TIME, TOPIC
 
 Partition = tuple[str, int]
@@ -122,16 +124,21 @@ def with_reached_before(
 
 
 def reached(
-    batches: Sequence[BatchEnds], entries: DataFrame, without: DataFrame, topics: frozenset[str], stood: Reached
+    batches: Sequence[BatchEnds],
+    entries: DataFrame,
+    without: DataFrame | None,
+    topics: frozenset[str],
+    stood: Reached,
 ) -> Reached:
     """The frontier over ``topics`` after each of ``batches``, ``NONE_DUE`` while there is none; it never falls back.
 
     ``entries`` are the records that advance stream time, ``without`` the places of those that do not for this operator.
     ``stood`` is how far it had come before.
     """
-    advancing = entries.join(without, list(PLACE), "left").where(F.col("__refused").isNull())
-    numbered = advancing.select(*PLACE, TIME).mapInArrow(
-        _Numbering(_boundaries(batches)), f"{TOPIC} string, {PARTITION} int, {TIME} long, {_NUMBER} long"
+    numbered = (
+        advancing(entries, without)
+        .select(*PLACE, TIME)
+        .mapInArrow(_Numbering(_boundaries(batches)), f"{TOPIC} string, {PARTITION} int, {TIME} long, {_NUMBER} long")
     )
     largest = numbered.groupBy(TOPIC, PARTITION, _NUMBER).agg(F.max(TIME).alias(TIME)).collect()
     found = ((row[_NUMBER], (row[TOPIC], row[PARTITION]), row[TIME]) for row in largest)
@@ -171,11 +178,11 @@ class _Numbering:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            topics, partitions = (batch.column(name).to_pylist() for name in (TOPIC, PARTITION))
-            offsets = batch.column(OFFSET).to_pylist()
-            numbers = [
-                int(np.searchsorted(self.boundaries[topic, partition], offset, side="right"))
-                for topic, partition, offset in zip(topics, partitions, offsets, strict=True)
-            ]
+            topics, partitions = batch.column(TOPIC), batch.column(PARTITION)
+            offsets, numbers = batch.column(OFFSET).to_numpy(), np.zeros(batch.num_rows, np.int64)
+            for (topic, partition), ends in self.boundaries.items():
+                mine = pc.and_(pc.equal(topics, topic), pc.equal(partitions, partition))
+                places = np.flatnonzero(mine.to_numpy(zero_copy_only=False))
+                numbers[places] = np.searchsorted(ends, offsets[places], side="right")
             columns = [batch.column(name) for name in (TOPIC, PARTITION, TIME)]
-            yield pa.record_batch([*columns, pa.array(numbers, pa.int64())], names=[TOPIC, PARTITION, TIME, _NUMBER])
+            yield pa.record_batch([*columns, pa.array(numbers)], names=[TOPIC, PARTITION, TIME, _NUMBER])

@@ -80,13 +80,14 @@ class Journal:
     def fates(self, log: DataFrame) -> DataFrame:
         """Topic, partition, offset and fate of every record of the decoded ``log``."""
         ranks = F.create_map(*(part for rank, fate in enumerate(FATES) for part in (F.lit(fate), F.lit(rank))))
-        found = log.select(*PLACE, "reason").withColumn("__noted", F.lit(None).cast("int"))
-        if self._notes:
-            notes = reduce(DataFrame.union, self._notes)
-            first = notes.groupBy(*PLACE).agg(F.min(ranks[F.col("fate")]).alias("__noted"))
-            found = log.select(*PLACE, "reason").join(first, list(PLACE), "left")
-        fate = F.array(*map(F.lit, FATES))[F.coalesce("__noted", F.lit(FATES.index("filtered")))]
-        return found.select(
+        read = log.select(*PLACE, F.lit(True).alias("__read"), F.lit(None).cast("int").alias("__rank"), "reason")
+        notes = [
+            one.select(*PLACE, F.lit(False), ranks[F.col("fate")], F.lit(None).cast("string")) for one in self._notes
+        ]
+        told = reduce(DataFrame.union, notes, read).groupBy(*PLACE)
+        found = told.agg(*(F.max(name).alias(name) for name in ("__read", "reason")), F.min("__rank").alias("__rank"))
+        fate = F.array(*map(F.lit, FATES))[F.coalesce("__rank", F.lit(FATES.index("filtered")))]
+        return found.where("__read").select(
             F.col(TOPIC).alias("topic"),
             F.col(PARTITION).alias("partition"),
             F.col(OFFSET).alias("offset"),

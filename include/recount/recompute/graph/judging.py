@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from recount.recompute.graph.rows import CARRIED, OFFSET, PARTITION, PLACE, TIME, TOPIC
+from recount.recompute.columns import named
+from recount.recompute.graph.rows import CARRIED, OFFSET, PARTITION, PLACE, REACHED, TIME, TOPIC
+from recount.recompute.once import once
 
 STREAM_TIME = "__stream_time_ms"
 
 
-def refused(judging: Sequence[tuple[DataFrame, Column, Column]], above: Sequence[DataFrame] = ()) -> DataFrame:
+def refused(judging: Sequence[tuple[DataFrame, Column, Column]], above: Sequence[DataFrame] = ()) -> DataFrame | None:
     """The places of records that do not advance the stream time of an operator: those without the key that it needs.
 
     ``judging`` has of each input the rows, whether one lacks the key, and whether one is judged; ``above`` the places
     that operators further up refused. Of the rows that a flat-map made of one record, one that is judged is enough.
+    None where there are no such records; so the rows are read here.
     """
-    said = [
-        frame.where(F.col(OFFSET).isNotNull()).select(*PLACE, lacks.alias("__lacks"), judged.alias("__judged"))
-        for frame, lacks, judged in judging
-    ]
-    said += [frame.select(*PLACE, F.lit(True).alias("__lacks"), F.lit(False).alias("__judged")) for frame in above]
-    rows = said[0]
-    for other in said[1:]:
-        rows = rows.union(other)
-    found = rows.groupBy(*PLACE).agg(F.bool_or("__lacks").alias("__lacks"), F.bool_or("__judged").alias("__judged"))
-    return found.where(F.col("__lacks") & ~F.coalesce(F.col("__judged"), F.lit(False))).select(
-        *PLACE, F.lit(True).alias("__refused")
-    )
+    rows = [(frame.where(F.col(OFFSET).isNotNull()), lacks, judged) for frame, lacks, judged in judging]
+    said = [frame.where(lacks).select(*PLACE) for frame, lacks, _ in rows]
+    lacking = once(reduce(DataFrame.union, [*said, *(frame.select(*PLACE) for frame in above)]))
+    if lacking.count() == 0:
+        return None
+    taken = reduce(DataFrame.union, [frame.where(judged).select(*PLACE) for frame, _, judged in rows])
+    found = lacking.distinct().join(taken, list(PLACE), "left_anti")
+    return once(found.select(*PLACE, F.lit(True).alias("__refused")))
+
+
+def advancing(entries: DataFrame, without: DataFrame | None) -> DataFrame:
+    """Those of ``entries`` that are not among the places ``without``."""
+    return entries if without is None else entries.join(without, list(PLACE), "left_anti")
 
 
 def stream_times(
-    entries: DataFrame, without: DataFrame, stood: Mapping[tuple[str, int], int], *, before: bool = False
+    entries: DataFrame, without: DataFrame | None, stood: Mapping[tuple[str, int], int], *, before: bool = False
 ) -> DataFrame:
     """Stream time at every place: the largest event time of the partition up to it, passing over ``without``.
 
@@ -42,25 +47,39 @@ def stream_times(
     """
     last = -1 if before else Window.currentRow
     so_far = Window.partitionBy(TOPIC, PARTITION).orderBy(OFFSET).rowsBetween(Window.unboundedPreceding, last)
-    advancing = F.when(F.col("__refused").isNull(), F.col(TIME))
-    reached = F.max(advancing).over(so_far)
-    if stood:
-        known = {f"{topic}-{partition}": time_ms for (topic, partition), time_ms in stood.items()}
-        at_first = F.create_map(*(F.lit(part) for one in known.items() for part in one))
-        partition = F.concat(TOPIC, F.lit("-"), F.col(PARTITION).cast("string"))
-        reached = F.greatest(reached, F.try_element_at(at_first, partition))
-    timed = entries.join(without, list(PLACE), "left").withColumn(STREAM_TIME, reached)
-    return timed.select(*PLACE, STREAM_TIME)
+    time = F.col(TIME)
+    if without is not None:
+        entries, time = entries.join(without, list(PLACE), "left"), F.when(F.col("__refused").isNull(), time)
+    return entries.select(*PLACE, _since_it_stood(F.max(time).over(so_far), stood).alias(STREAM_TIME))
 
 
-def judged(frame: DataFrame, times: DataFrame | None) -> DataFrame:
-    """``frame`` with ``STREAM_TIME``: what a row carries, else that of ``times`` at its place.
+def times_of_rows(topics: Collection[str], stood: Mapping[tuple[str, int], int]) -> Column:
+    """The same, as each row of ``topics`` says itself: where every good record advances it. Others have none."""
+    return F.when(F.col(TOPIC).isin(*topics), _since_it_stood(F.col(REACHED), stood))
 
-    It is null for a derived row and, with ``times`` None, for all: nothing is late.
+
+def _since_it_stood(reached: Column, stood: Mapping[tuple[str, int], int]) -> Column:
+    if not stood:
+        return reached
+    known = {f"{topic}-{partition}": time_ms for (topic, partition), time_ms in stood.items()}
+    at_first = F.create_map(*(F.lit(part) for one in known.items() for part in one))
+    partition = F.concat(TOPIC, F.lit("-"), F.col(PARTITION).cast("string"))
+    return F.greatest(reached, F.try_element_at(at_first, partition))
+
+
+def judged(frame: DataFrame, times: DataFrame | Column | None) -> DataFrame:
+    """``frame`` with ``STREAM_TIME``: what a row carries, else ``times`` of it, or at its place.
+
+    It is null for a derived row and, with ``times`` None, for all: nothing is late. Otherwise ``PLACE`` comes first, in
+    either case: the columns of what is carried are known by their order.
     """
     if times is None:
         return frame.withColumn(STREAM_TIME, F.lit(None).cast("long"))
-    timed = frame.join(times, list(PLACE), "left")
+    if isinstance(times, DataFrame):
+        timed = frame.join(times, list(PLACE), "left")
+    else:
+        others = [named(name) for name in frame.columns if name not in PLACE]
+        timed = frame.select(*PLACE, *others, times.alias(STREAM_TIME))
     return timed.withColumn(STREAM_TIME, F.coalesce(CARRIED, STREAM_TIME))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -33,6 +33,7 @@ from recount.recompute.graph.stateful import Readers, Stateful
 from recount.recompute.graph.stateless import flat_mapped, stateless
 from recount.recompute.graph.updates import is_asked_by_time, require_updates
 from recount.recompute.log import RawLog
+from recount.recompute.rules.fields_needed import fields_needed
 from recount.recompute.rules.keys_needed import topics_that_need_keys
 
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
@@ -72,7 +73,7 @@ class Recomputed:
     again_since_ms: Mapping[Written, int]
     beyond: DataFrame
     _operators: Stateful
-    _decoded: Sequence[DataFrame]
+    _decoded: Mapping[str, DataFrame]
 
     def result(self, topic: str) -> DataFrame:
         """What was written to ``topic``."""
@@ -96,7 +97,7 @@ class Recomputed:
 
     def release(self) -> None:
         """Give the cached frames back."""
-        for frame in self._decoded:
+        for frame in self._decoded.values():
             frame.unpersist()
 
 
@@ -114,6 +115,7 @@ def recomputed(
     read_since: Mapping[str, Mapping[str, Mapping[int, int]]] = _ALWAYS_READ,
     carried: Carried | None = None,
     look_back_ms: int = LOOK_BACK_MS,
+    same_logs: Recomputed | None = None,
 ) -> Recomputed:
     """Recompute ``topology`` from the raw ``logs`` of its source topics, from their beginning.
 
@@ -127,7 +129,8 @@ def recomputed(
     in which a stream read the logs: with them ``results`` hold what each operator had let go after the last one, by its
     own frontier, and no more. ``done_before`` has the topics of sinks that were added to the stream at work, and how
     many of the batches were done by then: of these sinks ``results`` hold what left after them. ``read_since`` has by
-    topic the fields that were added to it, and by partition the offset from which on they were read.
+    topic the fields that were added to it, and by partition the offset from which on they were read. ``same_logs`` is
+    another recompute of the same stretch, whose decoded logs are taken in place of ``logs``: release it after this one.
 
     Raises ``NotIncremental`` where it cannot go on, and ``NotRecomputable`` for what is no function of the log: an
     operator that needs the order of one key's records where these come from several partitions, or each update of a
@@ -142,16 +145,21 @@ def recomputed(
         )
     keyed = topics_that_need_keys(topology)
     journal = Journal()
-    decoded = {
-        source.topic.name: sources.decoded(
-            logs[source.topic.name],
-            source,
-            needs_record_key=source.topic.name in keyed,
-            limits=limits.get(source.topic.name, {}),
-            read_since=read_since.get(source.topic.name, {}),
-        ).persist()
-        for source in topology.sources
-    }
+    decoded = (
+        same_logs._decoded
+        if same_logs
+        else {
+            source.topic.name: sources.decoded(
+                logs[source.topic.name],
+                source,
+                columns_read=fields_needed(topology, source),
+                needs_record_key=source.topic.name in keyed,
+                limits=limits.get(source.topic.name, {}),
+                read_since=read_since.get(source.topic.name, {}),
+            ).persist()
+            for source in topology.sources
+        }
+    )
     entries = {topic: sources.entries(log) for topic, log in decoded.items()}
     carrying = Carrying.of(session, topology, carried, look_back_ms)
     clocks = Clocks(entries=entries, lateness=lateness, frontier_ms=frontier_ms, batches=batches, carrying=carrying)
@@ -192,7 +200,7 @@ def recomputed(
                 if since_ms is not None:
                     again_since_ms[node] = since_ms
     operators.report_overtaken(readers)
-    log = journal.with_raised(_log(list(decoded.values())))
+    log = journal.with_raised(_log(decoded.values()))
     return Recomputed(
         results=results,
         late=journal.late(log),
@@ -205,7 +213,7 @@ def recomputed(
         again_since_ms=again_since_ms,
         beyond=operators.all_beyond(),
         _operators=operators,
-        _decoded=list(decoded.values()),
+        _decoded=decoded,
     )
 
 
@@ -292,7 +300,7 @@ def _result(node: Written, rows: Rows) -> DataFrame:
     )
 
 
-def _log(decoded: Sequence[DataFrame]) -> DataFrame:
+def _log(decoded: Iterable[DataFrame]) -> DataFrame:
     parts = [one.select(TOPIC, PARTITION, OFFSET, TIME, "reason", "detail") for one in decoded]
     log = parts[0]
     for part in parts[1:]:

@@ -20,7 +20,18 @@ from recount.recompute.graph.frontiers import LEFT_IN
 from recount.recompute.graph.judging import STREAM_TIME
 from recount.recompute.graph.placing import order_of
 from recount.recompute.graph.processing import Made, Memory, Raised, Remembered, Turn, processed
-from recount.recompute.graph.rows import CARRIED, OFFSET, ORDER, PARTITION, SUPERSEDED, TIME, TOPIC, Rows, in_groups
+from recount.recompute.graph.rows import (
+    CARRIED,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    REACHED,
+    SUPERSEDED,
+    TIME,
+    TOPIC,
+    Rows,
+    in_groups,
+)
 from recount.recompute.graph.stateless import raised, row_schema, with_reason, within
 from recount.recompute.rules.deduplicating import goes_by_offset
 
@@ -131,7 +142,7 @@ def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:
         return within(rows[made.turn], made.number)
     steps = ("", made.timestamp_ms, made.timestamp_ms), (str(key), -1, 0), ("", made.number, 0)
     order = [dict(zip(("topic", "partition", "offset"), step, strict=True)) for step in steps]
-    nowhere = {TOPIC: None, PARTITION: None, OFFSET: None, CARRIED: None}
+    nowhere = {TOPIC: None, PARTITION: None, OFFSET: None, CARRIED: None, REACHED: None}
     return {**nowhere, TIME: made.timestamp_ms, ORDER: order, IS_NULL: False, SUPERSEDED: False}
 
 

@@ -20,10 +20,10 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.updates import Holds
 
 TOPIC, PARTITION, OFFSET, TIME = "__topic", "__partition", "__offset", "__timestamp_ms"
-ORDER, SUPERSEDED, CARRIED = "__order", "__superseded", "__carried_ms"
+ORDER, SUPERSEDED, CARRIED, REACHED = "__order", "__superseded", "__carried_ms", "__reached_ms"
 PLACE = (TOPIC, PARTITION, OFFSET)
 _IS_FIRST = "__is_first"
-META = (*PLACE, TIME, CARRIED, ORDER, IS_NULL, SUPERSEDED)
+META = (*PLACE, TIME, CARRIED, REACHED, ORDER, IS_NULL, SUPERSEDED)
 
 OfGroup = Callable[[pa.Table], pa.Table]
 
@@ -34,8 +34,9 @@ class Rows:
 
     ``PLACE`` is where a row entered from the log, null for a derived row, which is never late. ``ORDER`` sorts rows as
     the log does and tells any two rows of one operator apart. ``CARRIED`` is the stream time by which a row is judged
-    further down, where an operator has held it back; null in any other. ``SUPERSEDED`` marks a change of a versioned
-    table that is older than the key's latest.
+    further down, where an operator has held it back; null in any other. ``REACHED`` is the stream time of the row's
+    partition at its place, over all good records of the stretch; null for a derived row, and for one that was carried
+    from an earlier stretch. ``SUPERSEDED`` marks a change of a versioned table that is older than the key's latest.
 
     ``holds`` says what the rows are, see ``updates``.
     """
@@ -165,7 +166,7 @@ def origin() -> Column:
 
 def derived(frame: DataFrame, time: Column, order: Column, is_null: Column | None = None) -> DataFrame:
     """``frame`` with the ``META`` of rows that no longer lie in the log themselves."""
-    nowhere = {TOPIC: "string", PARTITION: "int", OFFSET: "long", CARRIED: "long"}
+    nowhere = {TOPIC: "string", PARTITION: "int", OFFSET: "long", CARRIED: "long", REACHED: "long"}
     return frame.withColumns(
         {
             **{name: F.lit(None).cast(kind) for name, kind in nowhere.items()},

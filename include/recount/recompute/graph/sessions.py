@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from recount.core.windows import SessionWindows
+from recount.recompute.columns import named
 from recount.recompute.graph.placing import Judged, Placed, by_source, judged_records
 from recount.recompute.graph.rows import TIME, in_groups
 from recount.recompute.rules.closing import overdue_ms
@@ -77,6 +78,10 @@ def with_reachable(
     key: str, windows: SessionWindows, placed: DataFrame, bounds: tuple[str, str], since_ms: int
 ) -> DataFrame:
     """Those of the ``placed`` records that are in a session which a record to come can change (``reachable``)."""
+    may_be = placed.where(F.col(bounds[1]) >= _first_reachable_ms(windows, since_ms))
+    if windows.max_duration_ms is None:
+        # sessions of one partition lie within those of all
+        return may_be
 
     def of_one_key(table: pa.Table) -> pa.Table:
         starts, ends = (table.column(name).to_pylist() for name in bounds)
@@ -84,7 +89,9 @@ def with_reachable(
         kept = reachable(windows, sorted(set(spans)), since_ms, judged_records(table))
         return table.filter(pa.array([span in kept for span in spans], pa.bool_()))
 
-    return in_groups(placed, [key], of_one_key, placed.schema)
+    keys = may_be.select(named(key).alias("__of")).distinct()
+    of_keys = placed.join(keys, named(key) == F.col("__of"), "left_semi")
+    return in_groups(of_keys, [key], of_one_key, placed.schema)
 
 
 def reachable(
@@ -100,12 +107,16 @@ def reachable(
     Where sessions are cut depends on what was before, in all ``records`` and in those of each partition; so what is
     kept begins where no partition has a session that began before.
     """
-    first_ms = since_ms - windows.grace_ms - 2 * windows.gap_ms - windows.reach_ms
+    first_ms = _first_reachable_ms(windows, since_ms)
     begins = next((start for start, end in sessions if end >= first_ms), None)
     if begins is None:
         return set()
     begin_ms = _where_none_goes_on(windows, sessions, begins, records or [])
     return {one for one in sessions if one[0] >= begin_ms}
+
+
+def _first_reachable_ms(windows: SessionWindows, since_ms: int) -> int:
+    return since_ms - windows.grace_ms - 2 * windows.gap_ms - windows.reach_ms
 
 
 def is_out_of_reach(windows: SessionWindows, clock_ms: int | Column) -> Column:

@@ -7,43 +7,42 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from recount.core.nodes import KEY, Source
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, DecodePass, Limits
-from recount.recompute.graph.rows import CARRIED, ORDER, PLACE, SUPERSEDED, TIME, TOPIC, at_place, shaped
+from recount.recompute.graph.rows import CARRIED, ORDER, PLACE, REACHED, SUPERSEDED, TIME, TOPIC, at_place, shaped
 from recount.recompute.log import RawLog
+from recount.recompute.stream_time import STREAM_TIME, StreamTimePass
 
 _FIELD = "field."
 
 
 @dataclass(frozen=True, kw_only=True)
-class WholeTopic:
-    """All fields of a source's topic."""
+class FieldsOfTopic:
+    """The fields of a source's topic that any operator looks at; others are null in its rows."""
 
     source: Source
     needs_record_key: bool
-
-    @property
-    def columns_read(self) -> Sequence[str]:
-        """Every declared field: several flows may read the topic."""
-        assert self.source.topic.value is not None
-        return list(self.source.topic.value.fields)
+    columns_read: Sequence[str]
 
 
 def decoded(
     raw: RawLog,
     source: Source,
     *,
+    columns_read: Sequence[str],
     needs_record_key: bool,
     limits: Mapping[int, Limits],
     read_since: Mapping[str, Mapping[int, int]],
 ) -> DataFrame:
-    """One row per record of the topic's log: place, event time, key, fields, and ``reason`` of a bad one."""
-    reading = WholeTopic(source=source, needs_record_key=needs_record_key)
+    """One row per record of the topic's log: place, time, ``REACHED``, key, fields, and ``reason`` of a bad one."""
+    reading = FieldsOfTopic(source=source, needs_record_key=needs_record_key, columns_read=columns_read)
     decode = DecodePass(flow=reading, limits=limits, prefix=_FIELD, read_since=read_since)
-    rows = raw.through(decode.schema, decode)
-    places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME}
+    schema = T.StructType([*decode.schema, T.StructField(STREAM_TIME, T.LongType())])
+    rows = raw.through(schema, decode, StreamTimePass(seeds={}, keyless_when=()))
+    places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME, STREAM_TIME: REACHED}
     return rows.withColumnsRenamed(places).withColumn(TOPIC, F.lit(source.topic.name))
 
 
@@ -55,8 +54,8 @@ def entries(log: DataFrame) -> DataFrame:
 def records(log: DataFrame, source: Source) -> DataFrame:
     """The good records of a decoded ``log`` as ``source`` names their fields."""
     good = log.where(F.col("reason").isNull())
-    names = WholeTopic(source=source, needs_record_key=False).columns_read
-    fields = [named(_FIELD + name).alias(name) for name in names if name != source.key]
-    named_anew = good.select(*fields, named(KEY).alias(source.key), *PLACE, TIME, IS_NULL)
+    fields = {name: _FIELD + name for name in source.fields if name != source.key and _FIELD + name in log.columns}
+    read = [named(column).alias(name) for name, column in fields.items()]
+    named_anew = good.select(*read, named(KEY).alias(source.key), *PLACE, TIME, REACHED, IS_NULL)
     new = {CARRIED: F.lit(None).cast("long"), ORDER: at_place(), SUPERSEDED: F.lit(False)}
     return shaped(named_anew.withColumns(new), source.fields)

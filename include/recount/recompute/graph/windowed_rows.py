@@ -59,7 +59,7 @@ class Windowing:
         times = self.operators.clocks.times(node, [(frame, ~has_key, takes)])
         new = judged(frame.where(takes), None if self._closing is None else times)
         known = self._with_carried(new)
-        placed = once(windows.placed(node, known.where(~F.col(IS_REPLACED)).drop(IS_REPLACED)))
+        placed = windows.placed(node, known.where(~F.col(IS_REPLACED)).drop(IS_REPLACED))
         late, came = F.col(IS_LATE), placed.where(F.col(IS_NEW))
         if self._closing is None:
             journal.note(new, F.lit("counted"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -31,12 +31,14 @@ from recount.recompute.graph.sessions import in_sessions
 from recount.recompute.graph.sliding import slid
 from recount.recompute.graph.trying import PASSED_OVER
 from recount.recompute.graph.updates import is_running
+from recount.recompute.once import once
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.starting import all_starts
 from recount.recompute.rules.withdrawing import replaced_for_ms
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
 TOUCHED = "__touched"
+_IS_FIRST, _STRETCH, _IN_DOUBT = "__is_first", "__stretch", "__in_doubt"
 _BOUNDS = [
     T.StructField(START, T.LongType()),
     T.StructField(END, T.LongType()),
@@ -51,18 +53,18 @@ def takes(node: WindowedAggregate) -> Column:
 
 
 def placed(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
-    """The judged rows of ``frame`` once for each window that holds them: ``START``, ``END``, ``IS_LATE``."""
+    """The judged rows of ``frame``, computed once, for each window that holds them: ``START``, ``END``, ``IS_LATE``."""
     match node.windows:
         case TimeWindows() as windows:
-            return _in_time_windows(windows, frame)
+            return once(_in_time_windows(windows, frame))
         case SlidingWindows() as windows:
-            return _by_key(node.key, frame, partial(slid, windows))
+            return once(_by_key([node.key], frame, partial(slid, windows)))
         case SessionWindows() as windows:
-            return _by_key(node.key, frame, partial(in_sessions, windows))
+            return _in_sessions(windows, node.key, frame)
         case LastN(n=n):
             newest = Window.partitionBy(named(node.key)).orderBy(F.col(TIME).desc(), F.col(ORDER).desc())
             frame = frame.withColumn("__rank", F.row_number().over(newest)).where(F.col("__rank") <= n).drop("__rank")
-    return frame.withColumns({START: F.lit(0).cast("long"), END: F.lit(0).cast("long"), IS_LATE: F.lit(False)})
+    return once(frame.withColumns({START: F.lit(0).cast("long"), END: F.lit(0).cast("long"), IS_LATE: F.lit(False)}))
 
 
 def goes_on(node: WindowedAggregate) -> bool:
@@ -153,10 +155,40 @@ def _in_time_windows(windows: TimeWindows, frame: DataFrame) -> DataFrame:
     return ending.withColumn(IS_LATE, F.coalesce(is_late, F.lit(False)))
 
 
-def _by_key(key: str, frame: DataFrame, place: Callable[[list[Judged]], list[Placed]]) -> DataFrame:
-    """``place`` over the records of each key; only what it looks at becomes Python objects."""
+def _in_sessions(windows: SessionWindows, key: str, frame: DataFrame) -> DataFrame:
+    """Sessions found by Spark, but for the stretches in doubt: there record by record.
 
-    def of_one_key(table: pa.Table) -> pa.Table:
+    A stretch is made of records of a key, late ones too, of which each follows the one before within the gap: no
+    session reaches from one stretch into another. In doubt is a stretch with a record that would be late if it were
+    alone, and one that is longer than a session may be. Any other is a session, and all its records are on time.
+    """
+    by_time = Window.partitionBy(named(key)).orderBy(TIME)
+    is_first = F.coalesce(F.col(TIME) - F.lag(TIME).over(by_time) > windows.gap_ms, F.lit(True))
+    # records of one time are counted together: the numbers do not depend on their order
+    numbered = frame.withColumn(_IS_FIRST, is_first).withColumn(_STRETCH, F.count_if(_IS_FIRST).over(by_time))
+    stretch = Window.partitionBy(named(key), _STRETCH)
+    may_be_late = F.coalesce(overdue_ms(windows, F.col(TIME), F.col(STREAM_TIME)) >= 0, F.lit(False))
+    bounded = numbered.drop(_IS_FIRST).withColumns(
+        {
+            START: F.min(TIME).over(stretch),
+            END: F.max(TIME).over(stretch),
+            IS_LATE: F.lit(False),
+            _IN_DOUBT: F.bool_or(may_be_late).over(stretch),
+        }
+    )
+    if windows.max_duration_ms is not None:
+        is_too_long = F.col(END) - F.col(START) > windows.max_duration_ms
+        bounded = bounded.withColumn(_IN_DOUBT, F.col(_IN_DOUBT) | is_too_long)
+    bounded = once(bounded)
+    in_doubt = bounded.where(_IN_DOUBT).select(*map(named, frame.columns), _STRETCH)
+    found = _by_key([key, _STRETCH], in_doubt, partial(in_sessions, windows))
+    return bounded.where(~F.col(_IN_DOUBT)).drop(_IN_DOUBT, _STRETCH).unionByName(once(found.drop(_STRETCH)))
+
+
+def _by_key(keys: Sequence[str], frame: DataFrame, place: Callable[[list[Judged]], list[Placed]]) -> DataFrame:
+    """``place`` over the records of each group by ``keys``; only what it looks at becomes Python objects."""
+
+    def of_one_group(table: pa.Table) -> pa.Table:
         rows = place(judged_records(table))
         found = table.take(pa.array([one.number for one in rows], pa.int64()))
         bounds = (pa.array([one[part] for one in rows], pa.int64()) for part in (1, 2))
@@ -165,4 +197,4 @@ def _by_key(key: str, frame: DataFrame, place: Callable[[list[Judged]], list[Pla
         return found.append_column(IS_LATE, pa.array([one.is_late for one in rows], pa.bool_()))
 
     schema = T.StructType([*frame.schema.fields, *_BOUNDS])
-    return in_groups(frame, [key], of_one_key, schema)
+    return in_groups(frame, keys, of_one_group, schema)
