@@ -104,7 +104,7 @@ def _decoded(written: Written) -> Column:
         return F.struct(*(column.alias(name) for name, column in said.items()))
     schema = T.StructType([T.StructField(name, spark_type(kind)) for name, kind in fields.items()])
     read = F.from_json(F.col("value").cast("string"), schema, {"prefersDecimal": "true"})
-    return F.when(is_written_so(F.col("value"), fields, read), read)
+    return F.when(is_written_so(F.col("value"), fields), read)
 
 
 def in_delta(session: SparkSession, tables: Tables, identity: Identity, cut: Order) -> DataFrame:

@@ -14,28 +14,11 @@ from recount.core.nodes import KEY
 from recount.core.output import encode_value
 from recount.core.schema import FieldType
 
-_WRITTEN_ALIKE = ("string", "long", "boolean", "decimal")
-_MOST_PLACES = 6
-"""With more, Java writes a small decimal with an exponent."""
 
-
-def is_written_so(value: Column, fields: Mapping[str, FieldType], read: Column) -> Column:
-    """Whether the bytes ``value`` are the encoding of a row of ``fields``, see ``is_encoded``; null for a null.
-
-    ``read`` is the row that Spark reads there. Python is asked only where Spark does not write it as it was, byte by
-    byte, or could write it otherwise than a stream: with escapes, doubles or lists.
-    """
+def is_written_so(value: Column, fields: Mapping[str, FieldType]) -> Column:
+    """Whether the bytes ``value`` are the encoding of a row of ``fields``, see ``is_encoded``; null for a null."""
     asked = F.udf(lambda one: None if one is None else is_encoded(bytes(one), fields), "boolean")
-    if not all(_is_written_alike(kind) for kind in fields.values()):
-        return asked(value)
-    row = F.struct(*(read[name].alias(name) for name in fields if name != KEY))
-    written = F.when(read.isNotNull(), F.to_json(row, {"ignoreNullFields": "false"}))
-    is_same = (written.cast("binary") == value) & ~F.contains(written, F.lit("\\"))
-    return F.coalesce(is_same, F.lit(False)) | asked(F.when(~F.coalesce(is_same, F.lit(False)), value))
-
-
-def _is_written_alike(kind: FieldType) -> bool:
-    return kind.element is None and kind.kind in _WRITTEN_ALIKE and kind.scale <= _MOST_PLACES
+    return asked(value)
 
 
 def is_encoded(value: bytes, fields: Mapping[str, FieldType]) -> bool:
