@@ -180,7 +180,9 @@ class _Numbering:
         for batch in batches:
             topics, partitions = batch.column(TOPIC), batch.column(PARTITION)
             offsets, numbers = batch.column(OFFSET).to_numpy(), np.zeros(batch.num_rows, np.int64)
-            for (topic, partition), ends in self.boundaries.items():
+            there = pa.table([topics, partitions], [TOPIC, PARTITION]).group_by([TOPIC, PARTITION]).aggregate([])
+            for topic, partition in zip(*(column.to_pylist() for column in there.columns), strict=True):
+                ends = self.boundaries[topic, partition]
                 mine = pc.and_(pc.equal(topics, topic), pc.equal(partitions, partition))
                 places = np.flatnonzero(mine.to_numpy(zero_copy_only=False))
                 numbers[places] = np.searchsorted(ends, offsets[places], side="right")
