@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from tests.integration.secure.chain import Chain
 from tests.local_spark import TINY, local_session
 
-from recount.audit.expectations import SUITES, validate
+from recount.audit.expectation_suites import SUITES
+from recount.audit.expectations import validate
 from recount.core.errors import RecountError
 from recount.core.settings import Role
 from recount.kafka.connection import NotAllowed
