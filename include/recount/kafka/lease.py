@@ -89,7 +89,9 @@ class Lease:
 
     def release(self) -> None:
         """Close the connection; publish a last status with state stopped or failed before."""
-        self._producer.flush(1.0)
+        # after a fatal error, which publish has told, this would raise it once more
+        with suppress(KafkaException):
+            self._producer.flush(1.0)
 
     def _publish(self, status: StreamStatus) -> None:
         deadline = time.monotonic() + _PUBLISH_TIMEOUT_S

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -51,7 +52,7 @@ def plan(
         raise failure("describing the topics", error) from error
     wanted = list(topics)
     there = {topic.name: cluster.topics[topic.name] for topic in wanted if topic.name in cluster.topics}
-    found = _found(admin, there)
+    found = _found(admin, there) | _hidden(admin, [topic.name for topic in wanted if topic.name not in there])
     return [
         change_of(topic, found.get(topic.name), profile, len(cluster.brokers), creates_others=creates_others)
         for topic in wanted
@@ -107,6 +108,13 @@ def _found(admin: AdminClient, there: Mapping[str, TopicMetadata]) -> dict[str, 
     return found
 
 
+def _hidden(admin: AdminClient, names: list[str]) -> dict[str, RecountError]:
+    """Of the topics that the cluster did not name, those that it does not let us see: it says so only if asked."""
+    answers = admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S) if names else {}
+    problems = _problems("describing", answers)
+    return {name: problem for name, problem in problems.items() if not _is_unknown(problem)}
+
+
 def _create(admin: AdminClient, topics: list[Topic]) -> dict[str, RecountError]:
     if not topics:
         return {}
@@ -142,11 +150,19 @@ def _repair(admin: AdminClient, changes: list[TopicChange]) -> dict[str, Recount
 
 def _is_there(problem: RecountError) -> bool:
     """Whether somebody created the topic since the plan was made, or the broker that was asked did not know it yet."""
+    return _is_of(problem, KafkaError.TOPIC_ALREADY_EXISTS)
+
+
+def _is_unknown(problem: RecountError) -> bool:
+    return _is_of(problem, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
+def _is_of(problem: RecountError, code: int) -> bool:
     cause = problem.__cause__
-    return isinstance(cause, KafkaException) and cause.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    return isinstance(cause, KafkaException) and cause.args[0].code() == code
 
 
-def _problems(doing: str, answers: Mapping[str, Future[None]]) -> dict[str, RecountError]:
+def _problems(doing: str, answers: Mapping[str, Future[Any]]) -> dict[str, RecountError]:
     problems: dict[str, RecountError] = {}
     for name, answer in answers.items():
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -126,8 +126,14 @@ def connection_of(chain: Chain, role: Role) -> Connection:
 def take_a_lease(chain: Chain) -> None:
     lease = Lease.acquire(connection_of(chain, "stream"), "takings")
     told: dict[str, Any] = {"driver_id": "test", "host": "here", "pid": 1, "started_at_ms": 0, "heartbeat_ms": 0}
-    lease.publish(StreamStatus(stream="takings", lease_epoch=lease.epoch, state="stopped", **told))
-    lease.release()
+    try:
+        lease.publish(StreamStatus(stream="takings", lease_epoch=lease.epoch, state="failed", **told))
+    except RecountError:
+        with suppress(RecountError):
+            lease.publish(StreamStatus(stream="takings", lease_epoch=lease.epoch, state="failed", **told))
+        raise
+    finally:
+        lease.release()
 
 
 def read_the_offsets(chain: Chain) -> None:
@@ -148,10 +154,12 @@ def make_the_topics(chain: Chain) -> None:
         (take_a_lease, "stream", "transactional-id", "recount.takings.lease", "Write"),
         (take_a_lease, "stream", "topic", "recount.status", "Read"),
         (take_a_lease, "stream", "topic", "recount.history", "Write"),
+        (take_a_lease, "stream", "topic", "recount.status", "Write"),
         (take_a_lease, "stream", "group", "recount.view", "Describe"),
         (see_the_source, "stream", "topic", "sales", "Read"),
         (read_the_offsets, "audit", "group", "recount.takings", "Describe"),
         (make_the_topics, "admin", "topic", "sales", "DescribeConfigs"),
+        (make_the_topics, "admin", "topic", "sales", "Describe"),
     ],
 )
 def test_an_acl_that_is_missing_is_told(
