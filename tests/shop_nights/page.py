@@ -20,8 +20,8 @@ of results keep their rows for {kept_rows}, which is some nights here. Each nigh
 {faults}. Every fifth night somebody changes a row of an output table, and puts it back after the next night's audit;
 both audits must name it, and no other audit may be red. Every tenth night a backfill corrects all grace misses.
 
-**{nights} nights, {audits} audits: {wrong} wrong. {lies} lies; {found} found in their own night and the next.
-{corrections} rows corrected.{growth}**
+**Nights: {nights}; audits: {audits}; wrong: {wrong}. Lies: {lies}; found in their own night and the next: {found}.
+Rows corrected: {corrections}.{growth}**
 
 | night | audits s | of CPU | streams s | data MiB | failed | lie | corrected |
 | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: |

@@ -21,7 +21,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from recount.audit.agreement import disagreements, judged
-from recount.audit.audit_session import suit
+from recount.audit.audit_session import OF_AN_AUDIT, suit
 from recount.audit.audited_log import AuditedLog
 from recount.audit.audited_rows import AuditedRows
 from recount.audit.certified_runs import certified_runs, removed_by_now
@@ -158,7 +158,7 @@ def main(
     topologies = declared(settings.topologies)
     # while the JVM starts
     Thread(target=great_expectations).start()
-    session = spark_session(settings, "recount expectations")
+    session = spark_session(settings, "recount expectations", conf=OF_AN_AUDIT)
     try:
         pairs = [(topologies.topology(name), one) for name, one in zip(stream, audit, strict=True)]
         exit_code = tried(session, settings, pairs, suites)

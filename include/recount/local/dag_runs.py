@@ -144,9 +144,14 @@ class DagRuns:
         )
 
     def _known(self, dag: str) -> bool | None:
-        # a page holds so many DAGs, and a deployment may have more
-        dags = self._airflow.request("GET", f"/api/v2/dags?dag_id_pattern={dag}")["dags"]
-        return any(found["dag_id"] == dag for found in dags) or None
+        # a list has it a moment before Airflow can start a run of it; its details are there when it can
+        try:
+            self._airflow.request("GET", f"/api/v2/dags/{dag}/details")
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code == httpx.codes.NOT_FOUND:
+                return None
+            raise
+        return True
 
     def _until(self, timeout_s: float, what: str, look: Callable[[], Found | None]) -> Found:
         """The first answer of ``look`` that is not None; an Airflow that is slow to answer is asked again."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from itertools import chain
 
 from recount.play.arrival import Arrival
 
@@ -17,15 +16,19 @@ _TEXTS = (
 
 
 def last_records(partitions: Mapping[str, int], at_ms: int) -> list[Arrival]:
-    """One of the time ``at_ms`` in each of the ``partitions`` of each topic; every topic of the shop can decode it."""
-    said = {**dict.fromkeys(_TEXTS, CLOSING), "amount": 0, "page": f"/{CLOSING}"}
-    value = json.dumps(said).encode()
-    return list(
-        chain.from_iterable(
-            (
-                Arrival(topic=topic, partition=one, key=f"{CLOSING} {one}", value=value, timestamp_ms=at_ms)
-                for one in range(count)
-            )
-            for topic, count in partitions.items()
+    """One of the time ``at_ms`` in each of the ``partitions`` of each topic; every topic of the shop can decode it.
+
+    What names a record is the same in its key and its value, as producers of the shop have it.
+    """
+    return [
+        Arrival(
+            topic=topic, partition=one, key=f"{CLOSING} {one}", value=_value(f"{CLOSING} {one}"), timestamp_ms=at_ms
         )
-    )
+        for topic, count in partitions.items()
+        for one in range(count)
+    ]
+
+
+def _value(key: str) -> bytes:
+    texts = {name: key if name.endswith("_id") else CLOSING for name in _TEXTS}
+    return json.dumps({**texts, "amount": 0, "page": f"/{CLOSING}"}).encode()
