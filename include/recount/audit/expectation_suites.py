@@ -2,7 +2,8 @@
 
 Recount's ``<name>.json`` is put to every stream; a project's ``expectations/<name>.json`` is put to them instead.
 ``expectations/<stream>/<name>.json`` is added to it for one, where ``<name>`` is ``raw_log``, ``batch_ledger``,
-``reconciliation``, or the name of an output table. The setting ``RECOUNT_EXPECTATIONS`` names the project's folder.
+``reconciliation``, or the name of an output table; a table with the name of a suite has ``outputs.<name>.json``. The
+setting ``RECOUNT_EXPECTATIONS`` names the project's folder.
 """
 
 from __future__ import annotations
@@ -33,9 +34,13 @@ def suites_of(settings: Settings) -> Path:
 
 def expectations_of(suites: Path, name: str, stream: str, table: str | None = None) -> list[Expectation]:
     """What the suite ``name`` expects of ``stream``, or of its output ``table``, as Great Expectations takes it."""
-    own = suites / stream / f"{table or name}.json"
+    own = suites / stream / f"{name if table is None else _of_table(table)}.json"
     every = suites / f"{name}.json"
     return [*_read(every if every.exists() else SUITES / f"{name}.json"), *(_read(own) if own.exists() else [])]
+
+
+def _of_table(table: str) -> str:
+    return f"{OUTPUTS}.{table}" if table in (RAW_LOG, BATCH_LEDGER, OUTPUTS, RECONCILIATION) else table
 
 
 def declared_columns(written: Written) -> list[Expectation]:

@@ -24,6 +24,15 @@ def test_a_suite_of_one_stream_is_added_to_that_of_all(tmp_path: Path) -> None:
     assert expectations_of(tmp_path, OUTPUTS, "another", "revenue") == every
 
 
+def test_a_table_with_the_name_of_a_suite_has_a_file_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / STREAM).mkdir()
+    (tmp_path / STREAM / "reconciliation.json").write_text(json.dumps({"expectations": [NOT_NULL]}))
+    assert NOT_NULL in expectations_of(tmp_path, RECONCILIATION, STREAM)
+    assert NOT_NULL not in expectations_of(tmp_path, OUTPUTS, STREAM, "reconciliation")
+    (tmp_path / STREAM / "outputs.reconciliation.json").write_text(json.dumps({"expectations": [NOT_NULL]}))
+    assert NOT_NULL in expectations_of(tmp_path, OUTPUTS, STREAM, "reconciliation")
+
+
 def test_a_suite_of_a_project_is_put_to_every_stream_instead_of_that_of_recount(tmp_path: Path) -> None:
     (tmp_path / f"{OUTPUTS}.json").write_text(json.dumps({"expectations": [NOT_NULL]}))
     assert expectations_of(tmp_path, OUTPUTS, STREAM, "revenue") == [NOT_NULL]
