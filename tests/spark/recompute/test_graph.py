@@ -464,6 +464,23 @@ def test_with_unlimited_grace_nothing_is_late(spark: SparkSession) -> None:
     assert not late and by_the_interpreter(case, case.logs())[1]
 
 
+BESIDE = ("join of re-keyed streams", "window of windows")
+
+
+@pytest.mark.parametrize("case", [one for one in CASES if one.name in BESIDE], ids=lambda case: case.name)
+def test_beside_a_recompute_with_lateness_one_without_finds_what_it_finds_alone(
+    spark: SparkSession, case: Case
+) -> None:
+    raw = frames(spark, case.logs(), case.topics)
+    truth = recomputed(spark, case.topology, raw, frontier_ms=END_MS)
+    try:
+        beside = by_the_recompute(spark, case, lateness=False, same_logs=truth)
+    finally:
+        truth.release()
+    assert beside == by_the_recompute(spark, case, lateness=False)
+    assert beside != by_the_recompute(spark, case)
+
+
 def one_by_one(log: Log, topics: Sequence[str]) -> list[BatchEnds]:
     """Each record in a batch of its own, all partitions awake."""
     partitions = sorted({(one.topic, one.partition) for one in log if one.topic in topics})

@@ -14,7 +14,14 @@ from recount.recompute.graph.carrying import Carrying
 from recount.recompute.graph.frontiers import ALL_DUE, NONE_DUE, BatchEnds, Partition, Reached, reached
 from recount.recompute.graph.judging import advancing, refused, stream_times, times_of_rows
 from recount.recompute.graph.rows import PARTITION, TIME, TOPIC
-from recount.recompute.rules.waiting import is_held_back, judges_above, refusing_above, topics_awaited, waited_above_ms
+from recount.recompute.rules.waiting import (
+    comes_from_the_log,
+    is_held_back,
+    judges_above,
+    refusing_above,
+    topics_awaited,
+    waited_above_ms,
+)
 
 Judging = Sequence[tuple[DataFrame, Column, Column]]
 """Of each input of an operator: the rows, whether one lacks the key, whether one is judged (``refused``)."""
@@ -25,7 +32,8 @@ class Clocks:
     """The time of each operator, over the ``entries`` of each topic: all that could advance stream time.
 
     Without ``lateness`` no operator judges. Without ``batches`` everything is due. ``passed_over`` has the places of
-    records that did not advance an operator's stream time; None where all did.
+    records that did not advance an operator's stream time; None where all did. ``beside`` are the clocks of another
+    recompute of the same stretch: what has been worked out there, and lateness does not change, is taken from there.
     """
 
     entries: Mapping[str, DataFrame]
@@ -33,6 +41,7 @@ class Clocks:
     frontier_ms: int | None
     batches: Sequence[BatchEnds] | None
     carrying: Carrying
+    beside: Clocks | None = None
     passed_over: dict[Node, DataFrame | None] = field(default_factory=dict)
     _known: dict[str, tuple[frozenset[str], DataFrame | None]] = field(default_factory=dict)
     _reached: dict[str, Reached] = field(default_factory=dict)
@@ -108,8 +117,12 @@ class Clocks:
         """The places of records that do not advance the stream time of ``node``: refused by it, or further up."""
         if is_held_back(node):
             return None
-        above = [places for judge in refusing_above(node) if (places := self.passed_over.get(judge)) is not None]
-        found = self.passed_over[node] = refused(judging, above)
+        if self.beside is not None and comes_from_the_log(node):
+            found = self.beside.passed_over[node]
+        else:
+            above = [places for judge in refusing_above(node) if (places := self.passed_over.get(judge)) is not None]
+            found = refused(judging, above)
+        self.passed_over[node] = found
         return found
 
     def _entries(self, node: Node) -> DataFrame:
@@ -132,9 +145,17 @@ class Clocks:
     def _reached_by(self, clock: str, batches: Sequence[BatchEnds]) -> Reached:
         if clock not in self._reached:
             topics, without = self._known[clock]
-            entries, stood = self._entries_of(topics), self.carrying.stood(clock)
-            self._reached[clock] = reached(batches, entries, without, topics, stood)
+            stood = self.carrying.stood(clock)
+            if self.beside is not None and self.beside._stands(clock, without, stood):
+                self._reached[clock] = self.beside._reached_by(clock, batches)
+            else:
+                self._reached[clock] = reached(batches, self._entries_of(topics), without, topics, stood)
         return self._reached[clock]
+
+    def _stands(self, clock: str, without: DataFrame | None, stood: Reached) -> bool:
+        """Whether ``clock`` has passed over these places, the very frame, and stood so at the last cut."""
+        known = self._known.get(clock)
+        return known is not None and known[1] is without and self.carrying.stood(clock) == stood
 
     def _clock(self, node: Node) -> str:
         """The name of the clock of ``node``: its own where it refuses records, else that of its topics."""

@@ -162,7 +162,14 @@ def recomputed(
     )
     entries = {topic: sources.entries(log) for topic, log in decoded.items()}
     carrying = Carrying.of(session, topology, carried, look_back_ms)
-    clocks = Clocks(entries=entries, lateness=lateness, frontier_ms=frontier_ms, batches=batches, carrying=carrying)
+    clocks = Clocks(
+        entries=entries,
+        lateness=lateness,
+        frontier_ms=frontier_ms,
+        batches=batches,
+        carrying=carrying,
+        beside=same_logs._operators.clocks if same_logs else None,
+    )
     operators = Stateful(
         lateness=lateness, table_ends=table_ends, batches=batches, journal=journal, carrying=carrying, clocks=clocks
     )

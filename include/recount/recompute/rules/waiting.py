@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from recount.core.changelogs import Suppress, TableAggregate
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.core.nodes import Node, Source, WindowedAggregate
+from recount.core.nodes import Node, Source, Stateless, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.windows import SessionWindows, SlidingWindows, TimeWindows
 from recount.recompute.rules.deduplicating import goes_by_offset
@@ -68,6 +68,12 @@ def refusing_above(node: Node) -> Iterator[Node]:
     ways = _ways(node.inputs, _as_records)
     refusing = (next((one for one in way if isinstance(one, Deduplicate | Process)), None) for way in ways)
     return iter(dict.fromkeys(one for one in refusing if one is not None))
+
+
+def comes_from_the_log(node: Node) -> bool:
+    """Whether all that comes to ``node`` are records of the log as it is: nobody above judges or changes one."""
+    above = node.inputs
+    return all(isinstance(one, Source) or (isinstance(one, Stateless) and comes_from_the_log(one)) for one in above)
 
 
 def is_held_back(node: Node) -> bool:
