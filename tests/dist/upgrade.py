@@ -29,6 +29,33 @@ pytestmark = pytest.mark.timeout(3_000)
 COMMIT = os.environ["UPGRADE_FROM"]
 ROOT = Path(__file__).parents[2]
 STREAM = "revenue-by-region"
+WINDOWED = "orders-by-window"
+WINDOWED_MODULE = """\
+from my_project.topologies.orders import orders
+from recount.core.aggregates import count
+from recount.core.expressions import coalesce, col
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+from recount.core.windows import session, sliding
+
+_orders = stream(orders).select_key(region=coalesce(col("region"), "UNKNOWN"))
+_kinds = {"sliding": sliding("30 s", grace="5 s"), "session": session("1 min", grace="5 s")}
+
+orders_by_window = Topology(
+    name="orders-by-window",
+    sinks=[
+        *(
+            _orders.windowed_by(windows)
+            .aggregate(orders=count())
+            .emit_each_batch()
+            .to(Topic(name=f"{kind}-orders", key="region"))
+            for kind, windows in _kinds.items()
+        ),
+        _orders.aggregate(orders=count()).to(Topic(name="all-orders", key="region", cleanup_policy="compact")),
+    ],
+)
+"""
+"""A stream of another kind: its state, and what its audits keep, have other forms."""
 ORDERS, AMOUNT = 1_000, Decimal("1.50")
 MINUTE_MS = 60_000
 
@@ -49,7 +76,8 @@ class Installed:
         done("make", "up", folder=self.folder)
         runs = DagRuns(self._api())
         done("make", "topics", folder=self.folder)
-        runs.unpause(f"stream__{STREAM}")
+        for stream in (STREAM, WINDOWED):
+            runs.unpause(f"stream__{stream}")
         return runs
 
     def send(self) -> None:
@@ -63,24 +91,34 @@ class Installed:
         end_ms = self._start_ms + (self._sent - 1) * 1_000
         whole_ms = end_ms - end_ms % (5 * MINUTE_MS)
         expected = AMOUNT * ((whole_ms - self._start_ms) // 1_000)
-        return bool(eventually(lambda: True if self._revenue(whole_ms) == expected else None, 600))
+        return bool(
+            eventually(lambda: True if self._revenue(whole_ms) == expected else None, 600)
+            and eventually(lambda: True if self._counted() == self._sent else None, 600)
+        )
 
-    def audit(self, runs: DagRuns) -> dict[str, Any]:
+    def audit(self, runs: DagRuns, stream: str) -> dict[str, Any]:
         """The certificate of a new audit."""
-        ended = runs.wait(f"audit__{STREAM}", runs.trigger(f"audit__{STREAM}"), timeout_s=1_500)
+        ended = runs.wait(f"audit__{stream}", runs.trigger(f"audit__{stream}"), timeout_s=1_500)
         assert ended.state == "success", ended.tasks
-        certificates = [json.loads(file.read_text()) for file in self.certificates()]
+        certificates = [json.loads(file.read_text()) for file in self.certificates(stream)]
         newest: dict[str, Any] = max(certificates, key=lambda one: one["sequence"])
         return newest
 
-    def certificates(self) -> list[Path]:
-        return sorted((self.home.reports / "certificates" / STREAM).glob("*.json"))
+    def certificates(self, stream: str) -> list[Path]:
+        return sorted((self.home.reports / "certificates" / stream).glob("*.json"))
+
+    def _rows(self, stream: str, *more: str) -> list[dict[str, Any]] | None:
+        told = run(self.command, "query", stream, "--json", *more, folder=self.folder)
+        return json.loads(told.stdout)["rows"] if told.returncode == 0 else None
+
+    def _counted(self) -> int | None:
+        rows = self._rows(WINDOWED, "--sink", "all-orders")
+        return None if rows is None else sum(row["orders"] for row in rows)
 
     def _revenue(self, before_ms: int) -> Decimal | None:
-        told = run(self.command, "query", STREAM, "--json", folder=self.folder)
-        if told.returncode != 0:
+        rows = self._rows(STREAM)
+        if rows is None:
             return None
-        rows = json.loads(told.stdout)["rows"]
         return sum((Decimal(str(row["revenue"])) for row in rows if row["window_end"] <= before_ms), Decimal(0))
 
     def _running(self) -> Running:
@@ -115,6 +153,7 @@ def project(earlier: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     done(folder / "venv" / "bin" / "recount", "init", "my-project", folder=folder)
     made = Installed(folder / "my-project")
     copy(earlier, made.folder / "wheels")
+    (made.folder / "my_project" / "topologies" / "windows.py").write_text(WINDOWED_MODULE)
     done("make", "setup", f"PYTHON={sys.executable}", folder=made.folder)
     yield made
     run(made.command, "down", "--delete", folder=made.folder)
@@ -124,8 +163,8 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
     runs = project.up()
     project.send()
     assert project.adds_up()
-    before = project.audit(runs)
-    assert before["outcome"] == "match"
+    before = {stream: project.audit(runs, stream) for stream in (STREAM, WINDOWED)}
+    assert [one["outcome"] for one in before.values()] == ["match", "match"]
     done("make", "down", folder=project.folder)
 
     copy(WHEEL, project.folder / "wheels")
@@ -138,8 +177,9 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
     assert project.adds_up()
     project.send()
     assert project.adds_up()
-    after = project.audit(runs)
-    assert after["outcome"] == "match"
-    assert after["sequence"] == before["sequence"] + 1
-    assert after["seed"] == before["audit"]
-    done(project.command, "verify", "--chain", project.certificates()[0].parent, folder=project.folder)
+    for stream, one in before.items():
+        after = project.audit(runs, stream)
+        assert after["outcome"] == "match"
+        assert after["sequence"] == one["sequence"] + 1
+        assert after["seed"] == one["audit"]
+        done(project.command, "verify", "--chain", project.certificates(stream)[0].parent, folder=project.folder)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = {"tests/compose/sender.py", "bench/quix_streams.py", "bench/served.py"}
+ELSEWHERE = {"tests/compose/counter.py", "tests/compose/sender.py", "bench/quix_streams.py", "bench/served.py"}
 """These run in other environments, with arguments."""
 IMPORT = """
 import importlib, sys, traceback
