@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+from deltalake import DeltaTable
 from pyspark.sql import Row
 from tests.spark.audit.stage import Stage
 
@@ -15,74 +18,123 @@ from recount.audit.topologies.identity import Identity, identity_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.topology import Written
+from recount.play.last_records import CLOSING
 
-Found = tuple[str, str | None, int | None]
-"""Place, key and start of the window of a difference."""
+Seen = tuple[str, int | None]
+"""The key that a difference names, or its evidence where it names none, and the start of its window."""
+Found = tuple[str, Seen]
+"""Place of a difference, and what it names there."""
 _OWN = (GENERATION, BATCH, RESULT_TIME, REVISION, ORIGIN, IS_NULL)
 _FORGED = {"string": "nobody", "long": 987_654_321}
+_GREATEST = {"string": "\uffff", "long": 2**62}
+_NO_BATCH = 987_654
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lie:
-    """``tell`` says whether the lie fits a row, and tells it; the audit must see it in ``places``."""
+    """``tell`` lies about a row, and says what the audit must see in ``places``; None where the lie does not fit."""
 
     name: str
     places: tuple[str, ...]
-    tell: Callable[[Stage, Written, Row], bool]
+    tell: Callable[[Stage, Written, Row], Sequence[Seen] | None]
 
 
-def _lost(stage: Stage, sink: Written, row: Row) -> bool:
+def _lost(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     stage.change(sink, row, None)
-    return True
+    return [_named(sink, row)]
 
 
-def _doubled_in_table(stage: Stage, sink: Written, row: Row) -> bool:
+def _doubled_in_table(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     stage.append(sink, row.asDict())
-    return True
+    return [_named(sink, row)]
 
 
-def _doubled_on_topic(stage: Stage, sink: Written, row: Row) -> bool:
+def _doubled_on_topic(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     stage.publish(sink, row.asDict())
-    return True
+    return [_named(sink, row)]
 
 
-def _altered_in_table(stage: Stage, sink: Written, row: Row) -> bool:
+def _altered_in_table(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     other = with_other_value(sink, row)
-    if other is not None:
-        stage.change(sink, row, other)
-    return other is not None
+    if other is None:
+        return None
+    stage.change(sink, row, other)
+    return [_named(sink, row)]
 
 
-def _altered_on_topic(stage: Stage, sink: Written, row: Row) -> bool:
+def _altered_on_topic(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     other = with_other_value(sink, row)
-    if other is not None:
-        stage.publish(sink, other)
-    return other is not None
+    if other is None:
+        return None
+    stage.publish(sink, other)
+    return [_named(sink, row)]
 
 
-def _revised(stage: Stage, sink: Written, row: Row) -> bool:
+def _revised(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     """Both places agree, as after an update that the log does not make."""
     other = with_other_value(sink, row)
     if other is None or not identity_of(sink).is_latest:
-        return False
+        return None
     revised = {**other, REVISION: row[REVISION] + 1}
     stage.append(sink, revised)
     stage.publish(sink, revised)
-    return True
+    return [_named(sink, row)]
 
 
-def _moved(stage: Stage, sink: Written, row: Row) -> bool:
+def _moved(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     if WINDOW_START not in sink.fields:
-        return False
+        return None
     stage.change(sink, row, {**row.asDict(), WINDOW_START: row[WINDOW_START] + 1, WINDOW_END: row[WINDOW_END] + 1})
-    return True
+    key, start = _named(sink, row)
+    return [(key, start), (key, row[WINDOW_START] + 1)]
 
 
-def _forged(stage: Stage, sink: Written, row: Row) -> bool:
+def _forged(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     forged = {**row.asDict(), sink.key: _FORGED[sink.fields[sink.key].kind]}
     stage.append(sink, forged)
     stage.publish(sink, forged)
-    return True
+    return [(str(forged[sink.key]), _start(sink, row))]
+
+
+def _of_no_batch(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
+    stage.append(sink, {**row.asDict(), BATCH: _NO_BATCH})
+    return [(f"batch {row[GENERATION]}/{_NO_BATCH}", None)]
+
+
+def _reordered(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
+    """The last revision and the one before it name each other's batch."""
+    identity = identity_of(sink)
+    if not identity.is_latest:
+        return None
+    same = [one for one in stage.rows(sink) if identity_in(identity, sink, one) == identity_in(identity, sink, row)]
+    before = [one for one in same if (one[GENERATION], one[BATCH]) < (row[GENERATION], row[BATCH])]
+    if not before:
+        return None
+    earlier = max(before, key=lambda one: one[REVISION])
+    stage.change(sink, row, {**row.asDict(), GENERATION: earlier[GENERATION], BATCH: earlier[BATCH]})
+    stage.change(sink, earlier, {**earlier.asDict(), GENERATION: row[GENERATION], BATCH: row[BATCH]})
+    return [(f"batch {row[GENERATION]}/{row[BATCH]}", None)]
+
+
+def _hidden(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
+    """The log of the table says that the keys of the file with the row are greater than any that readers look for."""
+    path = stage.tables.output(sink.table)
+    [file] = stage.files(sink, row)
+    commits = sorted((Path(path) / "_delta_log").glob("*.json"))
+    actions = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
+    added = [action["add"] for action in actions if "add" in action and action["add"]["path"] == file][-1]
+    said = {"minValues": {}, "maxValues": {}, **json.loads(added.get("stats") or "{}")}
+    for bound in ("minValues", "maxValues"):
+        said[bound][sink.key] = _GREATEST[sink.fields[sink.key].kind]
+    false = {"add": {**added, "stats": json.dumps(said)}}
+    commit = {"commitInfo": {"timestamp": 0, "operation": "WRITE"}}
+    new = commits[0].with_name(f"{DeltaTable(path).version() + 1:020}.json")
+    new.write_text("".join(f"{json.dumps(action)}\n" for action in (commit, false)))
+    return [(f"file {file}", None)]
+
+
+def _named(sink: Written, row: Row) -> Seen:
+    return str(row[sink.key]), _start(sink, row)
 
 
 TOPIC, TABLE = "topic", "table"
@@ -95,6 +147,9 @@ LIES = (
     Lie(name="a revision that the log does not make, in both", places=(TOPIC, TABLE), tell=_revised),
     Lie(name="a window moved by 1 ms in the table", places=(TABLE,), tell=_moved),
     Lie(name="a row that the log does not make, in both", places=(TOPIC, TABLE), tell=_forged),
+    Lie(name="a row of a batch that never comes, in the table", places=(TABLE,), tell=_of_no_batch),
+    Lie(name="two revisions in each other's batch, in the table", places=(TABLE,), tell=_reordered),
+    Lie(name="a log of the table that hides a file from who looks for a key", places=(TABLE,), tell=_hidden),
 )
 
 
@@ -109,24 +164,26 @@ class Told:
 
 def tell_all(stage: Stage, sink: Written) -> Iterator[Told]:
     """Tell each of ``LIES`` about a row of its own of ``sink``, as long as there are rows and lies that fit them."""
+    places = {TOPIC: f"topic {sink.topic.name}", TABLE: f"table outputs/{sink.table}"}
     victims = _victims(stage, sink)
     for lie in LIES:
         for row in victims:
-            if not lie.tell(stage, sink, row):
+            seen = lie.tell(stage, sink, row)
+            if seen is None:
                 continue
             victims.remove(row)
-            key = _FORGED[sink.fields[sink.key].kind] if lie.tell is _forged else row[sink.key]
-            places = {TOPIC: f"topic {sink.topic.name}", TABLE: f"table outputs/{sink.table}"}
-            start = _start(sink, row)
-            starts = [start] if start is None or lie.tell is not _moved else [start, start + 1]
-            seen = frozenset((places[place], str(key), at) for place in lie.places for at in starts)
-            yield Told(lie=lie.name, sink=sink.topic.name, seen=seen)
+            found = frozenset((places[place], one) for place in lie.places for one in seen)
+            yield Told(lie=lie.name, sink=sink.topic.name, seen=found)
             break
 
 
 def _victims(stage: Stage, sink: Written) -> list[Row]:
-    """The last row of each key and window: so the differences of two lies are told apart."""
-    rows = [row for row in stage.rows(sink) if row[sink.key] is not None]
+    """The last row of each key and window: so the differences of two lies are told apart.
+
+    None of last records, which change no value of what they revise: where one of two such revisions is lost from the
+    table, the audit cannot know that the topic does not have one too many.
+    """
+    rows = [row for row in stage.rows(sink) if row[sink.key] is not None and CLOSING not in str(row[sink.key])]
     last = {identity_in(identity_of(sink), sink, row): row for row in rows}
     places = Counter((row[sink.key], _start(sink, row)) for row in last.values())
     found = {(row[sink.key], _start(sink, row)): row for row in last.values() if not said_in(row, IS_NULL)}
@@ -146,7 +203,7 @@ def said_in(row: Row, column: str) -> Any:
 
 def identity_in(identity: Identity, sink: Written, row: Row) -> tuple[Any, ...]:
     window = (row[WINDOW_START], row[WINDOW_END]) if identity.has_bounds else ()
-    return (row[sink.key], *window, said_in(row, ORIGIN))
+    return (row[sink.key], *window, None if identity.is_latest else said_in(row, ORIGIN))
 
 
 def with_other_value(sink: Written, row: Row) -> Mapping[str, Any] | None:

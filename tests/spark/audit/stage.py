@@ -9,11 +9,12 @@ from functools import reduce
 from operator import and_
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from delta.tables import DeltaTable
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Column, Row, SparkSession
 from pyspark.sql import functions as F
 from tests.spark.audit.conftest import MINUTE_MS, START_MS, Scene
 from tests.unit.topologies.shop_log import Arrival
@@ -86,10 +87,10 @@ class Stage:
         ]
         send(self.connection, log)
 
-    def run(self) -> None:
-        """Let the engine process everything that is there, in one batch."""
+    def run(self, max_offsets: int = 1_000) -> None:
+        """Let the engine process everything that is there, by default in one batch."""
         work = TopologyWork(self.topology, self.settings.data, reports=self.settings.reports)
-        StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True, max_offsets=1_000)).run()
+        StreamRunner(self.spark, self.settings, work, RunOptions(available_now=True, max_offsets=max_offsets)).run()
 
     def archive(self) -> None:
         """Copy every source topic to its Delta archive."""
@@ -109,6 +110,12 @@ class Stage:
         """The rows of the sink's table as its topic has them: in the order in which they were written."""
         path = self.tables.output(sink.table)
         return self.spark.read.format("delta").load(path).orderBy(GENERATION, BATCH, RESULT_TIME).collect()
+
+    def files(self, sink: Written, row: Row) -> list[str]:
+        """The files of the sink's table that hold ``row``, as the table's log names them."""
+        rows = self.spark.read.format("delta").load(self.tables.output(sink.table))
+        found = rows.where(_is(row)).select(F.col("_metadata.file_path").alias("path")).distinct().collect()
+        return [unquote(urlsplit(one.path).path).removeprefix(f"{self.tables.output(sink.table)}/") for one in found]
 
     def publish(self, sink: Written, row: Mapping[str, Any], origin: Origin = "stream") -> None:
         """Write ``row`` of the sink's table to its topic as the stream, or a backfill, does."""
@@ -141,8 +148,7 @@ class Stage:
 
     def change(self, sink: Written, row: Row, replacement: Mapping[str, Any] | None) -> None:
         """Delete ``row`` from the sink's table, or put another in its place."""
-        same = reduce(and_, (F.col(name).eqNullSafe(F.lit(value)) for name, value in row.asDict().items()))
-        DeltaTable.forPath(self.spark, self.tables.output(sink.table)).delete(same)
+        DeltaTable.forPath(self.spark, self.tables.output(sink.table)).delete(_is(row))
         if replacement is not None:
             self.append(sink, replacement)
 
@@ -152,6 +158,10 @@ class Stage:
         admin = self.connection.admin()
         [deleted] = admin.delete_records([beyond]).values()
         deleted.result(15)
+
+
+def _is(row: Row) -> Column:
+    return reduce(and_, (F.col(name).eqNullSafe(F.lit(value)) for name, value in row.asDict().items()))
 
 
 def trim(desk: Stage | Scene) -> None:
