@@ -36,6 +36,7 @@ from recount.audit.store import NOTHING, AuditStore, Seed
 from recount.audit.strangers import hidden_rows, strange_rows
 from recount.audit.stretch_log import Reach, StretchLog
 from recount.audit.table_checksums import KeptRows, TableChecksums
+from recount.audit.table_logs import strange_logs
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
 from recount.core.retention import farthest
@@ -346,6 +347,7 @@ class Auditor:
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *hidden_rows(self._tables, self._topology),
             *false_statistics(self._tables, self._topology),
+            *strange_logs(self._tables, self._topology),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,

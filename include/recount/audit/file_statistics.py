@@ -1,16 +1,22 @@
-"""What the log of a Delta table says of its files: how many rows, and of each column the least and greatest value.
+"""What a Delta table says of its files: how many rows, and of each column the least and greatest value.
 
-Readers that look for some rows pass over files that have none by these statistics, audits too. Who makes them false
-hides rows without a change of any. So an audit reads all files without them, and compares.
+Its log says so of each file, and the end of a file of each of its row groups. Readers that look for some rows pass over
+what has none by these statistics, audits too. Who makes them false hides rows without a change of any. So an audit
+reads all files without them, and compares. What files say of single pages, which Spark looks at, is not compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import unquote
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyarrow.fs import FileSystem, LocalFileSystem
 
 from recount.audit.ledger_rules import LEDGER
 from recount.audit.table_places import correction_places, output_places, side_places
@@ -19,6 +25,7 @@ from recount.core.topology import Topology
 from recount.core.verdict import Difference
 
 _FILE, _ROWS = "__file", "__rows"
+_BOUNDS = ("least", "most")
 
 
 def false_statistics(tables: Tables, topology: Topology) -> list[Difference]:
@@ -34,9 +41,9 @@ def false_statistics(tables: Tables, topology: Topology) -> list[Difference]:
             kind=LEDGER,
             place=place,
             verdict="altered",
-            expected="a log that says of its files what is in them",
+            expected="files in which is what they, and the table's log, say of them",
             actual=f"{len(files)} files have other rows, nulls or values",
-            cause="readers that look for some rows pass over such a file: somebody has changed the table's log",
+            cause="readers that look for some rows pass over such a file: somebody has changed it, or the table's log",
             evidence=(f"file {files[0]}",),
         )
         for place, files in found.items()
@@ -53,10 +60,11 @@ def _false_files(path: str) -> list[str]:
         return []
     kinds = {name: kind for name, kind in pl.scan_delta(table).collect_schema().items() if _is_exact(kind)}
     by_file = said.with_columns(pl.Series(_FILE, [_place(path, name) for name in said["path"]]))
-    beside = by_file.join(_in_files(by_file[_FILE].to_list(), kinds), on=_FILE, how="left")
-    # of a file without rows, as Spark leaves them where it deletes some, nothing was read
-    beside = beside.with_columns(pl.col(_ROWS).fill_null(0))
-    is_false = pl.any_horizontal(_contradictions(beside.schema, kinds))
+    there, lies = zip(*(_in_file(file, kinds) for file in by_file[_FILE]), strict=True)
+    types: dict[str, pl.DataType] = {_ROWS: pl.Int64(), **{f"{name} nulls": pl.Int64() for name in kinds}}
+    types |= {f"{name} {bound}": kind for name, kind in kinds.items() for bound in _BOUNDS}
+    beside = pl.concat([by_file, pl.DataFrame(there, types)], how="horizontal")
+    is_false = pl.any_horizontal(*_contradictions(beside.schema, kinds), pl.Series(lies))
     return sorted(beside.filter(is_false.fill_null(value=False))["path"].to_list())
 
 
@@ -71,26 +79,44 @@ def _is_exact(kind: pl.DataType) -> bool:
     return kind.is_integer() or kind in (pl.String(), pl.Boolean())
 
 
-def _in_files(files: list[str], kinds: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Of each file the number of rows and, by column, of nulls, and the least and greatest value."""
-    rows = pl.scan_parquet(
-        files,
-        schema=dict(kinds),
-        use_statistics=False,
-        include_file_paths=_FILE,
-        missing_columns="insert",
-        extra_columns="ignore",
-    )
-    found = [
-        one
-        for name in kinds
-        for one in (
-            pl.col(name).null_count().alias(f"{name} nulls"),
-            pl.col(name).min().alias(f"{name} least"),
-            pl.col(name).max().alias(f"{name} most"),
-        )
-    ]
-    return rows.group_by(_FILE).agg(pl.len().alias(_ROWS), *found).collect(engine="streaming")
+def _in_file(file: str, kinds: Mapping[str, pl.DataType]) -> tuple[dict[str, Any], bool]:
+    """Rows, nulls, least and greatest values in the file; and whether one of its row groups says otherwise."""
+    found: dict[str, Any] = {_ROWS: 0, **{f"{name} nulls": 0 for name in kinds}}
+    lies = False
+    store, place = FileSystem.from_uri(file) if "://" in file else (LocalFileSystem(), file)
+    with pq.ParquetFile(place, filesystem=store) as parquet:
+        columns = [name for name in kinds if name in parquet.schema_arrow.names]
+        for number in range(parquet.metadata.num_row_groups):
+            rows, group = parquet.read_row_group(number, columns=columns), parquet.metadata.row_group(number)
+            chunks = {one.path_in_schema: one for one in map(group.column, range(group.num_columns))}
+            found[_ROWS] += rows.num_rows
+            for name in kinds:
+                nulls, least, most = _in_column(rows, name)
+                lies |= name in columns and _contradicts(chunks[name].statistics, nulls, least, most)
+                found[f"{name} nulls"] += nulls
+                for bound, value, outer in zip(_BOUNDS, (least, most), (min, max), strict=True):
+                    if value is not None:
+                        found[f"{name} {bound}"] = outer(value, found.get(f"{name} {bound}", value))
+    return {name: one.decode() if isinstance(one, bytes) else one for name, one in found.items()}, lies
+
+
+def _in_column(rows: pa.Table, name: str) -> tuple[int, Any, Any]:
+    """Number of nulls, least and greatest value; of texts their bytes. A column that is missing is null."""
+    if name not in rows.column_names:
+        return rows.num_rows, None, None
+    column = rows.column(name)
+    if not (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
+        column = column.cast(pa.large_string()).cast(pa.large_binary())
+    bounds = pc.min_max(column).as_py()
+    return column.null_count, bounds["min"], bounds["max"]
+
+
+def _contradicts(said: pq.Statistics | None, nulls: int, least: Any, most: Any) -> bool:
+    if said is None:
+        return False
+    if said.has_null_count and said.null_count != nulls:
+        return True
+    return bool(said.has_min_max and least is not None and (least < said.min_raw or most > said.max_raw))
 
 
 def _contradictions(columns: Mapping[str, pl.DataType], kinds: Mapping[str, pl.DataType]) -> Iterator[pl.Expr]:

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from recount.audit.copies import written_after
 from recount.audit.ledger import Order
 from recount.audit.ledger_rules import LEDGER
+from recount.audit.table_checksums import ALL_FILES
 from recount.audit.topologies.identity import Identity
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import BATCH, GENERATION, REVISION
@@ -71,6 +72,7 @@ def _first_of(
     for part in range(parts):
         here = pl.col(identity.written.key).cast(pl.String).hash() % parts == part if parts > 1 else pl.lit(value=True)
         is_beyond = pl.col(REVISION) < pl.col(REVISION).cum_max().over(group)
-        late.append(rows.filter(here).select(*group, *order).sort(order).filter(is_beyond).select(order).collect())
+        beyond = rows.filter(here).select(*group, *order).sort(order).filter(is_beyond).select(order)
+        late.append(beyond.collect(optimizations=ALL_FILES))
     found = pl.concat(late).sort(order)
     return (found.height, *found.row(0)[:2]) if found.height else (0, None, None)

@@ -18,6 +18,7 @@ from recount.audit.copies import written_after
 from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import LEDGER
 from recount.audit.shape import flow_of
+from recount.audit.table_checksums import ALL_FILES
 from recount.audit.table_places import correction_places, output_places, side_places
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL
 from recount.core.tables import Tables
@@ -85,7 +86,7 @@ def _named_after(path: str, last: Order) -> Mapping[_Named, int]:
         return {}
     is_none = pl.col(GENERATION).is_null() | pl.col(BATCH).is_null()
     rows = pl.scan_delta(path).filter(is_none | written_after(last))
-    counted = rows.group_by(GENERATION, BATCH).len().sort(GENERATION, BATCH).collect()
+    counted = rows.group_by(GENERATION, BATCH).len().sort(GENERATION, BATCH).collect(optimizations=ALL_FILES)
     return {(generation, batch): number for generation, batch, number in counted.iter_rows()}
 
 

@@ -21,7 +21,8 @@ from recount.core.own_columns import BACKFILL_NUMBER, ORIGIN, RESULT_TIME, REVIS
 from recount.core.retention import AGE_COLUMN, Ageing, Released
 from recount.core.tables import Tables
 
-_ALL_FILES = pl.QueryOptFlags(predicate_pushdown=False)
+ALL_FILES = pl.QueryOptFlags(predicate_pushdown=False)
+"""By which all rows are read, and no file or part of one is passed over for what its statistics say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,4 +198,4 @@ def _corrections(tables: Tables, table: str, backfills: int) -> tuple[pl.LazyFra
 def _summed(rows: pl.LazyFrame, secret: int, columns: Sequence[str]) -> int:
     summed = rows.select(pl.struct(columns).hash(secret).sum())
     # every file is read: the table's log may be false about which batches lie in one
-    return int(summed.collect(engine="streaming", optimizations=_ALL_FILES).item())
+    return int(summed.collect(engine="streaming", optimizations=ALL_FILES).item())

@@ -90,12 +90,34 @@ def test_statistics_that_are_false_are_named_with_their_file(tables: Tables, wha
         assert found.evidence[0].startswith("file part-")
 
 
-def test_a_row_is_passed_over_by_readers_that_look_for_it(tables: Tables) -> None:
-    """What false statistics do."""
+def say_in_the_end_of_files(path: str, old: bytes, new: bytes) -> None:
+    """Put ``new`` in the place of ``old`` in what each file of the table says of its row groups."""
+    for name in DeltaTable(path).file_uris():
+        file = Path(name)
+        whole = file.read_bytes()
+        start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+        file.write_bytes(whole[:start] + whole[start:].replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"US", b"FF"), ((2).to_bytes(8, "little"), (1).to_bytes(8, "little"))], ids=["text", "number"]
+)
+def test_what_a_file_says_of_itself_is_compared_too(tables: Tables, old: bytes, new: bytes) -> None:
     path = tables.output("revenue")
-    rewrite(path, FALSE["greatest text"])
+    say_in_the_end_of_files(path, old, new)
+    [found] = false_statistics(tables, TOPOLOGY)
+    assert (found.place, found.verdict) == ("table outputs/revenue", "altered")
+    assert found.actual == "2 files have other rows, nulls or values"
+
+
+def test_a_row_is_passed_over_by_readers_that_look_for_it(tables: Tables) -> None:
+    """What false statistics do, those of the log and those of the files."""
+    path = tables.output("revenue")
     looked_for = pl.scan_delta(path).filter(pl.col("region") == "US")
+    rewrite(path, FALSE["greatest text"])
     assert (looked_for.collect().height, pl.scan_delta(path).collect()["region"].to_list().count("US")) == (1, 2)
+    say_in_the_end_of_files(path, b"US", b"FF")
+    assert (looked_for.collect().height, pl.scan_delta(path).collect()["region"].to_list().count("US")) == (0, 2)
 
 
 def test_wider_bounds_and_none_are_no_lie(tables: Tables) -> None:

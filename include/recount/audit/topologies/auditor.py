@@ -46,6 +46,7 @@ from recount.audit.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStor
 from recount.audit.strangers import strange_rows
 from recount.audit.stretch_log import StretchLog
 from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
+from recount.audit.table_logs import strange_logs
 from recount.audit.topologies.beyond import Beyond
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.compared_rows import COMPARED
@@ -210,6 +211,7 @@ class TopologyAuditor:
             *self._erasure_differences(scope),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *false_statistics(self._tables, self._topology),
+            *strange_logs(self._tables, self._topology),
             *reordered_rows(self._tables, scope.identities, scope.seed.order, scope.cut),
             *(self._all_unread(scope) if scope.seed.run is None else []),
             *(one for t in totals for one in conservation_differences(found[t], totals[t], scope.ledger)),
