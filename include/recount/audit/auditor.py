@@ -33,7 +33,7 @@ from recount.audit.seed_digest import seed_sha256
 from recount.audit.series import charted
 from recount.audit.settled import judgeable_offsets, published_backfills, settled_ledger, settled_since
 from recount.audit.store import NOTHING, AuditStore, Seed
-from recount.audit.strangers import hidden_rows, strange_rows
+from recount.audit.strangers import hidden_rows, overfull_batches, strange_rows
 from recount.audit.stretch_log import Reach, StretchLog
 from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.audit.table_logs import strange_logs
@@ -339,7 +339,7 @@ class Auditor:
         listed: Sequence[Difference],
     ) -> list[Difference]:
         is_first = scope.stretch.seed.run is None
-        return [
+        differences = [
             *topic_faults(scope.before, scope.ledger.proofs, scope.topic_ids),
             *scope.short,
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
@@ -355,6 +355,7 @@ class Auditor:
             *unexplained(judgement.misses),
             *judgement.corrections,
         ]
+        return differences or overfull_batches(self._tables, self._topology, scope.ledger)
 
     def _erasure_differences(self, scope: _Scope) -> list[Difference]:
         """What is wrong with the records of erasures, and with what the newest of them left for this audit."""

@@ -46,6 +46,37 @@ def strange_rows(tables: Tables, topology: Topology, ledger: Ledger, settled: Ca
     return [_difference(place, batch, rows) for place, found in named.items() for batch, rows in _first(found, known)]
 
 
+def overfull_batches(tables: Tables, topology: Topology, ledger: Ledger) -> list[Difference]:
+    """A difference for each batch in ``ledger`` of which a table of results has more rows than the batch wrote.
+
+    Where no row is wrong by what it says, one of these is of another batch: ``recount query --at`` would show it at
+    another time than readers saw it. Fewer rows there may be, for retention removes some. Rows that came to name a
+    batch that an earlier audit has judged change the checksum of the table.
+    """
+    found = []
+    for node in topology.written:
+        place, path = f"table outputs/{node.table}", tables.output(node.table)
+        wrote = {proof.order: proof.emitted[node.table] for proof in ledger.proofs if node.table in proof.emitted}
+        if wrote and DeltaTable.is_deltatable(path):
+            rows = pl.scan_delta(path).group_by(GENERATION, BATCH).len().sort(GENERATION, BATCH)
+            for generation, batch, number in rows.collect(optimizations=ALL_FILES).iter_rows():
+                if number > wrote.get((generation, batch), number):
+                    found.append(_overfull(place, (generation, batch), number, wrote[generation, batch]))
+    return found[:MAX_STRANGERS]
+
+
+def _overfull(place: str, batch: Order, rows: int, wrote: int) -> Difference:
+    return Difference(
+        kind=LEDGER,
+        place=place,
+        verdict="altered",
+        expected=f"{wrote} rows of batch {batch[0]}/{batch[1]}",
+        actual=f"{rows} rows",
+        cause="more rows name the batch than it wrote: somebody has changed which batch some of them name",
+        evidence=(f"batch {batch[0]}/{batch[1]}",),
+    )
+
+
 def hidden_rows(tables: Tables, topology: Topology) -> list[Difference]:
     """A difference for each table of a single aggregation with rows that are marked as withdrawn."""
     if flow_of(topology) is None:

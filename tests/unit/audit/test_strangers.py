@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +12,7 @@ from tests.unit.audit.test_judgement import a_flow
 from tests.unit.audit.test_ledger import batch
 
 from recount.audit.ledger import Ledger
-from recount.audit.strangers import hidden_rows, strange_rows
+from recount.audit.strangers import hidden_rows, overfull_batches, strange_rows
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL
 from recount.core.schema import LONG, RecordSchema
 from recount.core.tables import Tables
@@ -64,6 +65,21 @@ def test_the_late_ledger_and_the_rejected_records_are_looked_at_too(tmp_path: Pa
     write_deltalake(tables.rejected(TOPOLOGY.name), row, mode="append")
     found = strange_rows(tables, TOPOLOGY, LEDGER, lambda: LEDGER)
     assert [one.place for one in found] == ["late table", "rejected table"]
+
+
+def test_a_batch_with_more_rows_than_it_wrote_has_one_of_another(tmp_path: Path) -> None:
+    wrote = Ledger((replace(batch(0, 10), emitted={"revenue": 1}), replace(batch(1, 20), emitted={"revenue": 2})))
+    of_earlier_release = Ledger((batch(0, 10), batch(1, 20)))
+    tables = Tables(str(tmp_path))
+    assert overfull_batches(tables, TOPOLOGY, wrote) == []
+    for rows in [(0, 0), (0, 1), (0, 1)], [(0, 1)], [(0, 0), (0, 1), (0, 7), (0, 7)]:
+        told(tmp_path, *rows, settled=LEDGER)
+        assert overfull_batches(tables, TOPOLOGY, wrote) == []
+    told(tmp_path, (0, 1), (0, 1), (0, 1))
+    [found] = overfull_batches(tables, TOPOLOGY, wrote)
+    assert (found.place, found.verdict) == ("table outputs/revenue", "altered")
+    assert (found.expected, found.actual) == ("2 rows of batch 0/1", "3 rows")
+    assert overfull_batches(tables, TOPOLOGY, of_earlier_release) == []
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ from recount.audit.side_ledgers import late_records, posted_letters, rejected_re
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import Snapshots
 from recount.audit.store import CORRECTIONS, RECONCILIATION, VERDICTS, AuditStore, Seed
-from recount.audit.strangers import strange_rows
+from recount.audit.strangers import overfull_batches, strange_rows
 from recount.audit.stretch_log import StretchLog
 from recount.audit.table_checksums import KeptRows, TableChecksums, Unsettled
 from recount.audit.table_logs import strange_logs
@@ -222,6 +222,7 @@ class TopologyAuditor:
             *(_altered(table, scope.seed) for table in scope.altered),
             *unexplained(misses),
         ]
+        differences = differences or overfull_batches(self._tables, self._topology, scope.ledger)
         verdicts = [f"{place}_verdict" for place in PLACES]
         few = sum(counts.values()) <= FEW_VERDICTS
         self.store.put(VERDICTS, scope.audit, judged.select(SINK, *IDENTITY, *verdicts, COMPLETENESS), few=few)
