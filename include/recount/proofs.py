@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
+from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import BATCH, GENERATION
 
@@ -44,9 +45,9 @@ class Entry:
     append_ms: int | None
 
     @classmethod
-    def of_commit(cls, info: dict[str, Any]) -> Entry | None:
-        """The entry in a Delta commit's ``commitInfo``; None where the commit is no batch."""
-        proof = BatchProof.from_json(info.get("userMetadata"))
+    def of_commit(cls, info: dict[str, Any], place: str = "a commit") -> Entry | None:
+        """The entry in a Delta commit's ``commitInfo``; None where the commit, at ``place``, is no batch."""
+        proof = BatchProof.from_json(info.get("userMetadata"), place)
         if proof is None:
             return None
         metrics = info.get("operationMetrics") or {}
@@ -57,8 +58,15 @@ class Entry:
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Entry:
         """The entry in a row of the table ``ledger``."""
-        proof = BatchProof.from_json(row["proof"])
-        assert proof is not None, "only proofs are moved"
+        place = f"a row of the table ledger, generation {row[GENERATION]}, batch {row[BATCH]}"
+        proof = BatchProof.from_json(row["proof"], place)
+        if proof is None:
+            raise Terminal(
+                "a row of the ledger has no batch proof",
+                given=place,
+                expected="only proofs are moved there",
+                remedy="restore the tables of the stream from a backup of one time, or take away what was added there",
+            )
         return cls(proof=proof, rows_added=row["rows_added"], append_ms=row["append_ms"])
 
     def row(self, state_id: str) -> dict[str, Any]:
@@ -83,9 +91,14 @@ class CommitLog:
 
     def __init__(self, path: str) -> None:
         table = DeltaTable(path)
+        self.path = path
         self.version = table.version()
         self.table_id = str(table.metadata().id)
         self._files = PyFileSystem(DeltaStorageHandler(path))
+
+    def place(self, version: int) -> str:
+        """How the commit ``version`` is named to whoever has to look at it."""
+        return f"version {version} of the table {self.path}"
 
     def info(self, version: int) -> dict[str, Any] | None:
         """What the commit ``version`` says about itself; None when it is no longer in the log."""
@@ -94,8 +107,18 @@ class CommitLog:
                 lines = file.read().splitlines()
         except FileNotFoundError:
             return None
-        actions = (json.loads(line) for line in lines)
-        found: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+        try:
+            actions = (json.loads(line) for line in lines)
+            found: dict[str, Any] = next(
+                (dict(action["commitInfo"]) for action in actions if "commitInfo" in action), {}
+            )
+        except (ValueError, TypeError, RecursionError) as error:
+            raise Terminal(
+                "a commit of a table cannot be read",
+                given=f"{self.place(version)}: {type(error).__name__}: {error}",
+                expected="one JSON object a line",
+                remedy="restore the tables of the stream from a backup of one time",
+            ) from error
         return found
 
 
@@ -176,7 +199,7 @@ class Proofs:
             info = log.info(version)
             if info is None:
                 return
-            entry = Entry.of_commit(info)
+            entry = Entry.of_commit(info, log.place(version))
             if entry:
                 yield entry
 

@@ -15,6 +15,7 @@ from recount.core.certificate import Certificate, verify_alone
 from recount.core.errors import Terminal
 from recount.core.retention import Released
 from recount.core.tables import Tables
+from recount.regular_files import bytes_of_file
 
 RUNS = "runs"
 """The audit's table of complete audits, each a JSON document."""
@@ -57,7 +58,7 @@ def held_certificate(reports: str, stream: str, audit: str) -> Certificate | Non
     """The certificate of ``audit``; None where there is none that holds. Whether it is signed is not asked."""
     path = Path(reports) / "certificates" / stream / f"{audit}.json"
     try:
-        certificate: Certificate = json.loads(path.read_text(encoding="utf-8"))
+        certificate: Certificate = json.loads(bytes_of_file(path).decode("utf-8"))
         verify_alone(certificate)
         is_its = (certificate["stream"], certificate["audit"]) == (stream, audit)
     except (OSError, ValueError, AttributeError, RecursionError, Terminal):

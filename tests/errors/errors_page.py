@@ -19,6 +19,7 @@ _ROOMS = {
     "core": "Declarations and settings",
     "spark": "Streams",
     "kafka": "Kafka",
+    "proofs": "The batch ledger",
     "declarations": "Versions of a declaration",
     "versions": "Reset and upgrade",
     "recompute": "The recompute of an audit",

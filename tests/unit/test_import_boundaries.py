@@ -13,7 +13,7 @@ from recount.local.project import Project
 
 FOUNDATION = {
     *("core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"),
-    *("secret_file", "garbage", "fewer_calls"),
+    *("secret_file", "garbage", "fewer_calls", "regular_files"),
 }
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
@@ -29,13 +29,14 @@ ROOMS = {
     "sessions": {"core", "jar_list", "fewer_calls", "cluster"},
     "cluster": {"core", "secret_file"},
     "secret_file": set(),
+    "regular_files": set(),
     "garbage": set(),
     "fewer_calls": set(),
     "log_lines": {"core"},
     "printed_tables": set(),
     "kafka": {"core", "printed_tables", "secret_file"},
     "proofs": {"core"},
-    "released": {"core"},
+    "released": {"core", "regular_files"},
     "process_identity": set(),
     "status_metrics": {"kafka"},
     "maintenance": {"core"},
@@ -52,7 +53,7 @@ ROOMS = {
     | {"recompute", "audit", "spark", "proofs", "released", "declarations", "erasures", "versions"},
     "serve": FOUNDATION | {"audit", "proofs", "released", "status_metrics"},
     "grace": FOUNDATION | {"spark", "serve", "proofs", "released"},
-    "web": {"core", "extras", "kafka", "audit", "serve", "proofs"},
+    "web": {"core", "extras", "kafka", "audit", "serve", "proofs", "regular_files"},
     "airflow": FOUNDATION | {"audit", "serve", "grace", "web", "process_identity", "declarations", "maintenance"},
     "lens": FOUNDATION | {"proofs"},
     "panels": FOUNDATION | {"spark", "audit", "grace", "lens"},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from recount.audit.damaged_tables import damage_told
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Interval, Source
 from recount.audit.in_force import InForce
@@ -22,7 +24,9 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.kafka.connection import Connection
 from recount.kafka.heads import published_head
+from recount.log_lines import about
 
+_LOG = logging.getLogger(__name__)
 _AT_A_TIME = 8
 """To look is to wait: for brokers, for tables, for a stream that is between its two commits."""
 
@@ -42,23 +46,28 @@ class Auditable:
     """Of each stream the ``offsets`` that its audit has to read, or its ``refusals``, the reason why there is none."""
 
     offsets: Mapping[str, int]
-    refusals: Mapping[str, RecountError]
+    refusals: Mapping[str, Exception]
 
     @classmethod
     def of(cls, settings: Settings, topologies: Sequence[Topology], request: AuditRequest) -> Auditable:
         """Look at all ``topologies`` at once."""
 
-        def look(topology: Topology) -> int | RecountError:
-            try:
-                return require_auditable(settings, topology, request)
-            except RecountError as refusal:
-                return refusal
+        def look(topology: Topology) -> int | Exception:
+            with about(stream=topology.name, audit=request.audit):
+                try:
+                    with damage_told(topology.name):
+                        return require_auditable(settings, topology, request)
+                except Exception as refusal:
+                    # whatever it is, the others are audited
+                    if not isinstance(refusal, RecountError):
+                        _LOG.exception("whether %s can be audited is not known", topology.name)
+                    return refusal
 
         with ThreadPoolExecutor(_AT_A_TIME) as threads:
             found = dict(zip([one.name for one in topologies], threads.map(look, topologies), strict=True))
         return cls(
             offsets={name: one for name, one in found.items() if isinstance(one, int)},
-            refusals={name: one for name, one in found.items() if isinstance(one, RecountError)},
+            refusals={name: one for name, one in found.items() if isinstance(one, Exception)},
         )
 
 

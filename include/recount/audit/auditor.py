@@ -29,6 +29,7 @@ from recount.audit.listing import Listing
 from recount.audit.register import certificates_in_force
 from recount.audit.removed import released_by, released_so_far
 from recount.audit.repetition import Repetition
+from recount.audit.row_order import reordered_rows
 from recount.audit.seed_digest import seed_sha256
 from recount.audit.series import charted
 from recount.audit.settled import judgeable_offsets, published_backfills, settled_ledger, settled_since
@@ -37,6 +38,7 @@ from recount.audit.strangers import hidden_rows, overfull_batches, strange_rows
 from recount.audit.stretch_log import Reach, StretchLog
 from recount.audit.table_checksums import KeptRows, TableChecksums
 from recount.audit.table_logs import strange_logs
+from recount.audit.topologies.identity import identity_of
 from recount.core.finding_register import Register
 from recount.core.ledger import BatchProof
 from recount.core.retention import farthest
@@ -348,6 +350,7 @@ class Auditor:
             *hidden_rows(self._tables, self._topology),
             *false_statistics(self._tables, self._topology),
             *strange_logs(self._tables, self._topology),
+            *reordered_rows(self._tables, [identity_of(self._flow.sink)], scope.stretch.seed.order, scope.stretch.cut),
             *(self._unread(scope) if is_first else []),
             *conservation_differences(found, recomputed.totals, scope.ledger),
             *listed,

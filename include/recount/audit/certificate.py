@@ -10,6 +10,7 @@ from typing import Any
 
 from recount.core.certificate import Certificate, SignatureFault, verify, verify_alone
 from recount.core.errors import Terminal
+from recount.regular_files import bytes_of_file
 
 _KEPT = 2_000
 """Certificates that hold, of some 40 KB each: those of the audits that are at work at once, a night each for a year."""
@@ -24,7 +25,7 @@ def certificates_in(folder: Path) -> list[Certificate]:
 def load(path: Path) -> Certificate:
     """The certificate in the file ``path``; raises ``Terminal`` when it is none."""
     try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
+        document: Any = json.loads(bytes_of_file(path).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise Terminal(
             "no certificate", given=f"{path}: {error}", expected="a JSON object", remedy=_NAME_ONE

@@ -26,11 +26,14 @@ from recount.core.certificate import Certificate, Unverified, certified, head_of
 from recount.core.chain import successor_of
 from recount.core.errors import Terminal, Transient
 from recount.kafka.connection import Fenced
+from recount.regular_files import bytes_of_file
 
 _LOG = logging.getLogger(__name__)
 _TOLD_OF_A_HEAD = ("sequence", "audit", "sha256")
 _ATTEMPTS = 8
 _LOCK_S = 120.0
+_FOR_ALL = 0o666
+"""Less what the umask of the process takes away, as for every file that is made."""
 
 
 class UntrustedHead(Terminal):
@@ -63,8 +66,7 @@ def issue(
     Signed where there is a ``signer``, published where ``opened`` gives a publisher. ``trusted`` keys may have signed
     the head that stands. Raises ``Terminal`` when the audit has a certificate, ``UntrustedHead``, ``Transient``.
     """
-    folder = certificates_of(reports, stream)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = _folder(reports, stream)
     target = folder / f"{audit}.json"
     with locked(folder):
         for attempt in range(_ATTEMPTS):
@@ -83,9 +85,23 @@ def issue(
     )
 
 
+def require_issuable(reports: str, stream: str) -> None:
+    """Raise ``Terminal`` where no certificate of ``stream`` could be issued, before an audit is computed for it."""
+    os.close(_opened_lock(_folder(reports, stream)))
+
+
 def certificates_of(reports: str, stream: str) -> Path:
     """The folder of the certificates of ``stream``."""
     return Path(reports) / "certificates" / stream
+
+
+def _folder(reports: str, stream: str) -> Path:
+    folder = certificates_of(reports, stream)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_ours(folder, error, "a folder in which this user can make files") from error
+    return folder
 
 
 def _issued(
@@ -171,7 +187,9 @@ def _require_trusted(head: Certificate, trusted: PublicKeys | None) -> None:
 def _settle_drafts(folder: Path, head: Certificate | None) -> None:
     """Complete the draft whose head was published, throw others away, and write the pages that are missing."""
     for draft in folder.glob(".*.json.draft"):
-        if head is not None and _is_of(draft, head):
+        if draft.is_dir() and not draft.is_symlink():
+            _LOG.warning("%s is no draft", draft)
+        elif head is not None and _is_of(draft, head):
             _complete(draft, folder / draft.name.removeprefix(".").removesuffix(".draft"))
         else:
             draft.unlink(missing_ok=True)
@@ -190,7 +208,7 @@ def _complete(draft: Path, target: Path) -> None:
     try:
         os.link(draft, target)
     except FileExistsError:
-        if target.read_bytes() != draft.read_bytes():
+        if bytes_of_file(target) != bytes_of_file(draft):
             raise
     write_whole(target.with_suffix(".html"), _page_of(target))
     draft.unlink()
@@ -199,7 +217,7 @@ def _complete(draft: Path, target: Path) -> None:
 def _page_of(certificate: Path) -> str:
     """Whatever keeps the page of a ``certificate`` from being made, no later one has to wait for it."""
     try:
-        return page(json.loads(certificate.read_text(encoding="utf-8")))
+        return page(json.loads(bytes_of_file(certificate)))
     except Exception:
         _LOG.exception("no page can be made of %s", certificate)
         return (
@@ -212,20 +230,46 @@ def _draft(target: Path) -> Path:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Whole or not at all, even when the machine fails."""
+    """Whole or not at all, even when the machine fails.
+
+    It writes to no file that is there: a link beside it could lead to any other, and a pipe would keep it for ever.
+    """
     part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8") as file:
+    try:
+        part.unlink(missing_ok=True)
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _FOR_ALL)
+    except OSError as error:
+        raise _not_ours(part, error, "no file, or one that can be removed") from error
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
 
 
+def _opened_lock(folder: Path) -> int:
+    """The lock of ``folder``. Nothing is cut off and no link is followed: it could lead to the key that signs."""
+    path = folder / ".lock"
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, _FOR_ALL)
+    except OSError as error:
+        raise _not_ours(path, error, "no file, or an empty one of this user: Recount makes it") from error
+
+
+def _not_ours(path: Path, error: OSError, expected: str) -> Terminal:
+    return Terminal(
+        "a file of the reports cannot be written",
+        given=f"{path}: {error.strerror}",
+        expected=expected,
+        remedy="see who can write there, and take away what is in the way; then do it again",
+    )
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the ``folder`` of a stream's certificates: none is issued meanwhile. A process that dies lets go of it."""
     deadline = time.monotonic() + _LOCK_S
-    with (folder / ".lock").open("w") as lock:
+    with os.fdopen(_opened_lock(folder), "r+b", buffering=0) as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -213,8 +213,9 @@ def _archived(tables: Tables, topic: str) -> tuple[dict[int, int], dict[int, int
     if newest is None:
         return {}, {}
     log = CommitLog(path)
-    infos = (log.info(version) for version in range(log.version + 1))
-    oldest = next((entry for entry in (Entry.of_commit(info) for info in infos if info) if entry), newest)
+    infos = ((version, log.info(version)) for version in range(log.version + 1))
+    entries = (Entry.of_commit(info, log.place(version)) for version, info in infos if info)
+    oldest = next(filter(None, entries), newest)
     begins = {part.partition: part.start for part in oldest.proof.partitions}
     return begins, {part.partition: part.end for part in newest.proof.partitions}
 

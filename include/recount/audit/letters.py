@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import reduce
-from operator import or_
 
 import polars as pl
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -33,12 +31,13 @@ def dead_letters(connection: Connection, topic: str, letters: Ranges) -> pl.Data
 def within(rows: pl.DataFrame, group: str, topic: str, ranges: Ranges, log: Mapping[str, Ranges]) -> pl.DataFrame:
     """The letters of the stream with this consumer ``group`` about offsets in ``ranges`` of ``topic``.
 
-    ``log`` are the offsets that the topics which the stream reads have had, asked after those of the letters: a letter
-    of the stream about any other place counts as well. So does one that names no stream, about these offsets or about
-    none: no stream of this version wrote it. Letters of another stream are that stream's, whatever place they name.
+    ``log`` has the offsets that ``topic`` has had, asked after those of the letters: a letter of the stream about any
+    other place counts as well, also about another topic that the stream reads, whose letters lie in a topic of their
+    own. So does one that names no stream, about these offsets or about none: no stream of this version wrote it.
+    Letters of another stream are that stream's, whatever place they name.
     """
     mine, nobodys = (pl.col("stream") == group).fill_null(value=False), pl.col("stream").is_null()
-    nowhere = ~pl.any_horizontal(_is_at(name, spans) for name, spans in log.items())
+    nowhere = ~_is_at(topic, log.get(topic, {}))
     judged = _is_at(topic, ranges) & (mine | nobodys)
     return rows.filter(judged | nowhere & (mine | nobodys & pl.col("offset").is_null()))
 
@@ -67,7 +66,7 @@ def dead_letters_by_spark(session: SparkSession, connection: Connection, topic: 
 def within_by_spark(rows: DataFrame, group: str, topic: str, ranges: Ranges, log: Mapping[str, Ranges]) -> DataFrame:
     """``within`` of Spark's rows."""
     mine, nobodys = F.col("stream").eqNullSafe(group), F.col("stream").isNull()
-    nowhere = ~reduce(or_, (_is_at_by_spark(name, spans) for name, spans in log.items()))
+    nowhere = ~_is_at_by_spark(topic, log.get(topic, {}))
     judged = _is_at_by_spark(topic, ranges) & (mine | nobodys)
     return rows.where(judged | nowhere & (mine | nobodys & F.col("offset").isNull()))
 

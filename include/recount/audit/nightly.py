@@ -14,9 +14,10 @@ from recount.audit.assembly import document_of
 from recount.audit.auditor import Auditor
 from recount.audit.certificate import load
 from recount.audit.certified_runs import certified_runs
+from recount.audit.damaged_tables import damage_told
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.findings import Findings, Interval, Source
-from recount.audit.issuing import issue
+from recount.audit.issuing import issue, require_issuable
 from recount.audit.old_audits import trim_audits
 from recount.audit.register import read_register, standing_after
 from recount.audit.shape import flow_of
@@ -76,12 +77,26 @@ def audited(
 
     It goes on from where the last audit ended, unless ``from_the_beginning``.
     """
-    interval = interval or Interval()
+    with damage_told(topology.name):
+        return _audited(
+            session, settings, topology, audit or new_audit_id(), interval or Interval(), source, from_the_beginning
+        )
+
+
+def _audited(
+    session: SparkSession,
+    settings: Settings,
+    topology: Topology,
+    audit: str,
+    interval: Interval,
+    source: Source,
+    from_the_beginning: bool,
+) -> CertifiedAudit:
     # what would keep the certificate from being issued is said before the work
     signer = signer_in(settings.keys)
     connection = Connection.of(settings)
     published_head(connection, topology.name)
-    audit = audit or new_audit_id()
+    require_issuable(settings.reports, topology.name)
     kind = TopologyAuditor if flow_of(topology) is None else Auditor
     auditor = kind(session, settings, topology)
     auditor.store.require_new(audit)

@@ -15,6 +15,8 @@ from recount.core.errors import Terminal
 from recount.core.topic_ids import TopicIds
 
 VERSION = 1
+_SHOWN = 200
+"""Characters of a damaged proof, which can be long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +86,26 @@ class BatchProof:
         return json.dumps({"recount": "batch", **asdict(self)}, separators=(",", ":"), sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str | None) -> BatchProof | None:
-        """The proof in a commit's ``userMetadata``; None where the commit is no batch (table creation, compaction)."""
-        if not text or not text.startswith("{"):
+    def from_json(cls, text: str | None, place: str = "a commit") -> BatchProof | None:
+        """The proof in a commit's ``userMetadata``; None where the commit is no batch (table creation, compaction).
+
+        ``place`` names the commit or row for whoever has to mend it: raises ``Terminal`` where the proof is damaged.
+        """
+        if not isinstance(text, str) or not text.startswith("{"):
             return None
-        document: dict[str, Any] = json.loads(text)
+        try:
+            return cls._read(json.loads(text))
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+            raise Terminal(
+                "a batch proof cannot be read",
+                given=f"{place}: {type(error).__name__}: {error}, in {text[:_SHOWN]}",
+                expected="a proof as the stream has written it",
+                remedy="restore the tables of the stream from a backup of one time, or take away what was added to the"
+                " log of this table",
+            ) from error
+
+    @classmethod
+    def _read(cls, document: dict[str, Any]) -> BatchProof | None:
         if document.pop("recount", None) != "batch":
             return None
         if document["version"] != VERSION:
@@ -100,7 +117,10 @@ class BatchProof:
             )
         document["partitions"] = tuple(PartitionProof(**partition) for partition in document["partitions"])
         document["appended"] = {table: (found[0], found[1]) for table, found in document.get("appended", {}).items()}
-        return cls(**document)
+        proof = cls(**document)
+        if not all(type(one) is int for one in (*proof.order, proof.batch_timestamp_ms)):
+            raise TypeError("generation, batch and batch_timestamp_ms are whole numbers")
+        return proof
 
     @property
     def order(self) -> tuple[int, int]:

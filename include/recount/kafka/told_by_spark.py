@@ -1,4 +1,4 @@
-"""What Spark says when brokers refuse its Kafka source, or a task gets no schema of a registry, as errors of ours.
+"""What Spark says when brokers refuse its Kafka source, a record stops it, or a task gets no schema, as errors of ours.
 
 To Spark it is a failed job.
 """
@@ -15,12 +15,14 @@ from recount.kafka.connection import NotAllowed
 
 _SAID = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+): ([^\n]*)")
 _OF_REGISTRY = re.compile(r"\b(RegistryUnreachable|RegistryRefused): [^\n]*?given: '([^'\n]*)'")
+_TIME = re.compile(r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value (-?\d+) that overflows")
+_LATEST_MS = (2**63 - 1) // 1_000
 _NOT_ADMITTED = frozenset({"SaslAuthenticationException", "SslAuthenticationException", "AuthenticationException"})
 
 
 @contextmanager
 def refusals_told() -> Iterator[None]:
-    """Raise ours instead of Spark's exception where Kafka refuses what is done in here, or a task has no schema."""
+    """Raise ours instead of Spark's exception where it tells of one of the refusals that ``refusal_in`` knows."""
     try:
         yield
     except RecountError:
@@ -45,4 +47,13 @@ def refusal_in(said: str) -> RecountError | None:
                 expected="the security by which this process was let in, which its executors were given",
                 remedy="start again: a password or certificate that was changed meanwhile is read anew",
             )
+    for topic, partition, offset, time_ms in _TIME.findall(said):
+        return Terminal(
+            f"a record of {topic} has a time that Spark cannot hold",
+            given=f"{topic}-{partition}@{offset}: {time_ms} ms",
+            expected=f"at most {_LATEST_MS} ms, which Spark counts in microseconds",
+            remedy="a stream that reads the topic: `recount reset STREAM --from now` passes over it, or delete the"
+            " records of the partition up to this one (kafka-delete-records) and `recount reset STREAM`;"
+            " message.timestamp.after.max.ms of the topic keeps such records out",
+        )
     return None

@@ -57,4 +57,4 @@ class LedgerTable:
                 expected=f"every version after those that {self.table.path} says it has",
                 remedy="bring back the folder of the ledger, or the removed commit, from a backup",
             )
-        return Entry.of_commit(info)
+        return Entry.of_commit(info, log.place(version))

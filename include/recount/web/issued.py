@@ -9,6 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from recount.regular_files import bytes_of_file
+
 MOST = 100
 """Squares of a strip: certificates beyond these are in the folder."""
 _LARGEST = 64 << 20
@@ -113,5 +115,5 @@ def first_misses(reports: str, issued: Issued) -> list[Miss]:
 def _document(path: Path) -> dict[str, Any]:
     if path.stat().st_size > _LARGEST:
         raise ValueError("too large")
-    document: dict[str, Any] = json.loads(path.read_bytes())
+    document: dict[str, Any] = json.loads(bytes_of_file(path))
     return document

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recount.audit.expectation_outcomes import outcome_of
+from recount.regular_files import bytes_of_file
 
 _LARGEST, _MOST = 16 << 20, 500
 _EXAMPLES = 20
@@ -53,7 +54,7 @@ def outcome(reports: str, stream: str, audit: str) -> Outcome | None:
     try:
         if file.stat().st_size > _LARGEST:
             return None
-        said = json.loads(file.read_bytes())
+        said = json.loads(bytes_of_file(file))
         suites = [
             Suite(name=str(name), tried=sorted(map(_tried, checks[:_MOST]), key=lambda one: _ORDER[one.state]))
             for name, checks in said["suites"].items()

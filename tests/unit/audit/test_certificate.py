@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,14 @@ from tests.unit.audit.documents import findings
 from recount.audit.certificate import certificates_in, load, sound, verify_file
 from recount.audit.page import page
 from recount.audit.summary import explained
+from recount.audit.verifying import chain_in
 from recount.core.certificate import Unverified, certified, content_hash
 from recount.core.errors import Terminal
 from recount.core.finding import Acceptance, Finding, State, difference_document, finding_id
 from recount.core.finding_faults import finding_faults, forgotten
 from recount.core.verdict import Difference
+from recount.released import held_certificate
+from recount.web.issued import certificates
 
 LOST = Difference(
     kind="output", place="table outputs/revenue", verdict="lost", key="EU", window_start=0, window_end=300_000
@@ -321,6 +325,20 @@ def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
         certificates_in(tmp_path)
     with pytest.raises(Terminal):
         load(tmp_path / "missing.json")
+
+
+def test_a_pipe_is_no_certificate_and_nobody_waits_for_it(tmp_path: Path) -> None:
+    folder = tmp_path / "certificates/orders"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "night.json")
+    (folder / "linked.json").symlink_to(folder / "night.json")
+    for name in ("night", "linked"):
+        for read in (load, sound):
+            with pytest.raises(Terminal):
+                read(folder / f"{name}.json")
+        assert held_certificate(str(tmp_path), "orders", name) is None
+    assert [fault.kind for fault in chain_in(folder, "orders").faults()] == ["altered", "altered"]
+    assert [one.outcome for one in certificates(str(tmp_path), "orders")] == ["unreadable", "unreadable"]
 
 
 def test_the_page_stands_alone_and_names_every_difference_by_its_offsets() -> None:

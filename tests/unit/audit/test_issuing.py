@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.unit.audit.documents import findings
 
-from recount.audit.issuing import Opened, UntrustedHead, issue
+from recount.audit.issuing import Opened, UntrustedHead, issue, locked, require_issuable, write_whole
 from recount.audit.signing import make_keys, signer_in, trusted_in
 from recount.audit.verifying import chain_in
 from recount.core.certificate import FORMAT, certified, content_hash, head_of
@@ -218,3 +218,55 @@ def test_rubbish_in_the_folder_does_not_keep_a_certificate_from_being_issued(tmp
     assert issued(tmp_path, "night-2")["sequence"] == 2
     named = {fault.kind for fault in chain_in(folder, "revenue").faults()}
     assert "altered" in named
+
+
+def test_a_lock_that_leads_to_a_key_leaves_it_as_it_is(tmp_path: Path) -> None:
+    """The key was cut off to nothing, and no certificate could be signed any more."""
+    key, folder = tmp_path / "signing.pem", tmp_path / "certificates/revenue"
+    folder.mkdir(parents=True)
+    key.write_text("secret")
+    (folder / ".lock").symlink_to(key)
+    with pytest.raises(Terminal):
+        require_issuable(str(tmp_path), "revenue")
+    with pytest.raises(Terminal):
+        issued(tmp_path, "night-1")
+    (folder / ".lock").unlink()
+    os.link(key, folder / ".lock")
+    with locked(folder):
+        pass
+    assert key.read_text() == "secret"
+
+
+def test_whatever_is_in_the_way_of_the_lock_is_told_before_the_audit(tmp_path: Path) -> None:
+    folder = tmp_path / "certificates/revenue"
+    (folder / ".lock").mkdir(parents=True)
+    with pytest.raises(Terminal) as refused:
+        require_issuable(str(tmp_path), "revenue")
+    assert ".lock" in str(refused.value.given)
+    (tmp_path / "certificates/clicks").write_text("no folder")
+    with pytest.raises(Terminal):
+        require_issuable(str(tmp_path), "clicks")
+    require_issuable(str(tmp_path), "orders")
+
+
+def test_what_lies_where_a_file_is_prepared_is_not_written_to(tmp_path: Path) -> None:
+    key, part = tmp_path / "signing.pem", tmp_path / "page.html.part"
+    key.write_text("secret")
+    for prepare in (lambda: part.symlink_to(key), lambda: os.link(key, part), lambda: os.mkfifo(part)):
+        prepare()
+        write_whole(tmp_path / "page.html", "told")
+        assert ((tmp_path / "page.html").read_text(), key.read_text(), part.exists()) == ("told", "secret", False)
+        assert not (tmp_path / "page.html").is_symlink()
+    part.mkdir()
+    with pytest.raises(Terminal):
+        write_whole(tmp_path / "page.html", "told")
+
+
+def test_pipes_and_folders_keep_no_certificate_from_being_issued(tmp_path: Path) -> None:
+    board, folder = Board(), tmp_path / "certificates/revenue"
+    issued(tmp_path, "night-1", board.opened)
+    for name in ("pipe.json", ".pipe.json.draft"):
+        os.mkfifo(folder / name)
+    for name in ("folder.json", ".folder.json.draft"):
+        (folder / name).mkdir()
+    assert issued(tmp_path, "night-2", board.opened)["sequence"] == 2

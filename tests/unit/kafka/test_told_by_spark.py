@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from recount.core.errors import Terminal
 from recount.core.registry_errors import RegistryRefused, RegistryUnreachable
 from recount.kafka.told_by_spark import refusals_told
 
@@ -15,6 +16,18 @@ def test_a_registry_that_keeps_tasks_from_schemas_is_told_as_what_it_is(raised: 
     with pytest.raises(type(raised)) as told, refusals_told():
         raise RuntimeError(said)
     assert str(told.value) == str(raised)
+
+
+def test_a_record_whose_time_spark_cannot_hold_is_named_by_its_place() -> None:
+    """Streams ended with it at each start, and audits of the topic too, with a stack trace and no remedy."""
+    said = (
+        "An error occurred while calling o45081.collectToPython.\n: org.apache.spark.sql.kafka010."
+        "KafkaIllegalStateException: Record at topic my.orders partition 1 offset 217 has timestamp value "
+        "4611686018427387904 that overflows when converting to Spark's microsecond-precision TimestampType.\n"
+    )
+    with pytest.raises(Terminal) as told, refusals_told():
+        raise RuntimeError(said)
+    assert told.value.given == "my.orders-1@217: 4611686018427387904 ms"
 
 
 def test_what_spark_says_of_anything_else_stays_as_it_is() -> None:
