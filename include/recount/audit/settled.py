@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from recount.acceptance_log import acceptances
 from recount.audit.ledger import Ledger, Order
 from recount.audit.store import Run
-from recount.core.errors import Transient
+from recount.core.errors import Terminal, Transient
 from recount.core.finding import finding_id
 from recount.core.ledger import BatchProof
 from recount.core.tables import Tables
@@ -17,7 +17,7 @@ from recount.core.topology import Topology
 from recount.kafka import positions
 from recount.kafka.connection import Connection
 from recount.kafka.ids_of_topics import ids_of
-from recount.kafka.offsets import partitions_of
+from recount.kafka.offsets import Partition, partitions_of
 
 _PAUSE_S = 1.0
 
@@ -35,18 +35,35 @@ def judgeable_offsets(connection: Connection, tables: Tables, topology: Topology
     """The same, but no further than the ledger where the stream cannot complete the batch after it.
 
     It does not start before a person has accepted each topic that it reads and that was made anew; to accept one there
-    must be an audit, which would wait for that batch.
+    must be an audit, which would wait for that batch. Raises ``Terminal`` where Kafka is behind the ledger.
     """
-    published, newest = published_offsets(connection, topology), Ledger.newest(tables, topology.name)
-    if newest is None or _holds(newest, published):
+    # in this order: a batch is on Kafka before it is in the ledger
+    newest, published = Ledger.newest(tables, topology.name), published_offsets(connection, topology)
+    if newest is None:
+        return published
+    ends = {(part.topic, part.partition): part.end for part in newest.partitions}
+    behind = {place: offset for place, offset in published.items() if offset < ends.get(place, 0)}
+    if not behind and _holds(newest, published):
         return published
     read = {source.topic.name for source in topology.sources}
     known = {topic: one for topic, one in newest.topic_ids.items() if topic in read}
-    made_anew = {finding_id(topology.name, one) for one in topics_made_anew([known, ids_of(connection, known)])}
-    if made_anew <= {one.finding for one in acceptances(tables, topology.name)}:
+    made_anew = topics_made_anew([known, ids_of(connection, known)])
+    if not {topic for topic, _ in behind} <= {one.place for one in made_anew}:
+        raise _behind(topology, behind, ends)
+    findings = {finding_id(topology.name, one) for one in made_anew}
+    if _holds(newest, published) or findings <= {one.finding for one in acceptances(tables, topology.name)}:
         return published
-    ends = {(part.topic, part.partition): part.end for part in newest.partitions}
     return {place: min(offset, ends[place]) for place, offset in published.items() if place in ends}
+
+
+def _behind(topology: Topology, behind: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Terminal:
+    told = [f"{topic}-{number}@{behind[topic, number]} of {ends[topic, number]}" for topic, number in sorted(behind)]
+    return Terminal(
+        f"Kafka is behind the tables of {topology.name}: were its group's offsets reset, or the cluster restored?",
+        given=f"committed on Kafka, of what the ledger has: {', '.join(told)}",
+        expected="the offsets of the batch with which the ledger ends, or of the one after",
+        remedy=f"restore the tables of the same time, or `recount reset {topology.name}`",
+    )
 
 
 def published_backfills(connection: Connection, topology: Topology) -> int:

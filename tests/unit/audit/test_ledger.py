@@ -154,6 +154,25 @@ def test_a_batch_in_flight_is_waited_for_unless_the_stream_waits_for_the_audit(
     assert judgeable_offsets(Connection(bootstrap_servers="127.0.0.1:1"), tables, COPIES) == {("clicks", 0): reached}
 
 
+@pytest.mark.parametrize(("now", "refused"), [({"clicks": "a"}, True), ({"clicks": "b"}, False)])
+def test_kafka_that_is_older_than_the_ledger_is_told_unless_the_topic_was_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, now: TopicIds, *, refused: bool
+) -> None:
+    """Kafka was restored from a backup, the tables were not: batches that it lacks would be judged by nobody."""
+    tables = Tables(str(tmp_path))
+    proof = replace(proof_of(0), topic_ids={"clicks": "a"})
+    LedgerScene(tmp_path).state.append(ROWS, writer="c", version=0, metadata=proof.to_json())
+    monkeypatch.setattr(settled, "published_offsets", lambda _connection, _topology: {("clicks", 0): 7})
+    monkeypatch.setattr(settled, "ids_of", lambda _connection, _topics: now)
+    nowhere = Connection(bootstrap_servers="127.0.0.1:1")
+    if not refused:
+        assert judgeable_offsets(nowhere, tables, COPIES) == {("clicks", 0): 7}
+        return
+    with pytest.raises(Terminal) as error:
+        judgeable_offsets(nowhere, tables, COPIES)
+    assert "clicks-0@7 of 10" in str(error.value)
+
+
 def run_of(batch: int) -> Run:
     return Run(
         audit=f"night-{batch}",
