@@ -78,6 +78,7 @@ class DyingWork:
         self.outputs, self.history, self.declared = work.outputs, work.history, work.declared
         self.layers, self.delta_first, self.lacks = work.layers, work.delta_first, work.lacks
         self.require_schemas = work.require_schemas
+        self.require_new = work.require_new
 
     def create(self) -> None:
         self._work.create()

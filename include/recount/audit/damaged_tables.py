@@ -26,8 +26,8 @@ _SHOWN = 500
 
 
 @contextmanager
-def damage_told(stream: str) -> Iterator[None]:
-    """Raise ``Terminal`` where a table of ``stream`` cannot be read, as it has been altered or lacks files.
+def damage_told(stream: str, command: str = "recount audit") -> Iterator[None]:
+    """Raise ``Terminal`` where a table of ``stream`` cannot be read: it has been altered, or lacks files, or is gone.
 
     Unlike the answers of ``recount.serve``, which take it for passing, since a stream may remove files meanwhile: an
     audit reads what no stream removes before it is released.
@@ -42,5 +42,5 @@ def damage_told(stream: str) -> Iterator[None]:
             f"a table of {stream} cannot be read",
             given=f"{type(error).__name__}: {first}"[:_SHOWN],
             expected="tables as the stream and its audits left them",
-            remedy="restore the table from a backup, or delete what was added to its _delta_log; `recount audit` again",
+            remedy=f"restore the table from a backup, or delete what was added to its _delta_log; `{command}` again",
         ) from error

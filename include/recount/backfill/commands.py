@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from recount.audit.altered_lineage import Lineage
+from recount.audit.damaged_tables import damage_told
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.open_misses import write_summary
 from recount.audit.shape import flow_of
@@ -46,7 +47,7 @@ def backfill(
     ErasedKeys.of(settings, stream).require_finished()
     session = spark_session(settings, f"recount backfill {stream}")
     try:
-        with about(stream=stream, audit=audit), refusals_told():
+        with about(stream=stream, audit=audit), refusals_told(), damage_told(stream, "recount backfill"):
             _backfill(session, settings, topology, audit, dry_run=dry_run)
     finally:
         session.stop()

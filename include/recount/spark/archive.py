@@ -55,6 +55,9 @@ class ArchiveWork:
     def require_schemas(self) -> None:
         """None: what is archived stays as it is."""
 
+    def require_new(self) -> None:
+        """None: a topic has one archive, whatever it is called."""
+
     def create(self) -> None:
         """Create the table unless it exists."""
         if DeltaTable.isDeltaTable(self._session, self.path):

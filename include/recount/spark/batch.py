@@ -96,6 +96,10 @@ class TopologyWork:
         for node in self._topology.written:
             encoder_of(node)
 
+    def require_new(self) -> None:
+        """Raise ``Terminal`` where a table of results has rows."""
+        self.tables.require_new()
+
     def create(self) -> None:
         """Create the tables that do not exist."""
         self.tables.create()

@@ -115,6 +115,10 @@ class AppendOnlyTable:
         version = DeltaTable(self.path).transaction_version(writer)
         return -1 if version is None else version
 
+    def has_rows(self) -> bool:
+        """Whether there is a table with any."""
+        return DeltaTable.is_deltatable(self.path) and not self.read().head(1).collect().is_empty()
+
     def read(self) -> pl.LazyFrame:
         """All rows."""
         return pl.scan_delta(self.path)

@@ -180,6 +180,8 @@ class StreamRunner:
         resumption = self._resumption(transaction, checkpoint, last, known)
         repeated = self._repeated(resumption, last, known)
 
+        if known is None and last is None:
+            self._work.require_new()
         self._work.require_schemas()
         enacted = self._declarations.admit(self._work.declared, last)
         self._work.create()

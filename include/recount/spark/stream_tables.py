@@ -65,6 +65,7 @@ class StreamTables:
         delta_log_kept_ms: int = DELTA_LOG_KEPT_MS,
     ) -> None:
         places = Tables(root)
+        self._name = name
 
         def table(path: str, schema: Schema, *, carries_proofs: bool = False) -> AppendOnlyTable:
             return AppendOnlyTable(
@@ -93,6 +94,18 @@ class StreamTables:
         )
         self.compaction = Compaction(others, self.state, self.ledger, self.trimming.trim)
         self._all = [*others, self.state, self.ledger.table]
+
+    def require_new(self) -> None:
+        """Raise ``Terminal`` where a table of results has rows: before the first start they are of another stream."""
+        filled = sorted(name for name, table in self.outputs.items() if table.has_rows())
+        if filled:
+            raise Terminal(
+                f"stream {self._name} has never run, and there are results already",
+                given=f"rows in {', '.join(f'outputs/{name}' for name in filled)}",
+                expected="no rows: they would be written a second time, to the topic as well",
+                remedy="was the stream renamed? Give it its name back, or let it write to another topic; was its state"
+                " lost? Restore streams and declarations from a backup of the same time",
+            )
 
     def create(self) -> None:
         """Create the tables that do not exist."""

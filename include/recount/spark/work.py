@@ -116,6 +116,9 @@ class Work(Protocol):
     def require_schemas(self) -> None:
         """Have a schema registry know those of the outputs; raises ``SchemaRefused``."""
 
+    def require_new(self) -> None:
+        """Raise ``Terminal`` where somebody has written results already; asked before the first start of all."""
+
     def create(self) -> None:
         """Create the tables that do not exist."""
 

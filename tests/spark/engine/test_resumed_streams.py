@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,17 @@ def test_tables_of_an_older_backup_are_refused_before_anything_is_written_and_ne
     produce(scene, 4)
     run(scene)
     assert_right(scene, 5)
+
+
+def test_a_stream_that_was_renamed_is_refused_before_it_writes_everything_again(scene: Scene) -> None:
+    produce(scene, 0, 1)
+    run(scene)
+    before, published = files(scene), len(committed(scene.connection, scene.revenue))
+    renamed = replace(scene.topology, name=f"{scene.topology.name}-renamed")
+    with pytest.raises(Terminal, match="has never run, and there are results already"):
+        run(scene, TopologyWork(renamed, scene.settings.data))
+    assert files(scene) == before
+    assert len(committed(scene.connection, scene.revenue)) == published
 
 
 def test_a_table_that_lacks_only_the_last_batch_gets_it_from_its_proof(scene: Scene, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from tests.unit.spark.engine import NOW_MS, Engine, LogRecord
 
 from recount.core.aggregates import count, total
+from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import BATCH, REVISION
 from recount.core.schema import STRING, RecordSchema, decimal
@@ -113,6 +114,18 @@ def test_a_batch_that_is_written_twice_is_there_once(written: tuple[StreamTables
     assert rows_in(tables.late).height == engine.made["late"].height > 0
     assert rows_in(tables.rejected).height == engine.made["rejected"].height > 0
     assert rows_in(output_of(tables)).height == engine.emitted.height > 0
+
+
+def test_results_of_another_stream_are_seen_before_a_first_start(
+    written: tuple[StreamTables, Engine], tmp_path: Path
+) -> None:
+    tables, engine = written
+    with pytest.raises(Terminal, match=f"outputs/{engine.plan.sink.table}"):
+        tables.require_new()
+    empty, _ = tables_of(engine, tmp_path)
+    empty.require_new()
+    empty.create()
+    empty.require_new()
 
 
 def test_every_batch_has_one_proof_even_one_that_adds_no_state(written: tuple[StreamTables, Engine]) -> None:
