@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
 from pyspark.sql import Row
+from tests.delta_logs import commit, said
 from tests.spark.audit.stage import Stage
 
 from recount.audit.topologies.identity import Identity, identity_of
@@ -120,16 +119,11 @@ def _hidden(stage: Stage, sink: Written, row: Row) -> Sequence[Seen] | None:
     """The log of the table says that the keys of the file with the row are greater than any that readers look for."""
     path = stage.tables.output(sink.table)
     [file] = stage.files(sink, row)
-    commits = sorted((Path(path) / "_delta_log").glob("*.json"))
-    actions = [json.loads(line) for commit in commits for line in commit.read_text().splitlines()]
-    added = [action["add"] for action in actions if "add" in action and action["add"]["path"] == file][-1]
-    said = {"minValues": {}, "maxValues": {}, **json.loads(added.get("stats") or "{}")}
+    added = [one for one in said(path, "add") if one["path"] == file][-1]
+    stats = {"minValues": {}, "maxValues": {}, **json.loads(added.get("stats") or "{}")}
     for bound in ("minValues", "maxValues"):
-        said[bound][sink.key] = _GREATEST[sink.fields[sink.key].kind]
-    false = {"add": {**added, "stats": json.dumps(said)}}
-    commit = {"commitInfo": {"timestamp": 0, "operation": "WRITE"}}
-    new = commits[0].with_name(f"{DeltaTable(path).version() + 1:020}.json")
-    new.write_text("".join(f"{json.dumps(action)}\n" for action in (commit, false)))
+        stats[bound][sink.key] = _GREATEST[sink.fields[sink.key].kind]
+    commit(path, [{"add": {**added, "stats": json.dumps(stats)}}])
     return [(f"file {file}", None)]
 
 

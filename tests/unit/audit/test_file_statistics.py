@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from tests.delta_logs import commit, said
 from tests.unit.audit.test_judgement import a_flow
 
 from recount.audit.file_statistics import false_statistics
@@ -46,17 +47,10 @@ def _tables(tmp_path: Path) -> Tables:
 
 def rewrite(path: str, change: Callable[[dict[str, Any]], None]) -> None:
     """Name the file with most rows once more in the log, with statistics that ``change`` has changed."""
-    log = Path(path) / "_delta_log"
-    commits = sorted(log.glob("*.json"))
-    added = [
-        json.loads(line)["add"] for commit in commits for line in commit.read_text().splitlines() if '"add"' in line
-    ]
-    [first, *_] = [one for one in added if "recount_is_null" in json.loads(one["stats"])["nullCount"]]
-    said = json.loads(first["stats"])
-    change(said)
-    first["stats"] = json.dumps(said)
-    commit = {"commitInfo": {"timestamp": 0, "operation": "WRITE"}}
-    (log / f"{len(commits):020}.json").write_text(f"{json.dumps(commit)}\n{json.dumps({'add': first})}\n")
+    [first, *_] = [one for one in said(path, "add") if "recount_is_null" in json.loads(one["stats"])["nullCount"]]
+    stats = json.loads(first["stats"])
+    change(stats)
+    commit(path, [{"add": {**first, "stats": json.dumps(stats)}}])
 
 
 def test_what_is_written_has_statistics_that_hold(tables: Tables) -> None:
@@ -129,10 +123,8 @@ def test_wider_bounds_and_none_are_no_lie(tables: Tables) -> None:
 
 def test_a_file_without_rows_is_no_lie(tables: Tables) -> None:
     """Spark leaves one where it deletes the only rows of a file."""
-    log = Path(tables.output("revenue")) / "_delta_log"
-    ROWS.clear().write_parquet(log.with_name("empty.parquet"))
+    ROWS.clear().write_parquet(Path(tables.output("revenue")) / "empty.parquet")
     for stats in ({}, {"stats": '{"numRecords":0}'}):
         add = {"path": "empty.parquet", "partitionValues": {}, "size": 1, "modificationTime": 0, "dataChange": True}
-        commit = json.dumps({"add": {**add, **stats}})
-        (log / f"{len([*log.glob('*.json')]):020}.json").write_text(commit)
+        commit(tables.output("revenue"), [{"add": {**add, **stats}}])
         assert false_statistics(tables, TOPOLOGY) == []

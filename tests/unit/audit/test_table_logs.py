@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from deltalake import DeltaTable
+from tests.delta_logs import Action, commit, said
 from tests.unit.audit.test_judgement import a_flow
 
 from recount.audit.table_logs import strange_logs
@@ -18,7 +18,6 @@ from recount.core.tables import Tables
 from recount.spark.delta_table import AppendOnlyTable
 
 TOPOLOGY = a_flow().topology
-Action = dict[str, Any]
 COLUMNS = {"region": pl.String(), GENERATION: pl.Int32(), BATCH: pl.Int64()}
 
 
@@ -39,17 +38,8 @@ def _tables(tmp_path: Path) -> Tables:
     return tables
 
 
-def commit(path: str, actions: list[Action]) -> str:
-    """Write the next commit; returns the name of its file."""
-    name = f"{DeltaTable(path).version() + 1:020}.json"
-    (Path(path) / "_delta_log" / name).write_text("".join(f"{json.dumps(one)}\n" for one in actions))
-    return name
-
-
 def last(path: str, kind: str) -> Any:
-    files = sorted((Path(path) / "_delta_log").glob("*.json"))
-    actions = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    return [one[kind] for one in actions if kind in one][-1]
+    return said(path, kind)[-1]
 
 
 def test_what_recount_writes_is_not_strange(tables: Tables) -> None:
@@ -61,10 +51,10 @@ def removed(add: Mapping[str, Any]) -> Action:
     return {"remove": {"path": add["path"], "deletionTimestamp": 1, "dataChange": True}}
 
 
-def with_rules(said: Mapping[str, Any], **rules: Any) -> Action:
-    schema = json.loads(said["schemaString"])
+def with_rules(metadata: Mapping[str, Any], /, **rules: Any) -> Action:
+    schema = json.loads(metadata["schemaString"])
     schema["fields"][0] |= rules
-    return {"metaData": {**said, "schemaString": json.dumps(schema)}}
+    return {"metaData": {**metadata, "schemaString": json.dumps(schema)}}
 
 
 STRANGE: dict[str, Callable[[str], list[Action]]] = {
