@@ -16,7 +16,7 @@ from shutil import copy
 from typing import Any
 
 import pytest
-from tests.dist.installed import WHEEL, done, eventually, produce, run
+from tests.dist.installed import done, eventually, produce, run, wheel
 
 from recount.local.airflow_api import AirflowApi
 from recount.local.dag_runs import DagRuns
@@ -49,7 +49,7 @@ def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A virtual environment with the wheel and no extra; returns its folder of programs."""
     folder = tmp_path_factory.mktemp("bare")
     done(request.param, "-m", "venv", "venv", folder=folder)
-    done(folder / "venv" / "bin" / "pip", "install", "--quiet", WHEEL, "pytest", folder=folder)
+    done(folder / "venv" / "bin" / "pip", "install", "--quiet", wheel(), "pytest", folder=folder)
     return folder / "venv" / "bin"
 
 
@@ -102,10 +102,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A new project with an environment of its own, whose profile is stopped in the end."""
     folder = tmp_path_factory.mktemp("empty")
     done(PYTHONS[0], "-m", "venv", "venv", folder=folder)
-    done(folder / "venv" / "bin" / "pip", "install", "--quiet", WHEEL, folder=folder)
+    done(folder / "venv" / "bin" / "pip", "install", "--quiet", wheel(), folder=folder)
     done(folder / "venv" / "bin" / "recount", "init", "my-project", folder=folder)
     made = folder / "my-project"
-    copy(WHEEL, made / "wheels")
+    copy(wheel(), made / "wheels")
     yield made
     if (made / ".venv" / "bin" / "recount").exists():
         run(made / ".venv" / "bin" / "recount", "down", "--delete", folder=made)

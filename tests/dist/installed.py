@@ -13,7 +13,11 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-[WHEEL] = (Path(__file__).parents[2] / "dist").glob("*.whl")
+
+def wheel() -> Path:
+    """What `make dist` has built."""
+    [built] = (Path(__file__).parents[2] / "dist").glob("*.whl")
+    return built
 
 
 def clean_environment(**more: str) -> dict[str, str]:

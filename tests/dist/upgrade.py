@@ -17,7 +17,7 @@ from shutil import copy
 from typing import Any
 
 import pytest
-from tests.dist.installed import WHEEL, done, eventually, produce, run
+from tests.dist.installed import done, eventually, produce, run, wheel
 
 from recount.local.airflow_api import AirflowApi
 from recount.local.dag_runs import DagRuns
@@ -167,7 +167,7 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
     assert [one["outcome"] for one in before.values()] == ["match", "match"]
     done("make", "down", folder=project.folder)
 
-    copy(WHEEL, project.folder / "wheels")
+    copy(wheel(), project.folder / "wheels")
     for requirements in project.folder.glob("requirements*.txt"):
         requirements.write_text(requirements.read_text().replace("0.1.0.dev1", "0.1.0"))
     done("make", "setup", folder=project.folder)
