@@ -59,6 +59,8 @@ def _of_streams(declarations: Declarations, connection: Connection) -> Iterator[
     for stream in declarations.streams.values():
         yield from _topics("stream", "Read", _read_by(stream), "source")
         yield from _topics("stream", "Write", _written_by(stream), "result")
+        # backfills are counted by an offset of this topic: to commit one, Kafka asks for Read
+        yield from _topics("stream", "Read", _written_by(stream)[:1], "result")
         yield from _topics("stream", "Write", _letters_of(stream), "dead letters")
         for group in _groups_of(stream, connection):
             yield Acl(role="stream", resource="group", name=group, operation="Read", what="offsets of a stream")

@@ -11,12 +11,16 @@ from pyspark.sql import SparkSession
 from tests.integration.secure.tills import sales, takings
 
 from recount.audit.nightly import CertifiedAudit, audited
+from recount.backfill.plan import plan
+from recount.backfill.repair import Repaired, repair
 from recount.core.registry import Declarations, declared
 from recount.core.settings import Settings
+from recount.core.tables import Tables
 from recount.kafka.acls import Acl, acls_of
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
-from recount.kafka.topics import apply, plan
+from recount.kafka.topics import apply
+from recount.kafka.topics import plan as plan_topics
 from recount.local.kafka import EmbeddedKafka
 from recount.local.permits import permit
 from recount.local.project import Project
@@ -64,7 +68,7 @@ class Chain:
         """What `recount topics --apply` does."""
         connection = Connection.of(self.settings)
         admin = connection.admin()
-        apply(admin, plan(admin, all_topics(self.declarations, connection.own), "embedded"))
+        apply(admin, plan_topics(admin, all_topics(self.declarations, connection.own), "embedded"))
 
     def sell(self, minutes: Iterable[int]) -> None:
         """One sale in each of the minutes, and a bad record: as the owner of the source, who is not of Recount."""
@@ -79,6 +83,11 @@ class Chain:
         """Run the stream over what is there."""
         settings = self.settings.acting_as("stream")
         StreamRunner(spark, settings, TopologyWork(takings, settings.data), RunOptions(available_now=True)).run()
+
+    def backfill(self, spark: SparkSession) -> Repaired:
+        """What the DAG of backfills does once somebody has approved."""
+        settings = self.settings.acting_as("stream")
+        return repair(spark, settings, plan(spark, Tables(settings.data), takings))
 
     def audit(self, spark: SparkSession) -> CertifiedAudit:
         """What the nightly audit does."""

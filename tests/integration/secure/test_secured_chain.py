@@ -50,11 +50,15 @@ def test_the_chain_runs_and_shows_no_secret(
     chain.permit(chain.acls)
     chain.sell(range(3))
     chain.stream(spark)
+    chain.sell([0])
+    chain.stream(spark)
     audited = chain.audit(spark)
+    backfilled = chain.backfill(spark)
 
     rows = spark.read.format("delta").load(Tables(chain.settings.data).output("takings")).collect()
     assert sorted((row.sales, row.cents) for row in rows) == [(1, 100), (1, 101)]
     assert json.loads(audited.certificate.read_text())["outcome"] == "match"
+    assert (backfilled.corrections, len(backfilled.published)) == (1, 1)
 
     words = {**secrets_of(chain.kafka), "a key": "-----BEGIN PRIVATE KEY"}
     shown = {
