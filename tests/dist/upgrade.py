@@ -141,8 +141,8 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = folder / "pyproject.toml"
     settings.write_text(settings.read_text().replace('version = "0.1.0"', 'version = "0.1.0.dev1"'))
     subprocess.run([sys.executable, "-m", "hatchling", "build", "--target", "wheel"], cwd=folder, check=True)
-    [wheel] = (folder / "dist").glob("recount-0.1.0.dev1-*.whl")
-    return wheel
+    [built] = (folder / "dist").glob("recount-0.1.0.dev1-*.whl")
+    return built
 
 
 @pytest.fixture(scope="module")

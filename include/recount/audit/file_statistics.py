@@ -2,7 +2,8 @@
 
 Its log says so of each file, and the end of a file of each of its row groups. Readers that look for some rows pass over
 what has none by these statistics, audits too. Who makes them false hides rows without a change of any. So an audit
-reads all files without them, and compares. What files say of single pages, which Spark looks at, is not compared.
+reads all files without them, and compares. What files say of single pages is not compared: no job of ours goes by it
+(``recount.sessions``), but Sparks of others do.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ class GroupHost:
         except BaseException as error:
             self.failures[stream] = str(error)
             if runner is None or not runner.has_spoken:
-                _LOG.exception("stream %s was refused", stream)
+                _LOG.error("stream %s was refused: %s", stream, error, exc_info=not isinstance(error, RecountError))
                 self._publish_refusal(stream, error)
 
     def _runner(self, session: SparkSession, work: Work, shared: Shared) -> Hosted:
