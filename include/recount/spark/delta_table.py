@@ -7,7 +7,8 @@ libraries that write one table would not see each other's commits (docs/decision
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -19,6 +20,7 @@ from deltalake import (
     Transaction,
     write_deltalake,
 )
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
@@ -37,6 +39,8 @@ _COMMITS_BETWEEN_CHECKPOINTS = "10"
 """An append reads the log since the last checkpoint."""
 
 _MIB = 1024 * 1024
+_REFUSED = "failed validation check"
+"""What delta-rs says of rows that do not meet a constraint; its class is that of any error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,13 +94,14 @@ class AppendOnlyTable:
         """Append ``rows`` in one commit that carries ``metadata``; without rows the commit is made all the same.
 
         Does nothing when ``writer`` has already committed ``version`` or a later one: a replay changes nothing. Give
-        each new sequence of versions a writer name of its own.
+        each new sequence of versions a writer name of its own. Raises ``Terminal`` where the rows do not meet a
+        constraint of the table, which others have given it.
         """
         table = DeltaTable(self.path)
         committed = table.transaction_version(writer)
         if committed is not None and committed >= version:
             return
-        with self.busy:
+        with self.busy, self._refusal_told():
             write_deltalake(
                 table,
                 rows.select(list(self.schema)),
@@ -107,6 +112,21 @@ class AppendOnlyTable:
                 ),
                 post_commithook_properties=_AFTER_COMMIT,
             )
+
+    @contextmanager
+    def _refusal_told(self) -> Iterator[None]:
+        try:
+            yield
+        except DeltaError as error:
+            if _REFUSED not in str(error):
+                raise
+            raise Terminal(
+                f"{self.path} refuses rows of its own stream",
+                given=str(error),
+                expected="no CHECK or NOT NULL constraint that these rows do not meet",
+                remedy="take the constraint off (ALTER TABLE … DROP CONSTRAINT, or ALTER COLUMN … DROP NOT NULL), and"
+                " start the stream again: the batch that is on Kafka already is then written here",
+            ) from error
 
     def last_version(self, writer: str) -> int:
         """The last version that ``writer`` has committed; -1 where there is none, or no table."""

@@ -15,6 +15,7 @@ import pytest
 from deltalake import DeltaTable, Schema, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from recount.core.errors import Terminal
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS, LEDGER_PROPERTIES, AppendOnlyTable
 
 ROWS = pl.DataFrame({"n": [1]})
@@ -248,3 +249,13 @@ def test_files_are_joined_once_they_are_many_enough(tmp_path: Path) -> None:
     append(table, 4)
     table.compact()
     assert len(DeltaTable(table.path).file_uris()) == 1
+
+
+def test_a_constraint_that_others_have_set_is_told_with_what_it_refused_and_what_to_do(tmp_path: Path) -> None:
+    table = table_at(tmp_path)
+    DeltaTable(table.path).alter.add_constraint({"large": "n > 1"})
+    with pytest.raises(Terminal, match=r"refuses rows of its own stream.*1 rows.*DROP CONSTRAINT"):
+        append(table, 0)
+    DeltaTable(table.path).alter.drop_constraint("large")
+    append(table, 0)
+    assert table.read().collect().equals(ROWS)
