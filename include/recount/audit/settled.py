@@ -16,6 +16,7 @@ from recount.core.topic_ids import topics_made_anew
 from recount.core.topology import Topology
 from recount.kafka import positions
 from recount.kafka.connection import Connection
+from recount.kafka.declared import backfill_counter
 from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import Partition, partitions_of
 
@@ -68,7 +69,7 @@ def _behind(topology: Topology, behind: Mapping[Partition, int], ends: Mapping[P
 
 def published_backfills(connection: Connection, topology: Topology) -> int:
     """How many backfills of the stream are on Kafka. Asked before the ends of the sink's topic, which hold them."""
-    counter = (topology.written[0].topic.name, 0)
+    counter = backfill_counter(topology)
     return positions.published_offsets(connection, connection.backfill_group(topology.name), [counter]).get(counter, 0)
 
 

@@ -32,6 +32,7 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.declarations import DeclarationLog
 from recount.kafka.connection import BACKFILL_SLOT, Connection
+from recount.kafka.declared import backfill_counter
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
@@ -129,7 +130,6 @@ def _append(session: SparkSession, settings: Settings, plan: Plan, rows: DataFra
 
 def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows: DataFrame) -> tuple[str, ...]:
     """Publish, in order, every backfill that the group's offset does not tell to be published."""
-    topic = plan.flow.sink.topic.name
     connection = Connection.of(settings)
     transaction = OutputTransaction(
         connection,
@@ -139,7 +139,7 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
     )
     version = DeclarationLog(settings.data, plan.topology.name).version()
     try:
-        counter = (topic, 0)
+        counter = backfill_counter(plan.topology)
         committed = transaction.committed([counter])
         done = committed[counter].offset if counter in committed else 0
         pending = _pending(session, settings, plan, rows, done)

@@ -38,6 +38,7 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog
 from recount.kafka.connection import BACKFILL_SLOT, Connection
+from recount.kafka.declared import backfill_counter
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.versions.standstill import require_no_driver, standstill
 
@@ -75,7 +76,7 @@ class CarryingOut:
         written = tables.with_pending(published_backfills(self._connection, self._topology))
         has_keyed = bool(self.due.of("keyed")) or any(map(is_keyed, written))
         with self._outputs(still=has_keyed and self._stands()) as (output, is_still):
-            counter = (self._topology.written[0].topic.name, 0)
+            counter = backfill_counter(self._topology)
             committed = output.committed([counter])
             done = committed[counter].offset if counter in committed else 0
             last = self._last() if is_still else None
