@@ -1,8 +1,12 @@
-"""Airflow of the embedded profile is closed to strangers; our pages show nothing outside the reports folder."""
+"""Airflow of the embedded profile is closed to strangers, and answers users who write at once.
+
+Our pages show nothing outside the reports folder.
+"""
 
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -113,3 +117,18 @@ def test_a_report_is_served_and_nothing_outside_the_folder_is(deployment: Deploy
         answer = user.get(f"/recount/reports/{path}")
         assert "secret" not in answer.text
         assert answer.status_code != 200 or "<html" in answer.text.lower()  # Airflow's own page, for a path of its own
+
+
+def test_users_who_write_at_once_do_not_stop_airflow(deployment: Deployment, user: httpx.Client) -> None:
+    """SQLite takes one writer; why that is not enough, ``recount.airflow.sqlite_writes`` says."""
+    dag = f"/api/v2/dags/backfill__{STREAM}"  # paused: its runs wait and do nothing
+
+    def starts() -> list[int]:
+        return [user.post(f"{dag}/dagRuns", json={"logical_date": None}).status_code for _ in range(30)]
+
+    def pauses() -> list[int]:
+        return [user.patch(dag, json={"is_paused": True}).status_code for _ in range(30)]
+
+    with ThreadPoolExecutor() as users:
+        answers = [users.submit(starts), users.submit(pauses)]
+        assert {status for each in answers for status in each.result()} == {200}

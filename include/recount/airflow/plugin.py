@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
 from recount.airflow.links import CertificateLink, DataDocsLink, StreamLink
 from recount.airflow.naming import PAGES
+from recount.airflow.sqlite_writes import OneWriteAtATime
 
 
 async def pages(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -20,6 +22,11 @@ async def pages(scope: dict[str, Any], receive: Any, send: Any) -> None:
 class RecountPlugin(AirflowPlugin):
     name = "recount"
     fastapi_apps = [{"app": pages, "url_prefix": PAGES, "name": "recount"}]
+    fastapi_root_middlewares = (
+        [{"middleware": OneWriteAtATime, "name": "recount: one write at a time"}]
+        if conf.get_mandatory_value("database", "sql_alchemy_conn").startswith("sqlite")
+        else []
+    )
     external_views = [
         {"name": "Recount", "href": f"{PAGES}/", "url_route": "recount", "destination": "nav", "category": "browse"}
     ]
