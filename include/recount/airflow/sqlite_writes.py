@@ -12,23 +12,51 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-_READING = ("GET", "HEAD", "OPTIONS")
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_READING = ("GET", "HEAD", "OPTIONS")
+_PATIENCE_S = 20.0
+"""Less than SQLite's timeout. A request that calls another of the same server is over only when that one is."""
 
 
 class OneWriteAtATime:
-    """ASGI middleware: a request that may write starts when the former one has been answered."""
+    """ASGI middleware: a request that may write starts when the former one has been answered, or after 20 s.
 
-    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
+    It takes its turn once its body is there: who sends half of one keeps nobody waiting.
+    """
+
+    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]]) -> None:
         self._app = app
         self._turn = asyncio.Lock()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] in _READING:
             await self._app(scope, receive, send)
-        else:
-            async with self._turn:
-                await self._app(scope, receive, send)
+            return
+        body = [await receive()]
+        while body[-1].get("more_body"):
+            body.append(await receive())
+        if body[-1]["type"] == "http.disconnect":
+            return
+        unread = iter(body)
+
+        async def replay() -> Message:
+            return next(unread, None) or await receive()
+
+        has_turn = await self._wait()
+        try:
+            await self._app(scope, replay, send)
+        finally:
+            if has_turn:
+                self._turn.release()
+
+    async def _wait(self) -> bool:
+        has_turn = False
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                has_turn = await self._turn.acquire()
+        except TimeoutError:
+            pass
+        return has_turn
