@@ -46,6 +46,11 @@ class RecountError(Exception):
         return "; ".join(parts)
 
 
+def says_all(error: BaseException) -> bool:
+    """Whether the message of ``error`` says what to do, and no other error is behind it: a trace adds nothing."""
+    return isinstance(error, RecountError) and error.__cause__ is None
+
+
 class Terminal(RecountError):
     """A human must act: retrying the same call cannot succeed."""
 

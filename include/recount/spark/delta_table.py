@@ -20,7 +20,7 @@ from deltalake import (
     Transaction,
     write_deltalake,
 )
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, SchemaMismatchError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
@@ -39,8 +39,11 @@ _COMMITS_BETWEEN_CHECKPOINTS = "10"
 """An append reads the log since the last checkpoint."""
 
 _MIB = 1024 * 1024
-_REFUSED = "failed validation check"
-"""What delta-rs says of rows that do not meet a constraint; its class is that of any error."""
+_CONSTRAINTS, _INVARIANT = "delta.constraints.", "delta.invariants"
+_REFUSALS = ("failed validation check", "Invalid function", "No field named", "Unsupported table features")
+"""What delta-rs says of rows that a table does not take, and of constraints that it cannot try; the class of these
+errors is that of any. The first one's text has rows in it."""
+_MOST_CHARACTERS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +104,7 @@ class AppendOnlyTable:
         committed = table.transaction_version(writer)
         if committed is not None and committed >= version:
             return
-        with self.busy, self._refusal_told():
+        with self.busy, self._refusal_told(table):
             write_deltalake(
                 table,
                 rows.select(list(self.schema)),
@@ -114,19 +117,36 @@ class AppendOnlyTable:
             )
 
     @contextmanager
-    def _refusal_told(self) -> Iterator[None]:
+    def _refusal_told(self, table: DeltaTable) -> Iterator[None]:
+        """``Terminal`` with what others have set on ``table``; rows of a refusal are in no message and no trace."""
         try:
             yield
         except DeltaError as error:
-            if _REFUSED not in str(error):
+            known = next((one for one in _REFUSALS if one in str(error)), None)
+            if known is None and not isinstance(error, SchemaMismatchError):
                 raise
+            told = [known] if known == _REFUSALS[0] else [str(error)[:_MOST_CHARACTERS]]
             raise Terminal(
                 f"{self.path} refuses rows of its own stream",
-                given=str(error),
-                expected="no CHECK or NOT NULL constraint that these rows do not meet",
-                remedy="take the constraint off (ALTER TABLE … DROP CONSTRAINT, or ALTER COLUMN … DROP NOT NULL), and"
-                " start the stream again: the batch that is on Kafka already is then written here",
-            ) from error
+                given="; ".join([*told, *self._set_by_others(table)]),
+                expected="the table as the stream made it, or constraints that its rows meet and that delta-rs can try",
+                remedy="take it off (ALTER TABLE … DROP CONSTRAINT, ALTER COLUMN … DROP NOT NULL, DROP COLUMN), or"
+                " restore the table from a backup, and start the stream again: the batch that is on Kafka already is"
+                " then written here",
+            ) from None
+
+    def _set_by_others(self, table: DeltaTable) -> Iterator[str]:
+        """The constraints of ``table``, and its columns that the stream has not made."""
+        for name, expression in sorted(table.metadata().configuration.items()):
+            if name.startswith(_CONSTRAINTS):
+                yield f"CHECK {name.removeprefix(_CONSTRAINTS)} ({expression})"
+        for column in table.schema().fields:
+            if column.name not in self.schema:
+                yield f"a column {column.name}"
+            if not column.nullable:
+                yield f"{column.name} NOT NULL"
+            if invariant := column.metadata.get(_INVARIANT):
+                yield f"{column.name} {invariant}"
 
     def last_version(self, writer: str) -> int:
         """The last version that ``writer`` has committed; -1 where there is none, or no table."""
@@ -152,13 +172,15 @@ class AppendOnlyTable:
     def replace(self, predicate: str, rows: pl.DataFrame) -> None:
         """Put ``rows`` in the place of those for which ``predicate``, SQL, holds; appends wait meanwhile."""
         with self.busy:
-            write_deltalake(
-                self.path,
-                rows.select(list(self.schema)),
-                mode="overwrite",
-                predicate=predicate,
-                post_commithook_properties=_AFTER_COMMIT,
-            )
+            table = DeltaTable(self.path)
+            with self._refusal_told(table):
+                write_deltalake(
+                    table,
+                    rows.select(list(self.schema)),
+                    mode="overwrite",
+                    predicate=predicate,
+                    post_commithook_properties=_AFTER_COMMIT,
+                )
 
     def compact(self) -> None:
         """Join small files, and remove those that no version needs any more; appends may go on meanwhile."""

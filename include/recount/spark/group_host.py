@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
-from recount.core.errors import RecountError, Transient
+from recount.core.errors import RecountError, Transient, says_all
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection, Fenced
 from recount.kafka.control import StandingOrders
@@ -219,7 +219,7 @@ class GroupHost:
         except BaseException as error:
             self.failures[stream] = str(error)
             if runner is None or not runner.has_spoken:
-                _LOG.error("stream %s was refused: %s", stream, error, exc_info=not isinstance(error, RecountError))
+                _LOG.error("stream %s was refused: %s", stream, error, exc_info=not says_all(error))
                 self._publish_refusal(stream, error)
 
     def _runner(self, session: SparkSession, work: Work, shared: Shared) -> Hosted:

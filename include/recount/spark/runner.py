@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from recount.core.errors import RecountError, Terminal, Transient
+from recount.core.errors import RecountError, Terminal, Transient, says_all
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
@@ -137,8 +137,7 @@ class StreamRunner:
                 status = self._watch(query, lease, control, listener, replace(status, state="running"))
                 self._tell(lease, replace(status, state="stopped", heartbeat_ms=_now_ms()))
             except BaseException as error:
-                is_told = isinstance(error, RecountError) and error.__cause__ is None  # its message says what to do
-                _LOG.error("stream %s failed", self._work.name, exc_info=None if is_told else error)
+                _LOG.error("stream %s failed", self._work.name, exc_info=None if says_all(error) else error)
                 last = self._with_memory(status)
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:
