@@ -12,8 +12,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from recount.airflow.naming import CONTROL, audit_dag, backfill_dag, stream_dag
 from recount.airflow.runs_by_hand import DagState, Runs
-from recount.core.registry import Stream
-from recount.core.topology import Topology
+from recount.core.registry import Stream, is_audited
 
 Order = Literal["start", "stop", "audit", "backfill"]
 _TOKEN_AGE_S = 12 * 3_600
@@ -43,8 +42,8 @@ def dags_of(stream: Stream) -> list[str]:
 
 
 def buttons(stream: Stream, states: Mapping[str, DagState], runs: Runs, user: BaseUser) -> Sequence[Button]:
-    """Those of ``stream``; an archive is started and stopped only."""
-    orders = [order for order in get_args(Order) if isinstance(stream, Topology) or order in ("start", "stop")]
+    """Those of ``stream``; one that is not audited is started and stopped only."""
+    orders = [order for order in get_args(Order) if is_audited(stream) or order in ("start", "stop")]
     return [_button(order, stream.name, states, runs, user) for order in orders]
 
 

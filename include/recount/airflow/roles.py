@@ -21,8 +21,7 @@ from recount.airflow.naming import (
     night_dag,
     stream_dag,
 )
-from recount.core.registry import Declarations
-from recount.core.topology import Topology
+from recount.core.registry import Declarations, is_audited
 
 if TYPE_CHECKING:
     from recount.airflow.dags.making import Kind
@@ -82,12 +81,12 @@ ROLES = (
 
 def dag_ids(declarations: Declarations) -> Mapping[Kind, Sequence[str]]:
     """The ids of the DAGs of each kind."""
-    audited = declarations.topologies
+    audited = declarations.audited
     groups = declarations.groups.values()
     return {
         "streams": [CONTROL, *map(stream_dag, declarations.streams)],
         "audits": [*map(audit_dag, audited)],
-        "nights": [night_dag(one.name) for one in groups if any(isinstance(of, Topology) for of in one.streams)],
+        "nights": [night_dag(one.name) for one in groups if any(map(is_audited, one.streams))],
         "backfills": [*map(backfill_dag, audited)],
         "findings": [*map(findings_dag, audited)],
         "topics": [TOPICS],

@@ -16,7 +16,7 @@ from recount.audit.certificate import load
 from recount.audit.summary import explained, summary
 from recount.core.errors import Terminal, Transient
 from recount.core.instants import A_TIME, instant_ms
-from recount.core.registry import Declarations, declared
+from recount.core.registry import Declarations, declared, is_audited
 from recount.core.settings import Settings
 from recount.core.topology import Topology
 from recount.extras import require_extra
@@ -128,15 +128,15 @@ def _topologies(
             remedy="recount audit --stream NAME",
         )
     if every:
-        return list(declarations.topologies.values())
+        return list(declarations.audited.values())
     if group is None:
         return [declarations.topology(name) for name in dict.fromkeys(streams)]
-    found = [one for one in declarations.group(group).streams if isinstance(one, Topology)]
+    found = [one for one in declarations.group(group).streams if is_audited(one)]
     if not found:
         raise Terminal(
             f"nothing to audit in group {group}",
-            given="archives only",
-            expected="a group with a topology",
+            given="archives, or topologies of actions alone",
+            expected="a group with a topology that writes records",
             remedy="an archive is judged where an audit reads it: recount audit --source archive",
         )
     return found

@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from recount.core.archive import Archive
 from recount.core.errors import Terminal, require
@@ -18,6 +18,13 @@ from recount.core.topology import Topology
 
 DEFAULT_MODULES = "topologies"
 Stream = Topology | Archive
+
+
+def is_audited(stream: Stream) -> TypeGuard[Topology]:
+    """Whether ``stream`` writes records that an audit can judge: an archive copies, and actions write none."""
+    return isinstance(stream, Topology) and bool(stream.written)
+
+
 Declared = TypeVar("Declared", Topic, Topology, Archive, StreamGroup)
 
 
@@ -39,6 +46,11 @@ class Declarations:
     def streams(self) -> Mapping[str, Stream]:
         """All that runs as a stream: topologies and archives."""
         return {**self.topologies, **self.archives}
+
+    @property
+    def audited(self) -> Mapping[str, Topology]:
+        """The topologies that write records."""
+        return {name: one for name, one in self.topologies.items() if is_audited(one)}
 
     def stream(self, name: str) -> Stream:
         """The topology or archive called ``name``; raises ``Terminal`` naming those there are."""

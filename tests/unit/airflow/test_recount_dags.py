@@ -10,6 +10,7 @@ from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 
 from recount.airflow import notices
 from recount.airflow.dags import KINDS, Resources, RunSettings, recount_dags
+from recount.airflow.roles import dag_ids
 from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.groups import LONGEST_GROUP, TASKS_OF_A_NIGHT
 from recount.core.registry import declared
@@ -168,3 +169,32 @@ def test_names_as_long_as_they_may_be_have_dags(file: Path, monkeypatch: pytest.
     assert max(map(len, namespace)) == 250
     night = namespace[f"night__{'g' * LONGEST_GROUP}"]
     assert {task for task in night.task_ids if "." not in task} == set(TASKS_OF_A_NIGHT)
+
+
+SHOWN = """
+from recount.core.groups import StreamGroup
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+
+read = stream(Topic(name="payments", key="id", value=RecordSchema.of(cents=LONG)))
+shown = Topology(name="shown", actions=[read.foreach(print)])
+copied = Topology(name="copied", sinks=[read.to(Topic(name="out", key="id"))])
+both = StreamGroup(name="both", streams=[shown, copied])
+"""
+
+
+def test_a_stream_that_writes_nothing_runs_and_is_not_audited(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file.parent / "shown_payments.py").write_text(SHOWN)
+    monkeypatch.syspath_prepend(file.parent)
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "shown_payments")
+    namespace: dict[str, Any] = {"__file__": str(file)}
+    recount_dags(namespace, "shown_payments")
+    assert [name for name in namespace if name.endswith("__shown")] == ["stream__shown"]
+    night = namespace["night__both"]
+    assert "copied.verdict" in night.task_ids
+    assert not [task for task in night.task_ids if task.startswith("shown.")]
+    declarations = declared("shown_payments")
+    ids = {dag for kind in dag_ids(declarations).values() for dag in kind}
+    assert {"audit__copied", "backfill__copied", "findings__copied", "stream__shown"} < ids
+    assert not {"audit__shown", "backfill__shown", "findings__shown"} & ids

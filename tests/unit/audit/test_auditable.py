@@ -14,10 +14,14 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException
 
-from recount.audit.auditable import Auditable, AuditRequest
+from recount.audit.auditable import Auditable, AuditRequest, require_auditable
 from recount.audit.damaged_tables import damage_told
 from recount.audit.findings import Interval
 from recount.core.errors import Terminal, Transient
+from recount.core.schema import LONG, RecordSchema
+from recount.core.settings import Settings as RealSettings
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
 
 REQUEST = AuditRequest(audit="night-1", interval=Interval(), source="auto")
 
@@ -77,3 +81,12 @@ def test_what_is_no_damage_stays_as_it_is(raised: Exception) -> None:
     with pytest.raises(type(raised)) as told, damage_told("orders"):
         raise raised
     assert told.value is raised
+
+
+def test_a_stream_that_writes_nothing_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    folders = {name: str(tmp_path / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
+    settings = RealSettings(profile="embedded", bootstrap_servers="127.0.0.1:1", jars="", **folders)
+    payments = stream(Topic(name="payments", key="id", value=RecordSchema.of(cents=LONG)))
+    shown = Topology(name="shown", actions=[payments.foreach(print)])
+    with pytest.raises(Terminal, match=r"shown writes no records.*actions only"):
+        require_auditable(settings, shown, REQUEST)

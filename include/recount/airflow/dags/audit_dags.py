@@ -20,7 +20,7 @@ from recount.airflow.schedules import nightly
 
 def audit_dags(plan: DagPlan) -> Iterator[DAG]:
     """The DAGs ``audit__NAME``."""
-    for name in plan.declarations.topologies:
+    for name in plan.declarations.audited:
         if plan.needs(audit_dag(name)):
             yield _judged(plan, name)
 

@@ -25,7 +25,7 @@ _AUDIT = "{{ params.audit }}"
 
 def backfill_dags(plan: DagPlan) -> Iterator[DAG]:
     """The DAGs ``backfill__NAME``."""
-    for name in plan.declarations.topologies:
+    for name in plan.declarations.audited:
         if plan.needs(backfill_dag(name)):
             yield _corrected(plan, name)
 

@@ -17,7 +17,7 @@ from recount.airflow.notices import PersonAwaited
 
 def findings_dags(plan: DagPlan) -> Iterator[DAG]:
     """The DAGs ``findings__NAME``."""
-    for name in plan.declarations.topologies:
+    for name in plan.declarations.audited:
         if plan.needs(findings_dag(name)):
             yield _accepted(plan, name)
 

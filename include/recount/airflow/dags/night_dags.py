@@ -18,13 +18,13 @@ from recount.airflow.naming import night_dag
 from recount.airflow.nights import LEFT_OUT, GroupAuditOperator
 from recount.airflow.schedules import nightly
 from recount.airflow.verdicts import VerdictOperator
-from recount.core.topology import Topology
+from recount.core.registry import is_audited
 
 
 def night_dags(plan: DagPlan) -> Iterator[DAG]:
     """The DAGs ``night__GROUP``."""
     for group in plan.declarations.groups.values():
-        streams = [stream.name for stream in group.streams if isinstance(stream, Topology)]
+        streams = [stream.name for stream in group.streams if is_audited(stream)]
         if streams and plan.needs(night_dag(group.name)):
             yield _night(plan, group.name, streams)
 
