@@ -32,7 +32,7 @@ from recount.audit.repetition import Repetition
 from recount.audit.row_order import reordered_rows
 from recount.audit.seed_digest import seed_sha256
 from recount.audit.series import charted
-from recount.audit.settled import judgeable_offsets, published_backfills, settled_ledger, settled_since
+from recount.audit.settled import judgeable_offsets, settled_ledger, settled_since
 from recount.audit.store import NOTHING, AuditStore, Seed
 from recount.audit.strangers import hidden_rows, overfull_batches, strange_rows
 from recount.audit.stretch_log import Reach, StretchLog
@@ -47,6 +47,7 @@ from recount.core.tables import Tables
 from recount.core.topic_ids import TopicIds
 from recount.core.topology import Topology
 from recount.core.verdict import Difference, PartitionAccount
+from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
 from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import LogRange

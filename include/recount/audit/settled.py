@@ -16,7 +16,6 @@ from recount.core.topic_ids import topics_made_anew
 from recount.core.topology import Topology
 from recount.kafka import positions
 from recount.kafka.connection import Connection
-from recount.kafka.declared import backfill_counter
 from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import Partition, partitions_of
 
@@ -65,12 +64,6 @@ def _behind(topology: Topology, behind: Mapping[Partition, int], ends: Mapping[P
         expected="the offsets of the batch with which the ledger ends, or of the one after",
         remedy=f"restore the tables of the same time, or `recount reset {topology.name}`",
     )
-
-
-def published_backfills(connection: Connection, topology: Topology) -> int:
-    """How many backfills of the stream are on Kafka. Asked before the ends of the sink's topic, which hold them."""
-    counter = backfill_counter(topology)
-    return positions.published_offsets(connection, connection.backfill_group(topology.name), [counter]).get(counter, 0)
 
 
 def settled_ledger(

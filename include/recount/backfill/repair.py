@@ -21,7 +21,6 @@ from pyspark.sql import functions as F
 
 from recount.audit.altered_lineage import Lineage
 from recount.audit.erased_keys import ErasedKeys
-from recount.audit.settled import published_backfills
 from recount.backfill.new_tables import make_table
 from recount.backfill.plan import Plan, forged, is_on_kafka
 from recount.codec.value_encoders import encoder_of
@@ -31,8 +30,8 @@ from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, ORIGIN, PUBLISHE
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.declarations import DeclarationLog
+from recount.kafka.backfill_count import backfill_counter, backfills_of, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
-from recount.kafka.declared import backfill_counter
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
@@ -139,9 +138,8 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
     )
     version = DeclarationLog(settings.data, plan.topology.name).version()
     try:
-        counter = backfill_counter(plan.topology)
-        committed = transaction.committed([counter])
-        done = committed[counter].offset if counter in committed else 0
+        counter = backfill_counter(connection)
+        done = backfills_of(transaction, connection, plan.topology)
         pending = _pending(session, settings, plan, rows, done)
         for number, backfill in pending:
             mine = rows.where(F.col(BACKFILL_NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()

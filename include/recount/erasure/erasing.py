@@ -22,7 +22,6 @@ from recount.audit.erased_keys import ErasedKeys, run_sha256
 from recount.audit.issuing import certificates_of, locked
 from recount.audit.purging import purge
 from recount.audit.seed_digest import seed_sha256
-from recount.audit.settled import published_backfills
 from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in
 from recount.audit.store import SNAPSHOTS, AuditStore, Run
@@ -41,6 +40,7 @@ from recount.erasure.state_log import purge_state
 from recount.erasure.state_rows import StateRows
 from recount.erasure.tombstones import Tombstones
 from recount.erasures import ErasureLog, not_finished
+from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
 from recount.versions.standstill import standstill
 

@@ -14,7 +14,7 @@ from recount.audit.erased_keys import ErasedKeys
 from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
 from recount.audit.register import certificates_in_force, read_register
-from recount.audit.settled import published_backfills, published_offsets
+from recount.audit.settled import published_offsets
 from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in, trusted_in
 from recount.audit.store import SNAPSHOTS, AuditStore, Run
@@ -29,6 +29,7 @@ from recount.erasure.erasable import objection_to
 from recount.erasure.snapshot_rows import frames_without_keys, snapshot_sha256
 from recount.erasure.state_rows import StateRows
 from recount.erasure.tombstones import strange_since
+from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
 from recount.versions.standstill import require_no_driver
 

@@ -11,7 +11,7 @@ from recount.core.settings import Profile, Role
 from recount.core.topology import Topology
 from recount.kafka import platform
 from recount.kafka.connection import BACKFILL_SLOT, Connection
-from recount.kafka.declared import all_topics, backfill_counter
+from recount.kafka.declared import all_topics
 from recount.kafka.heads import head_id
 from recount.kafka.status import status_of_group
 
@@ -59,9 +59,6 @@ def _of_streams(declarations: Declarations, connection: Connection) -> Iterator[
     for stream in declarations.streams.values():
         yield from _topics("stream", "Read", _read_by(stream), "source")
         yield from _topics("stream", "Write", _written_by(stream), "result")
-        if isinstance(stream, Topology) and stream.written:
-            # to commit an offset of a topic, Kafka asks for Read
-            yield from _topics("stream", "Read", [backfill_counter(stream)[0]], "result")
         yield from _topics("stream", "Write", _letters_of(stream), "dead letters")
         for group in _groups_of(stream, connection):
             yield Acl(role="stream", resource="group", name=group, operation="Read", what="offsets of a stream")

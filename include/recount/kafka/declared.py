@@ -41,11 +41,6 @@ def all_topics(declarations: Declarations, named: Callable[[str], str] = str) ->
     return [topics[name] for name in sorted(topics)]
 
 
-def backfill_counter(topology: Topology) -> tuple[str, int]:
-    """The topic and partition by whose offset the group of the backfills counts how many of them are on Kafka."""
-    return topology.written[0].topic.name, 0
-
-
 def _written(topology: Topology) -> Iterator[Topic]:
     """What ``topology`` writes to. Results have the times of records: up to ``max_future`` ahead of the clock.
 

@@ -22,7 +22,7 @@ from recount.audit.ledger_rules import topic_faults
 from recount.audit.register import certified
 from recount.audit.removed import kept_late_by_spark, released_so_far
 from recount.audit.repetition import Repetition
-from recount.audit.settled import judgeable_offsets, published_backfills, settled_ledger, settled_since
+from recount.audit.settled import judgeable_offsets, settled_ledger, settled_since
 from recount.audit.snapshots import KEPT, Frames, Snapshot, Snapshots
 from recount.audit.store import NOTHING, AuditStore, Run, Seed
 from recount.audit.stretch_log import Reach, StretchLog
@@ -38,6 +38,7 @@ from recount.core.tables import Tables
 from recount.core.topic_ids import TopicIds
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
+from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
 from recount.kafka.ids_of_topics import ids_of
 from recount.kafka.offsets import LogRange

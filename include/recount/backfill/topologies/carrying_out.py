@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from recount.audit.altered_lineage import Lineage
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.ledger import Ledger
-from recount.audit.settled import published_backfills, published_offsets
+from recount.audit.settled import published_offsets
 from recount.backfill.repair import Repaired
 from recount.backfill.topologies.asked import require_asked
 from recount.backfill.topologies.correction import Correction, Order, in_order, is_keyed, record_of
@@ -37,8 +37,8 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog
+from recount.kafka.backfill_count import backfill_counter, backfills_of, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
-from recount.kafka.declared import backfill_counter
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.versions.standstill import require_no_driver, standstill
 
@@ -76,9 +76,8 @@ class CarryingOut:
         written = tables.with_pending(published_backfills(self._connection, self._topology))
         has_keyed = bool(self.due.of("keyed")) or any(map(is_keyed, written))
         with self._outputs(still=has_keyed and self._stands()) as (output, is_still):
-            counter = backfill_counter(self._topology)
-            committed = output.committed([counter])
-            done = committed[counter].offset if counter in committed else 0
+            counter = backfill_counter(self._connection)
+            done = backfills_of(output, self._connection, self._topology)
             last = self._last() if is_still else None
             for identity in filter(is_keyed, tables.with_pending(done)):
                 tables.take_back(identity, done, last)

@@ -1,0 +1,34 @@
+"""How many backfills of a stream are on Kafka: the offset that their group commits with each of them.
+
+It is committed for ``recount.positions``, which no declaration can name. Before, it was committed for the topic of the
+first sink, which is another one once the sinks are declared in another order: such counts still count.
+"""
+
+from __future__ import annotations
+
+from recount.core.topology import Topology
+from recount.kafka import positions
+from recount.kafka.connection import Connection
+from recount.kafka.offsets import Partition
+from recount.kafka.platform import POSITIONS
+from recount.kafka.transaction import OutputTransaction
+
+
+def backfill_counter(connection: Connection) -> Partition:
+    """The partition for which the number of backfills on Kafka is committed."""
+    return connection.own(POSITIONS), 0
+
+
+def published_backfills(connection: Connection, topology: Topology) -> int:
+    """Asked before the ends of the sinks' topics, which hold these backfills then."""
+    group = connection.backfill_group(topology.name)
+    return max(positions.published_offsets(connection, group, _places(connection, topology)).values(), default=0)
+
+
+def backfills_of(output: OutputTransaction, connection: Connection, topology: Topology) -> int:
+    """The same as ``output``, the outputs of the backfills, is told: nobody else can publish one meanwhile."""
+    return max((one.offset for one in output.committed(_places(connection, topology)).values()), default=0)
+
+
+def _places(connection: Connection, topology: Topology) -> set[Partition]:
+    return {backfill_counter(connection), *((written.topic.name, 0) for written in topology.written)}
