@@ -138,7 +138,7 @@ def test_what_was_mended_is_repaired_without_the_log_of_the_nights_before(nights
 def test_a_stream_that_stands_still_is_audited_when_the_log_of_its_last_night_has_expired(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
-    depot = depot_of(spark, kafka, project, tmp_path, SINKS)
+    depot = depot_of(spark, kafka, project, tmp_path, ["contacts", "settled"])
     depot.a_day(0)
     first = depot.audit()
     for part in first.findings.accounts:

@@ -41,7 +41,7 @@ def test_a_corrected_row_is_let_go_once_it_is_released_and_a_copy_of_its_correct
     last = desk.audit()
     assert (last.findings.differences, last.findings.misses) == ((), ())
     assert followed() > 0
-    for minute in (260, 380, 500):
+    for minute in (260, 380):
         trim(desk)
         desk.a_batch(("eve", minute))
         last = desk.audit()
