@@ -208,7 +208,7 @@ def give_order(
         (one for one in buttons(stream, runs.states(dags_of(stream)), runs, user) if one.order == order), None
     )
     if button is None:
-        raise HTTPException(404, f"{name} has no {order}: it is not audited.")
+        raise HTTPException(404, f"{name} is an archive, or has actions only: there is no {order} of it.")
     if not runs.may_start(button.dag, user):
         raise HTTPException(403, f"You may not start runs of {button.dag}.")
     if button.objection:

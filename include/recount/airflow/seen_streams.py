@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from recount.airflow.health import health_of
 from recount.airflow.naming import audit_dag, domain_of, night_dag
 from recount.airflow.runs_by_hand import DagState
-from recount.core.registry import Declarations, Stream
+from recount.core.registry import Declarations, Stream, is_audited
 from recount.core.settings import Settings
 from recount.core.topology import Topology
 from recount.web.broker_watch import BrokersSay
@@ -35,6 +35,7 @@ class Scene:
         return StreamLine(
             name=name,
             is_archive=not isinstance(stream, Topology),
+            is_audited=is_audited(stream),
             domain=domain_of(self.declarations, name),
             group=group.name if group else _ALONE,
             heard=self.say.heard,

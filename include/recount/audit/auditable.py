@@ -18,7 +18,8 @@ from recount.audit.signing import signer_in
 from recount.audit.store import NOTHING, AuditStore, Run
 from recount.audit.stretch_log import StretchLog
 from recount.audit.topologies.identity import identity_of
-from recount.core.errors import RecountError, Terminal
+from recount.audit.topologies.objections import writes_nothing
+from recount.core.errors import RecountError
 from recount.core.registry import is_audited
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -81,12 +82,7 @@ def require_auditable(settings: Settings, topology: Topology, request: AuditRequ
     """
     signer_in(settings.keys)
     if not is_audited(topology):
-        raise Terminal(
-            f"nothing to audit: {topology.name} writes no records",
-            given="actions only",
-            expected="a topology with a sink",
-            remedy="leave it out, or let it write what it shows: .to(topic) in its sinks",
-        )
+        raise writes_nothing(topology)
     connection, tables = Connection.of(settings), Tables(settings.data)
     published_head(connection, topology.name)
     store, in_force = AuditStore(None, tables, topology.name), InForce.of(topology, settings.data)

@@ -127,16 +127,15 @@ def _topologies(
             expected="--stream NAME, once or more, or --group NAME, or --all",
             remedy="recount audit --stream NAME",
         )
-    if every:
-        return list(declarations.audited.values())
-    if group is None:
+    if streams:
         return [declarations.topology(name) for name in dict.fromkeys(streams)]
-    found = [one for one in declarations.group(group).streams if is_audited(one)]
+    given_streams = declarations.streams.values() if group is None else declarations.group(group).streams
+    found = [one for one in given_streams if is_audited(one)]
     if not found:
         raise Terminal(
-            f"nothing to audit in group {group}",
+            "nothing to audit" if group is None else f"nothing to audit in group {group}",
             given="archives, or topologies of actions alone",
-            expected="a group with a topology that writes records",
+            expected="a topology that writes records",
             remedy="an archive is judged where an audit reads it: recount audit --source archive",
         )
     return found

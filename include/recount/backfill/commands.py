@@ -14,6 +14,7 @@ from recount.audit.damaged_tables import damage_told
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.open_misses import write_summary
 from recount.audit.shape import flow_of
+from recount.audit.topologies.objections import writes_nothing
 from recount.backfill.plan import Plan, keep, plan
 from recount.backfill.repair import Repaired, pending, repair
 from recount.backfill.topologies.carrying_out import CarryingOut
@@ -21,7 +22,7 @@ from recount.backfill.topologies.corrections_due import corrections_due
 from recount.backfill.topologies.showing import keep_due, left_out, table_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import NOW, REVISION
-from recount.core.registry import declared
+from recount.core.registry import declared, is_audited
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -44,6 +45,8 @@ def backfill(
     settings = Settings.from_environment(os.environ).acting_as("stream")
     write_log(settings.log_format)
     topology = declared(settings.topologies).topology(stream)
+    if not is_audited(topology):
+        raise writes_nothing(topology)
     ErasedKeys.of(settings, stream).require_finished()
     session = spark_session(settings, f"recount backfill {stream}")
     try:

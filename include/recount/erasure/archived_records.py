@@ -21,6 +21,7 @@ from recount.core.erasure import Erasure, key_sha256, new_salt
 from recount.core.errors import RecountError, Terminal
 from recount.core.ledger import BatchProof
 from recount.core.record_keys import raw_key
+from recount.core.registry import is_audited
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topics import Topic
@@ -176,8 +177,9 @@ class ArchiveErasure:
 
 
 def readers_of(archive: Archive, topologies: Iterable[Topology]) -> tuple[Topology, ...]:
-    """The topologies that read the archived topic."""
-    return tuple(one for one in topologies if archive.topic.name in {source.topic.name for source in one.sources})
+    """The topologies that read the archived topic, and whose audits read the archive."""
+    read_by = (one for one in topologies if archive.topic.name in {source.topic.name for source in one.sources})
+    return tuple(filter(is_audited, read_by))
 
 
 def _named(places: list[tuple[int, int]]) -> str:

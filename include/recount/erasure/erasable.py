@@ -16,6 +16,7 @@ from recount.core.expressions import Column, Expression
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Stateful, WithFields
 from recount.core.processing import Deduplicate, InOrder
+from recount.core.registry import is_audited
 from recount.core.schema import LONG_MAX, LONG_MIN
 from recount.core.stateless import Peek, Repartition, Select, Through
 from recount.core.topology import Topology, Written
@@ -32,6 +33,8 @@ def objection_to(topology: Topology) -> str | None:
 
     A key must be found in all that its operators remember, and in what the audit hands on for each of them.
     """
+    if not is_audited(topology):
+        return "it has actions only, so that no audit says what it remembers: `recount reset` it"
     if flow_of(topology) is not None:
         return None
     found = (_judged_from_the_beginning(topology), *map(_unlike, topology.nodes()), _rekeyed(topology))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from recount.core.registry import Declarations, Stream
+from recount.core.registry import Declarations, Stream, is_audited
 from recount.core.settings import Profile, Role
 from recount.core.topology import Topology
 from recount.kafka import platform
@@ -81,7 +81,7 @@ def _of_audits(declarations: Declarations, connection: Connection) -> Iterator[A
         yield from _topics("audit", "DescribeConfigs", _letters_of(stream), "dead letters")
         for group in _groups_of(stream, connection):
             yield Acl(role="audit", resource="group", name=group, operation="Describe", what="offsets of a stream")
-    yield from _ids("audit", (head_id(connection, name) for name in declarations.topologies))
+    yield from _ids("audit", (head_id(connection, name) for name in declarations.audited))
     read = (platform.STATUS, platform.POSITIONS, platform.CERTIFICATES)
     yield from _topics("audit", "Read", map(own, read), "platform")
     yield from _topics("audit", "Write", [own(platform.CERTIFICATES)], "platform")
@@ -105,7 +105,8 @@ def _of_admins(declarations: Declarations, connection: Connection, profile: Prof
         for group in (connection.group(stream.name), connection.backfill_group(stream.name)):
             for operation in ("Read", "Delete"):
                 yield Acl(role="admin", resource="group", name=group, operation=operation, what="offsets of a stream")
-        yield from _ids("admin", (*_ids_of(stream, connection), own(f"recount.{stream.name}.erasure")))
+        ids = (f"recount.{stream.name}.{slot}" for slot in ("lease", _FIRST_SLOT, BACKFILL_SLOT, "erasure"))
+        yield from _ids("admin", map(own, ids))
     read = (platform.STATUS, platform.HISTORY, platform.CONTROL, platform.POSITIONS)
     yield from _topics("admin", "Read", map(own, read), "platform")
     yield from _topics("admin", "Write", map(own, read), "platform")
@@ -144,11 +145,11 @@ def _letters_of(stream: Stream) -> list[str]:
 
 
 def _groups_of(stream: Stream, connection: Connection) -> list[str]:
-    """An archive has no backfills."""
-    of_backfills = [connection.backfill_group(stream.name)] if isinstance(stream, Topology) else []
+    """What is not audited has no backfills."""
+    of_backfills = [connection.backfill_group(stream.name)] if is_audited(stream) else []
     return [connection.group(stream.name), *of_backfills]
 
 
 def _ids_of(stream: Stream, connection: Connection) -> list[str]:
-    slots = ["lease", _FIRST_SLOT, *([BACKFILL_SLOT] if isinstance(stream, Topology) else [])]
+    slots = ["lease", _FIRST_SLOT, *([BACKFILL_SLOT] if is_audited(stream) else [])]
     return [connection.own(f"recount.{stream.name}.{slot}") for slot in slots]

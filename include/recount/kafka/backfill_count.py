@@ -1,7 +1,7 @@
 """How many backfills of a stream are on Kafka: the offset that their group commits with each of them.
 
-It is committed for ``recount.positions``, which no declaration can name. Before, it was committed for the topic of the
-first sink, which is another one once the sinks are declared in another order: such counts still count.
+It is committed for ``recount.positions``, to which no sink may write. Earlier it was committed for the topic of the
+first sink, which is another one once the sinks are declared in another order. Those counts are read too.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from recount.core.topology import Topology
 from recount.kafka import positions
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import Partition
+from recount.kafka.offsets import Partition, committed_offsets
 from recount.kafka.platform import POSITIONS
 from recount.kafka.transaction import OutputTransaction
 
@@ -20,13 +20,14 @@ def backfill_counter(connection: Connection) -> Partition:
 
 
 def published_backfills(connection: Connection, topology: Topology) -> int:
-    """Asked before the ends of the sinks' topics, which hold these backfills then."""
-    group = connection.backfill_group(topology.name)
-    return max(positions.published_offsets(connection, group, _places(connection, topology)).values(), default=0)
+    """Ask this before the ends of the sinks' topics: the topics hold these backfills then."""
+    group, places = connection.backfill_group(topology.name), _places(connection, topology)
+    found = committed_offsets(connection, group, places) or positions.published_offsets(connection, group, places)
+    return max(found.values(), default=0)
 
 
 def backfills_of(output: OutputTransaction, connection: Connection, topology: Topology) -> int:
-    """The same as ``output``, the outputs of the backfills, is told: nobody else can publish one meanwhile."""
+    """The same count, read by ``output``, the outputs of the backfills. Nobody else can publish one meanwhile."""
     return max((one.offset for one in output.committed(_places(connection, topology)).values()), default=0)
 
 

@@ -130,9 +130,9 @@ class AppendOnlyTable:
                 f"{self.path} refuses rows of its own stream",
                 given="; ".join([*told, *self._set_by_others(table)]),
                 expected="the table as the stream made it, or constraints that its rows meet and that delta-rs can try",
-                remedy="take it off (ALTER TABLE … DROP CONSTRAINT, ALTER COLUMN … DROP NOT NULL, DROP COLUMN), or"
-                " restore the table from a backup, and start the stream again: the batch that is on Kafka already is"
-                " then written here",
+                remedy="take off what others have set (ALTER TABLE … DROP CONSTRAINT, ALTER COLUMN … DROP NOT NULL,"
+                " DROP COLUMN, DROP FEATURE), or restore the table from a backup, and start the stream again: it then"
+                " writes here what is missing",
             ) from None
 
     def _set_by_others(self, table: DeltaTable) -> Iterator[str]:

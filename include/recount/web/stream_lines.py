@@ -50,6 +50,7 @@ class StreamLine:
 
     name: str
     is_archive: bool
+    is_audited: bool
     domain: str
     group: str
     heard: bool

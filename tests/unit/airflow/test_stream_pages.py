@@ -18,8 +18,12 @@ from tests.unit.serve.written_streams import WrittenStream, as_arrivals
 from recount.airflow import pages
 from recount.airflow.naming import PAGES
 from recount.airflow.runs_by_hand import DagState
+from recount.core.registry import Declarations
+from recount.core.schema import LONG, RecordSchema
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.web.broker_watch import BrokersSay, BrokerWatch
 
@@ -225,6 +229,19 @@ def test_where_nothing_is_there_yet_each_part_is_a_sentence(shop: ShownShop, cli
 def test_an_archive_says_that_it_is_not_audited(client: TestClient) -> None:
     said = text_of(page(client, "/streams/archive-orders"))
     assert "An archive is the raw log itself" in said
+    assert "Backfill" not in said
+
+
+def test_a_stream_of_actions_alone_says_that_it_is_not_audited(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payments = stream(Topic(name="payments", key="id", value=RecordSchema.of(cents=LONG)))
+    shown = Topology(name="shown", actions=[payments.foreach(print)])
+    alone = Declarations(topologies={"shown": shown}, topics={}, modules={"shown": "payments"})
+    monkeypatch.setattr(pages, "declared", lambda _modules: alone)
+    assert "none: it writes no records" in text_of(page(client, "/"))
+    said = text_of(page(client, "/streams/shown"))
+    assert "it has actions only and writes no records" in said
     assert "Backfill" not in said
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from recount.audit.audit_session import COLLECTOR, FEW_OFFSETS, JAVA_FOR_FEW, java_options_for
 from recount.audit.commands import _exit_code, _interval, _topologies, audit
 from recount.audit.together import Outcome
+from recount.audit.topologies.objections import objections, writes_nothing
 from recount.core.archive import Archive
 from recount.core.errors import Terminal, Transient
 from recount.core.groups import StreamGroup
@@ -29,13 +30,14 @@ def copy(name: str) -> Topology:
 
 
 A, B, C, KEPT = copy("a"), copy("b"), copy("c"), Archive(topic=CLICKS)
+SHOWN = Topology(name="shown", actions=[stream(CLICKS).foreach(print)])
 DECLARED = Declarations(
-    topologies={one.name: one for one in (A, B, C)},
+    topologies={one.name: one for one in (A, B, SHOWN, C)},
     topics={},
     archives={KEPT.name: KEPT},
     groups={
-        "some": StreamGroup(name="some", streams=[A, KEPT, B]),
-        "archives": StreamGroup(name="archives", streams=[KEPT]),
+        "some": StreamGroup(name="some", streams=[A, KEPT, SHOWN, B]),
+        "archives": StreamGroup(name="archives", streams=[KEPT, SHOWN]),
     },
 )
 
@@ -44,6 +46,12 @@ def test_streams_a_group_or_all_can_be_audited() -> None:
     assert _topologies(DECLARED, ["b", "a", "b"], None, every=False) == [B, A]
     assert _topologies(DECLARED, [], "some", every=False) == [A, B]
     assert _topologies(DECLARED, [], None, every=True) == [A, B, C]
+
+
+def test_where_nothing_writes_there_is_nothing_to_audit() -> None:
+    with pytest.raises(Terminal, match="nothing to audit"):
+        _topologies(Declarations(topologies={"shown": SHOWN}, topics={}), [], None, every=True)
+    assert [str(one) for one in objections(SHOWN)] == [str(writes_nothing(SHOWN))]
 
 
 @pytest.mark.parametrize(

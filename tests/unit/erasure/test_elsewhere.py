@@ -32,6 +32,7 @@ from recount.erasure.state_rows import operator_states
 VISITS = Topic(name="visits", key="who", value=RecordSchema.of(seen_by=STRING))
 NOTES = Topology(name="notes", sinks=[stream(VISITS).to(Topic(name="out", key="who"), table="notes")])
 PATIENTS = Topology(name="patients", sinks=[table(VISITS).to(Topic(name="now", key="who"), table="patients")])
+SHOWN = Topology(name="shown", actions=[stream(VISITS).foreach(print)])
 REGROUPED = Topology(
     name="regrouped",
     sinks=[
@@ -87,7 +88,7 @@ def test_an_archive_knows_which_records_its_readers_would_still_meet(settings: S
     rows = pl.DataFrame({"partition": [0, 0, 1], "offset": [4, 9, 2], "key": [b"zoe", b"noah", b"zoe"]})
     write_deltalake(Tables(settings.data).archive("visits"), rows)
     erasure = ArchiveErasure(
-        settings=settings, archive=archive, readers=readers_of(archive, [NOTES, PATIENTS]), order=ZOE
+        settings=settings, archive=archive, readers=readers_of(archive, [NOTES, SHOWN, PATIENTS]), order=ZOE
     )
     assert [one.name for one in erasure.readers] == ["notes", "patients"]
     assert erasure.places() == [(0, 4), (1, 2)]

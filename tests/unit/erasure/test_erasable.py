@@ -27,6 +27,11 @@ def test_a_single_aggregation_and_a_stream_without_state_can_forget_a_key() -> N
     assert objection_to(named(stream(VISITS).filter(col("fee") > 0).select_key(room=col("room")).to(OUT))) is None
 
 
+def test_a_key_cannot_be_erased_from_a_stream_that_no_audit_judges() -> None:
+    shown = Topology(name="shown", actions=[stream(VISITS).foreach(print)])
+    assert "recount reset" in str(objection_to(shown))
+
+
 def visits_by_session(flow: RecordStream) -> RecordStream:
     return flow.windowed_by(session("5 min", grace="60 s")).aggregate(n=count()).emit_final()
 

@@ -55,6 +55,15 @@ def test_a_stream_that_fails_on_bad_records_writes_no_dead_letters() -> None:
     assert ("Write", "sales.dlq") not in of(derived(strict=True), "stream", "topic")
 
 
+def test_a_stream_that_writes_nothing_has_neither_backfills_nor_certificates() -> None:
+    shown = Topology(name="shown", actions=[stream(SALES).foreach(print)])
+    declarations = Declarations(topologies={"shown": shown}, topics={"sales": SALES})
+    acls = acls_of(declarations, Connection(bootstrap_servers="nowhere:1"), "production")
+    assert not [acl for acl in acls if acl.role != "admin" and "backfill" in acl.name]
+    assert of(acls, "audit", "transactional-id") == set()
+    assert ("Write", "recount.shown.backfill") in of(acls, "admin", "transactional-id")  # a reset holds all outputs
+
+
 def test_an_archive_reads_its_topic_and_has_no_backfills() -> None:
     found = derived(archive=True)
     assert ("Read", "recount.archive-sales") in of(found, "stream", "group")

@@ -7,7 +7,8 @@ from functools import partial
 
 from recount.audit.shape import flow_of
 from recount.audit.topologies.identity import identity_of
-from recount.core.errors import RecountError
+from recount.core.errors import RecountError, Terminal
+from recount.core.registry import is_audited
 from recount.core.topology import Topology
 from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.updates import require_recomputable
@@ -18,6 +19,8 @@ def objections(topology: Topology) -> list[RecountError]:
 
     What depends on the log, such as a batch of another declaration, is not among them.
     """
+    if not is_audited(topology):
+        return [writes_nothing(topology)]
     if flow_of(topology) is not None:
         return []
     found: dict[str, RecountError] = {}
@@ -29,3 +32,13 @@ def objections(topology: Topology) -> list[RecountError]:
         except NotRecomputable as refusal:
             found.setdefault(str(refusal), refusal)
     return list(found.values())
+
+
+def writes_nothing(topology: Topology) -> Terminal:
+    """What an audit or a backfill of a topology of actions alone raises."""
+    return Terminal(
+        f"nothing to audit: {topology.name} writes no records",
+        given="actions only",
+        expected="a topology with a sink",
+        remedy="do not name it, or give it a sink: .to(topic)",
+    )
