@@ -1,4 +1,4 @@
-"""A project of an earlier release goes on with today's: its tables, checkpoint, certificates and Airflow's database.
+"""A project of an earlier release goes on with today's: tables, checkpoint, certificates, backfills, Airflow's data.
 
 ``make test-upgrade`` runs it: ``UPGRADE_FROM`` is the commit of the earlier release, ``make dist`` has built today's.
 """
@@ -69,7 +69,7 @@ class Installed:
         self.command = folder / ".venv" / "bin" / "recount"
         now_ms = time.time_ns() // 1_000_000
         self._start_ms = now_ms - now_ms % (5 * MINUTE_MS) - 120 * MINUTE_MS
-        self._sent = 0
+        self._sent = self._late = self._corrected = 0
 
     def up(self) -> DagRuns:
         """Start its broker, Spark and Airflow, whose DAGs of the stream run then."""
@@ -86,14 +86,31 @@ class Installed:
         self._sent += ORDERS
         produce(self._running().bootstrap_servers, orders)
 
+    def send_late(self) -> None:
+        """An order of an hour before all others, in windows of its own."""
+        self._late += 1
+        late_ms = self._start_ms - (60 + 10 * self._late) * MINUTE_MS
+        produce(self._running().bootstrap_servers, [(late_ms, 10_000_000 + self._late)])
+
+    def backfills(self, stream: str) -> str:
+        """What a backfill says of itself."""
+        return done(self.command, "backfill", "--stream", stream, folder=self.folder)
+
+    def corrects(self) -> None:
+        """A backfill of each stream publishes what its last late order makes, once."""
+        for stream in (STREAM, WINDOWED):
+            assert "published 1 backfills" in self.backfills(stream)
+            assert "nothing to correct: 0 corrections, published 0 backfills" in self.backfills(stream)
+        self._corrected = self._late
+
     def adds_up(self) -> bool:
-        """Whether the windows that have ended come to what was sent, each order once."""
+        """Whether the windows that have ended come to what was sent and corrected, each order once."""
         end_ms = self._start_ms + (self._sent - 1) * 1_000
         whole_ms = end_ms - end_ms % (5 * MINUTE_MS)
-        expected = AMOUNT * ((whole_ms - self._start_ms) // 1_000)
+        expected = AMOUNT * ((whole_ms - self._start_ms) // 1_000 + self._corrected)
         return bool(
             eventually(lambda: True if self._revenue(whole_ms) == expected else None, 600)
-            and eventually(lambda: True if self._counted() == self._sent else None, 600)
+            and eventually(lambda: True if self._counted() == self._sent + self._late else None, 600)
         )
 
     def audit(self, runs: DagRuns, stream: str) -> dict[str, Any]:
@@ -163,8 +180,12 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
     runs = project.up()
     project.send()
     assert project.adds_up()
+    project.send_late()
+    assert project.adds_up()
     before = {stream: project.audit(runs, stream) for stream in (STREAM, WINDOWED)}
     assert [one["outcome"] for one in before.values()] == ["match", "match"]
+    project.corrects()
+    assert project.adds_up()
     done("make", "down", folder=project.folder)
 
     copy(wheel(), project.folder / "wheels")
@@ -175,7 +196,10 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
 
     runs = project.up()
     assert project.adds_up()
+    for stream in before:
+        assert "published 0 backfills" in project.backfills(stream)
     project.send()
+    project.send_late()
     assert project.adds_up()
     for stream, one in before.items():
         after = project.audit(runs, stream)
@@ -183,3 +207,5 @@ def test_the_new_release_goes_on_where_the_earlier_one_stopped(project: Installe
         assert after["sequence"] == one["sequence"] + 1
         assert after["seed"] == one["audit"]
         done(project.command, "verify", "--chain", project.certificates(stream)[0].parent, folder=project.folder)
+    project.corrects()
+    assert project.adds_up()
