@@ -159,13 +159,19 @@ both = StreamGroup(name="g" * LONGEST_GROUP, streams=[kept, copied])
 """
 
 
+def of_module(file: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> dict[str, Any]:
+    """What ``recount_dags`` makes of a module of that name."""
+    (file.parent / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(file.parent)
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", name)
+    namespace: dict[str, Any] = {"__file__": str(file)}
+    recount_dags(namespace, name)
+    return namespace
+
+
 def test_names_as_long_as_they_may_be_have_dags(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is too long takes all DAGs of its file away."""
-    (file.parent / "longest_names.py").write_text(LONGEST)
-    monkeypatch.syspath_prepend(file.parent)
-    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "longest_names")
-    namespace: dict[str, Any] = {"__file__": str(file)}
-    recount_dags(namespace, "longest_names")
+    namespace = of_module(file, monkeypatch, "longest_names", LONGEST)
     assert max(map(len, namespace)) == 250
     night = namespace[f"night__{'g' * LONGEST_GROUP}"]
     assert {task for task in night.task_ids if "." not in task} == set(TASKS_OF_A_NIGHT)
@@ -185,11 +191,7 @@ both = StreamGroup(name="both", streams=[shown, copied])
 
 
 def test_a_stream_that_writes_nothing_runs_and_is_not_audited(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (file.parent / "shown_payments.py").write_text(SHOWN)
-    monkeypatch.syspath_prepend(file.parent)
-    monkeypatch.setenv("RECOUNT_TOPOLOGIES", "shown_payments")
-    namespace: dict[str, Any] = {"__file__": str(file)}
-    recount_dags(namespace, "shown_payments")
+    namespace = of_module(file, monkeypatch, "shown_payments", SHOWN)
     assert [name for name in namespace if name.endswith("__shown")] == ["stream__shown"]
     night = namespace["night__both"]
     assert "copied.verdict" in night.task_ids
