@@ -125,7 +125,7 @@ def overview(
 ) -> str:
     """All declared streams, those that match ``text`` and ``state``; a filter that there is not shows all."""
     declarations = declared(settings.topologies)
-    audits = {dag for name in declarations.topologies for dag in (audit_dag(name), nightly_dag(declarations, name))}
+    audits = {dag for name in declarations.audited for dag in (audit_dag(name), nightly_dag(declarations, name))}
     scene = Scene(settings=settings, declarations=declarations, say=watch(()), dags=runs.states(audits), now_ms=now)
     lines = [scene.line(name, stream_lines.NIGHTS) for name in declarations.streams]
     wanted = stream_lines.Wanted.of(text, state, by)

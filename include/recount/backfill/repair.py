@@ -30,7 +30,7 @@ from recount.core.own_columns import BACKFILL, BACKFILL_NUMBER, ORIGIN, PUBLISHE
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.declarations import DeclarationLog
-from recount.kafka.backfill_count import backfill_counter, backfills_of, published_backfills
+from recount.kafka.backfill_count import backfills_of, publish_backfill, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.recompute.aggregating import group_of
@@ -138,17 +138,12 @@ def _publish_pending(session: SparkSession, settings: Settings, plan: Plan, rows
     )
     version = DeclarationLog(settings.data, plan.topology.name).version()
     try:
-        counter = backfill_counter(connection)
         done = backfills_of(transaction, connection, plan.topology)
         pending = _pending(session, settings, plan, rows, done)
         for number, backfill in pending:
             mine = rows.where(F.col(BACKFILL_NUMBER) == number).orderBy(*map(named, group_of(plan.flow))).collect()
-            transaction.commit_once(
-                [_record(row.asDict(), plan.flow, version) for row in mine],
-                start_offsets={counter: number},
-                end_offsets={counter: number + 1},
-                batch=backfill,
-            )
+            records = [_record(row.asDict(), plan.flow, version) for row in mine]
+            publish_backfill(transaction, connection, number, backfill, records)
         return tuple(backfill for _, backfill in pending)
     finally:
         transaction.close()

@@ -62,7 +62,8 @@ def _of_streams(declarations: Declarations, connection: Connection) -> Iterator[
         yield from _topics("stream", "Write", _letters_of(stream), "dead letters")
         for group in _groups_of(stream, connection):
             yield Acl(role="stream", resource="group", name=group, operation="Read", what="offsets of a stream")
-        yield from _ids("stream", _ids_of(stream, connection))
+        slots = ["lease", _FIRST_SLOT, *([BACKFILL_SLOT] if is_audited(stream) else [])]
+        yield from _ids("stream", _ids_of(stream, slots, connection))
     groups = [status_of_group(name) for name in declarations.groups]
     yield from _ids("stream", (own(f"recount.{name}.lease") for name in groups))
     yield from _topics("stream", "Read", map(own, (platform.STATUS, platform.CONTROL, platform.POSITIONS)), "platform")
@@ -105,8 +106,7 @@ def _of_admins(declarations: Declarations, connection: Connection, profile: Prof
         for group in (connection.group(stream.name), connection.backfill_group(stream.name)):
             for operation in ("Read", "Delete"):
                 yield Acl(role="admin", resource="group", name=group, operation=operation, what="offsets of a stream")
-        ids = (f"recount.{stream.name}.{slot}" for slot in ("lease", _FIRST_SLOT, BACKFILL_SLOT, "erasure"))
-        yield from _ids("admin", map(own, ids))
+        yield from _ids("admin", _ids_of(stream, ("lease", _FIRST_SLOT, BACKFILL_SLOT, "erasure"), connection))
     read = (platform.STATUS, platform.HISTORY, platform.CONTROL, platform.POSITIONS)
     yield from _topics("admin", "Read", map(own, read), "platform")
     yield from _topics("admin", "Write", map(own, read), "platform")
@@ -150,6 +150,5 @@ def _groups_of(stream: Stream, connection: Connection) -> list[str]:
     return [connection.group(stream.name), *of_backfills]
 
 
-def _ids_of(stream: Stream, connection: Connection) -> list[str]:
-    slots = ["lease", _FIRST_SLOT, *([BACKFILL_SLOT] if is_audited(stream) else [])]
+def _ids_of(stream: Stream, slots: Iterable[str], connection: Connection) -> list[str]:
     return [connection.own(f"recount.{stream.name}.{slot}") for slot in slots]

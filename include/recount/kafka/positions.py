@@ -86,9 +86,14 @@ def published_offsets(connection: Connection, group: str, partitions: Iterable[P
     found = committed_offsets(connection, group, wanted)
     if len(found) == len(wanted):
         return found
+    return {**last_ends(connection, group, wanted), **found}
+
+
+def last_ends(connection: Connection, group: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
+    """The offsets that the last position of ``group`` has of ``partitions``."""
     position = last_position(connection, position_key(connection, group))
     known = position.spans if position else {}
-    return {**{place: known[place][1] for place in wanted if place in known}, **found}
+    return {place: known[place][1] for place in partitions if place in known}
 
 
 def last_position(

@@ -40,9 +40,10 @@ _COMMITS_BETWEEN_CHECKPOINTS = "10"
 
 _MIB = 1024 * 1024
 _CONSTRAINTS, _INVARIANT = "delta.constraints.", "delta.invariants"
-_REFUSALS = ("failed validation check", "Invalid function", "No field named", "Unsupported table features")
-"""What delta-rs says of rows that a table does not take, and of constraints that it cannot try; the class of these
-errors is that of any. The first one's text has rows in it."""
+_UNMET = "failed validation check"
+"""What delta-rs says of rows that do not meet a constraint; the text has rows in it, and its class is that of any."""
+_UNTRIED = ("Invalid function", "No field named", "Unsupported table features")
+"""What it says of constraints and features that it does not know; the class is that of any error."""
 _MOST_CHARACTERS = 500
 
 
@@ -122,13 +123,14 @@ class AppendOnlyTable:
         try:
             yield
         except DeltaError as error:
-            known = next((one for one in _REFUSALS if one in str(error)), None)
-            if known is None and not isinstance(error, SchemaMismatchError):
+            text = str(error)
+            is_unmet = _UNMET in text
+            if not (is_unmet or isinstance(error, SchemaMismatchError) or any(one in text for one in _UNTRIED)):
                 raise
-            told = [known] if known == _REFUSALS[0] else [str(error)[:_MOST_CHARACTERS]]
+            told = _UNMET if is_unmet else text[:_MOST_CHARACTERS]
             raise Terminal(
                 f"{self.path} refuses rows of its own stream",
-                given="; ".join([*told, *self._set_by_others(table)]),
+                given="; ".join([told, *self._set_by_others(table)]),
                 expected="the table as the stream made it, or constraints that its rows meet and that delta-rs can try",
                 remedy="take off what others have set (ALTER TABLE … DROP CONSTRAINT, ALTER COLUMN … DROP NOT NULL,"
                 " DROP COLUMN, DROP FEATURE), or restore the table from a backup, and start the stream again: it then"

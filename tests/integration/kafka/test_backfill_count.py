@@ -7,10 +7,9 @@ import uuid
 import pytest
 from tests.integration.kafka.conftest import MakeTopic, Read
 
-from recount.core.flow import RecordStream, stream
 from recount.core.schema import STRING, RecordSchema
 from recount.core.topics import Topic
-from recount.core.topology import Topology
+from recount.core.topology import Topology, stream
 from recount.kafka.backfill_count import backfill_counter, backfills_of, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.offsets import Partition
@@ -21,7 +20,7 @@ class Backfilled:
     """A stream with two sinks, ``orders`` and ``returns``, and its backfills."""
 
     def __init__(self, connection: Connection, name: str, orders: str, returns: str) -> None:
-        source: RecordStream = stream(Topic(name="sales", key="till", value=RecordSchema.of(till=STRING)))
+        source = stream(Topic(name="sales", key="till", value=RecordSchema.of(till=STRING)))
         sinks = [source.to(Topic(name=topic, key="till")) for topic in (orders, returns)]
         self.connection, self.orders, self.returns = connection, orders, returns
         self.topology = Topology(name=name, sinks=sinks)

@@ -37,7 +37,7 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog
-from recount.kafka.backfill_count import backfill_counter, backfills_of, published_backfills
+from recount.kafka.backfill_count import backfills_of, publish_backfill, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
 from recount.versions.standstill import require_no_driver, standstill
@@ -76,7 +76,6 @@ class CarryingOut:
         written = tables.with_pending(published_backfills(self._connection, self._topology))
         has_keyed = bool(self.due.of("keyed")) or any(map(is_keyed, written))
         with self._outputs(still=has_keyed and self._stands()) as (output, is_still):
-            counter = backfill_counter(self._connection)
             done = backfills_of(output, self._connection, self._topology)
             last = self._last() if is_still else None
             for identity in filter(is_keyed, tables.with_pending(done)):
@@ -88,8 +87,7 @@ class CarryingOut:
             pending = tables.pending(done)
             require_asked(tables, lineage, pending)
             for number, name in pending:
-                start, end = {counter: number}, {counter: number + 1}
-                output.commit_once(self._records(number), start_offsets=start, end_offsets=end, batch=name)
+                publish_backfill(output, self._connection, number, name, self._records(number))
             names = tuple(name for _, name in pending)
             return Repaired(backfill=backfill, corrections=len(wanted), published=names)
 
