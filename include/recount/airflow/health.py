@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from recount.core.durations import readable
+from recount.core.durations import readable, roughly
 from recount.core.limits import Health
 from recount.kafka.status import StreamStatus
 
@@ -85,4 +85,4 @@ def _short_of_memory(status: StreamStatus, share: float, limit: float) -> str:
 
 
 def _beyond(what: str, age_ms: int, limit_ms: int) -> str:
-    return f"{what} {readable(age_ms)}, limit {readable(limit_ms)}"
+    return f"{what} {roughly(age_ms)}, limit {readable(limit_ms)}"

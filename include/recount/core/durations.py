@@ -53,3 +53,21 @@ def readable(duration_ms: int) -> str:
         if duration_ms >= unit_ms and duration_ms % unit_ms == 0:
             return f"{duration_ms // unit_ms} {name}"
     return f"{duration_ms} ms"
+
+
+def roughly(length_ms: float) -> str:
+    """A measured ``length_ms`` in its two largest units; ``readable`` is for what is declared, which has to be exact.
+
+    >>> roughly(269_663), roughly(1_530), roughly(850), roughly(-61_000), roughly(90_061_000)
+    ('4 min 29 s', '1.5 s', '850 ms', '-1 min 1 s', '1 d 1 h')
+    """
+    length = abs(length_ms)
+    if length < 10_000:
+        text = f"{length:.0f} ms" if length < 1_000 else f"{length / 1_000:.1f} s".replace(".0", "")
+    else:
+        parts, rest_ms = [], int(length)
+        for name, unit_ms in _ALL_UNITS_MS[:-1]:
+            number, rest_ms = divmod(rest_ms, unit_ms)
+            parts += [f"{number:,} {name}"] if number else []
+        text = " ".join(parts[:2])
+    return f"-{text}" if length_ms < 0 else text

@@ -8,6 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from recount.core.durations import roughly
+
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 _LONGEST = 300
 UNKNOWN = "–"  # noqa: RUF001 - a dash
@@ -75,19 +77,8 @@ def told_minute(at_ms: int | None) -> str:
 
 
 def duration(length_ms: float | None) -> str:
-    """A length of time in its two largest units: ``3 d 4 h``, ``2 min 5 s``, ``850 ms``."""
-    if length_ms is None:
-        return UNKNOWN
-    if abs(length_ms) < 1_000:
-        return f"{length_ms:.0f} ms"
-    if abs(length_ms) < 10_000:
-        return f"{length_ms / 1_000:.1f} s"
-    parts, rest = [], int(abs(length_ms)) // 1_000
-    for name, seconds in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
-        number, rest = divmod(rest, seconds)
-        if number:
-            parts.append(f"{number:,} {name}")
-    return ("-" if length_ms < 0 else "") + " ".join(parts[:2])
+    """A length of time as ``roughly`` writes it."""
+    return UNKNOWN if length_ms is None else roughly(length_ms)
 
 
 def short(text: object, most: int = _LONGEST) -> str:
