@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -28,11 +28,12 @@ from recount.local import daemon
 from recount.local.airflow_api import USERNAME, AirflowApi
 from recount.local.daemon import Daemon
 from recount.local.home import Home
-from recount.local.ports import LOOPBACK, free_ports
+from recount.local.ports import LOOPBACK, free_ports, require_free
 from recount.local.project import Project
 from recount.local.started import Started
 
 _API_SERVER = "airflow-api-server"
+_LOG_SERVER = "airflow-logs"
 _COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
 # The components that write heartbeats; the api-server shows them, and so reports itself.
 _REPORTING = ("scheduler", "dag_processor", "triggerer")
@@ -47,7 +48,8 @@ class EmbeddedAirflow(Started):
 
     ``environment`` reaches every DAG and task. The one user is ``admin`` with a password that is made here, once per
     home; there is no default one. ``auth_manager`` names another one than Airflow's simple one, which keeps its users
-    in the database as FAB does. A context manager: started on entry, stopped on exit.
+    in the database as FAB does. A context manager: started on entry, stopped on exit. ``ports`` are those of an Airflow
+    that an earlier object of this home has started.
     """
 
     username = USERNAME
@@ -61,13 +63,15 @@ class EmbeddedAirflow(Started):
         dags: Path | None = None,
         spark_master: str = "local[*]",
         auth_manager: str | None = None,
+        ports: Sequence[int] = (),
     ) -> None:
         self._home = home
         self._dags = dags or project.dags
         self._given = dict(environment)
         self._spark_master = spark_master
         self._auth_manager = auth_manager
-        self._port, self._log_port = free_ports(2)
+        self.ports = list(ports) or free_ports(2)
+        self._port, self._log_port = self.ports
         self._daemons: list[Daemon] = []
         self.api = AirflowApi(self.url, home.airflow_passwords)
 
@@ -134,7 +138,7 @@ class EmbeddedAirflow(Started):
         }
 
     def start(self) -> None:
-        """Start all components; returns when each has said that it is healthy.
+        """Start the components that do not run; returns when each has said that it is healthy.
 
         Raises ``Terminal`` with the end of the log when one ends instead, ``Transient`` after three minutes.
         """
@@ -146,16 +150,32 @@ class EmbeddedAirflow(Started):
         if self._auth_manager:
             self._make_user(airflow, environment)
         before = time.time()
+        running = {one.name for one in self._daemons if one.alive}
+        self._daemons = [one for one in self._daemons if one.name in running]
         for component in _COMPONENTS:
+            if f"airflow-{component}" in running:
+                continue
             # Their own log servers would listen on every address of the machine; one on the loopback does.
             quiet = ["--skip-serve-logs"] if component in ("scheduler", "triggerer") else []
             command: list[str | Path] = [airflow, component, *quiet]
             self._daemons.append(Daemon.start(self._home, f"airflow-{component}", command, environment))
-        serve_logs = ["uvicorn", "--factory", "airflow.utils.serve_logs.log_server:get_app"]
-        command = [sys.executable, "-m", *serve_logs, "--host", LOOPBACK, "--port", str(self._log_port)]
-        self._daemons.append(Daemon.start(self._home, "airflow-logs", command, environment))
+        if _LOG_SERVER not in running:
+            self._daemons.append(self._start_log_server(environment))
         self._wait(before)
         self._make_pool()
+
+    def _start_log_server(self, environment: Mapping[str, str]) -> Daemon:
+        serve_logs = ["uvicorn", "--factory", "airflow.utils.serve_logs.log_server:get_app"]
+        command = [sys.executable, "-m", *serve_logs, "--host", LOOPBACK, "--port", str(self._log_port)]
+        return Daemon.start(self._home, _LOG_SERVER, command, environment)
+
+    def adopt(self) -> None:
+        """Take over the components that run in this home, at the ports that were given."""
+        self._daemons = list(daemon.alive(self._home, "airflow-"))
+        running = {one.name for one in self._daemons}
+        for name, port in ((_API_SERVER, self._port), (_LOG_SERVER, self._log_port)):
+            if name not in running:
+                require_free([port], name)
 
     def stop(self) -> None:
         """Stop all components and running tasks. Stream drivers go on: they are not Airflow's.

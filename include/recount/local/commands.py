@@ -31,12 +31,15 @@ def up(
     airflow: Annotated[bool, typer.Option(help="start Airflow as well")] = True,
     secure: Annotated[bool, typer.Option("--secure", help="Kafka with TLS, passwords and ACLs")] = False,
 ) -> None:
-    """Start the embedded profile and leave it running."""
+    """Start the embedded profile and leave it running; what runs of it already goes on."""
     project = Project.containing(Path.cwd())
     home = Home.of(project.root)
     with home.locked():
-        if Running.read(home) and all(process.alive for process in daemon.recorded(home)):
+        running = Running.read(home)
+        if running and all(process.alive for process in daemon.recorded(home)):
             _console.print("already up (another shape needs `recount down` first)")
+        elif running and running.ports:
+            Profile.of(running, home, project).resume(report=_console.print)
         else:
             _start(Profile(home=home, project=project, brokers=brokers, spark=spark, airflow=airflow, secure=secure))
     status()

@@ -121,6 +121,11 @@ def recorded(home: Home) -> Iterator[Daemon]:
         yield Daemon(**json.loads(record.read_text()))
 
 
+def alive(home: Home, prefix: str) -> Iterator[Daemon]:
+    """The daemons of ``home`` whose names begin with ``prefix`` and that run."""
+    return (one for one in recorded(home) if one.name.startswith(prefix) and one.alive)
+
+
 def drivers(home: Home) -> Iterator[Daemon]:
     """The stream drivers recorded under ``home``, running or not."""
     for record in sorted(home.drivers.glob("*.json")):

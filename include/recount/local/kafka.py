@@ -6,6 +6,7 @@ import json
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -15,6 +16,7 @@ from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
 from recount.local.listeners import Listeners, OpenListeners, SecuredListeners
+from recount.local.ports import require_free
 from recount.local.project import Project
 from recount.local.started import Started
 
@@ -40,14 +42,18 @@ class EmbeddedKafka(Started):
 
     Three brokers replicate everything, internal topics too, with min.insync.replicas 2. Ports stay the same over
     ``stop`` and ``start``, and so do topics and their records. ``secure``: see ``SecuredListeners``. A context manager:
-    started on entry, stopped on exit.
+    started on entry, stopped on exit. ``ports`` are those of brokers that an earlier object of this home has started.
     """
 
-    def __init__(self, *, home: Home, project: Project, brokers: int = 1, secure: bool = False) -> None:
+    def __init__(
+        self, *, home: Home, project: Project, brokers: int = 1, secure: bool = False, ports: Sequence[int] = ()
+    ) -> None:
         require(brokers in (1, 3), "brokers", given=brokers, expected="1 or 3", remedy="use 3 to see replication")
         self._home = home
         self._jars = project.kafka_jars
-        self.listeners: Listeners = SecuredListeners(brokers, home.kafka_security) if secure else OpenListeners(brokers)
+        self.listeners: Listeners = (
+            SecuredListeners(brokers, home.kafka_security, ports) if secure else OpenListeners(brokers, ports)
+        )
         self._daemons: dict[int, Daemon] = {}
         self.brokers = brokers
 
@@ -73,6 +79,13 @@ class EmbeddedKafka(Started):
             self._start(node)
         self._wait()
         self.listeners.admit()
+
+    def adopt(self) -> None:
+        """Take over the brokers that run in this home, at the ports that were given."""
+        self._daemons = {int(one.name.removeprefix("kafka-")): one for one in daemon.alive(self._home, "kafka-")}
+        for node in self._nodes:
+            if not self.runs(node):
+                require_free(self.listeners.ports_of(node), f"kafka-{node}")
 
     def stop(self) -> None:
         """Stop all brokers; their data stays.

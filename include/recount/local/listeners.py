@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, get_args
 
@@ -35,6 +35,11 @@ class Listeners(Protocol):
 
     security: str
     """Where clients find their security, as RECOUNT_KAFKA_SECURITY says it."""
+    ports: list[int]
+
+    def ports_of(self, node: int) -> tuple[int, ...]:
+        """Those at which broker ``node`` listens."""
+        ...
 
     def bootstrap_servers(self) -> str:
         """What clients are given."""
@@ -66,9 +71,12 @@ class OpenListeners:
 
     security = ""
 
-    def __init__(self, brokers: int) -> None:
-        ports = free_ports(2 * brokers)
-        self._clients, self._controllers = _by_node(ports[::2]), _by_node(ports[1::2])
+    def __init__(self, brokers: int, ports: Sequence[int] = ()) -> None:
+        self.ports = list(ports) or free_ports(2 * brokers)
+        self._clients, self._controllers = _by_node(self.ports[::2]), _by_node(self.ports[1::2])
+
+    def ports_of(self, node: int) -> tuple[int, ...]:
+        return self._clients[node], self._controllers[node]
 
     def bootstrap_servers(self) -> str:
         return _addresses(self._clients)
@@ -102,11 +110,14 @@ class SecuredListeners:
     use among themselves, as they do for the controllers'. The keys are in ``folder``, readable by its owner only.
     """
 
-    def __init__(self, brokers: int, folder: Path) -> None:
-        ports = free_ports(3 * brokers)
-        self._clients, self._controllers, self._brokers = (_by_node(ports[first::3]) for first in range(3))
+    def __init__(self, brokers: int, folder: Path, ports: Sequence[int] = ()) -> None:
+        self.ports = list(ports) or free_ports(3 * brokers)
+        self._clients, self._controllers, self._brokers = (_by_node(self.ports[first::3]) for first in range(3))
         self._folder = folder
         self.security = str(folder / "{role}.properties")
+
+    def ports_of(self, node: int) -> tuple[int, ...]:
+        return self._clients[node], self._controllers[node], self._brokers[node]
 
     def bootstrap_servers(self) -> str:
         return _addresses(self._clients)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Iterable
 
-from recount.core.errors import Transient
+from recount.core.errors import Terminal, Transient
 
 LOOPBACK = "127.0.0.1"
 # Below the range from which operating systems take the ports of outgoing connections: a port chosen here
@@ -33,6 +34,17 @@ def answers(port: int) -> bool:
     """Whether a server listens on ``port`` of the loopback address."""
     with socket.socket() as probe:
         return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def require_free(ports: Iterable[int], part: str) -> None:
+    """Raise ``Terminal`` where ``part`` cannot have its ports again: the other parts know it by them."""
+    if taken := [port for port in ports if not is_free(port)]:
+        raise Terminal(
+            f"{part} cannot be started at the ports that it had",
+            given=f"port {', '.join(map(str, taken))} of {LOOPBACK} is in use by another process",
+            expected="the ports that the parts that run know",
+            remedy="end that process; or `recount down`, then `recount up`, which chooses other ports for all parts",
+        )
 
 
 def free_ports(count: int) -> list[int]:

@@ -12,6 +12,7 @@ from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.kafka.acls import acls_of
 from recount.kafka.connection import Connection
+from recount.kafka.security_place import VARIABLE
 from recount.local import daemon
 from recount.local.airflow import AUDIT_POOL, EmbeddedAirflow
 from recount.local.home import Home
@@ -63,7 +64,8 @@ class Profile:
     """Everything Recount needs, on this machine, in one folder. A context manager: started on entry, stopped on exit.
 
     Stopping ends every process of the home, stream drivers too; topics, tables and Airflow's history stay. ``secure``:
-    Kafka lets each role do what the declared streams need, and nobody else do anything.
+    Kafka lets each role do what the declared streams need, and nobody else do anything. ``running`` is a profile of the
+    same shape that was started in the home: its ports and settings stay.
     """
 
     def __init__(
@@ -76,23 +78,50 @@ class Profile:
         airflow: bool = True,
         topologies: str | None = None,
         secure: bool = False,
+        running: Running | None = None,
     ) -> None:
         self.home = home
         self.project = project
-        self.kafka = EmbeddedKafka(home=home, project=project, brokers=brokers, secure=secure)
-        self.spark = EmbeddedSpark(home=home) if spark == "cluster" else None
-        self.settings = embedded_settings(
-            home,
-            project,
-            self.kafka.bootstrap_servers,
-            topologies=topologies,
-            security=self.kafka.security,
-            spark_security=self.spark.security if self.spark else "",
+        ports = running.ports if running else {}
+        self.kafka = EmbeddedKafka(
+            home=home, project=project, brokers=brokers, secure=secure, ports=ports.get("kafka", ())
+        )
+        self.spark = EmbeddedSpark(home=home, ports=ports.get("spark", ())) if spark == "cluster" else None
+        self.settings = (
+            Settings.from_environment(running.settings)
+            if running
+            else embedded_settings(
+                home,
+                project,
+                self.kafka.bootstrap_servers,
+                topologies=topologies,
+                security=self.kafka.security,
+                spark_security=self.spark.security if self.spark else "",
+            )
         )
         self.airflow = (
-            EmbeddedAirflow(home=home, project=project, environment=self.environment, spark_master=self.spark_master)
+            EmbeddedAirflow(
+                home=home,
+                project=project,
+                environment=self.environment,
+                spark_master=self.spark_master,
+                ports=ports.get("airflow", ()),
+            )
             if airflow
             else None
+        )
+
+    @classmethod
+    def of(cls, running: Running, home: Home, project: Project) -> Self:
+        """The profile that was started in ``home``, whatever of it runs."""
+        return cls(
+            home=home,
+            project=project,
+            brokers=running.brokers,
+            spark="cluster" if running.spark_url else "local",
+            airflow=running.airflow_url is not None,
+            secure=bool(running.settings.get(VARIABLE)),
+            running=running,
         )
 
     @property
@@ -112,21 +141,33 @@ class Profile:
         try:
             if survivors := end_profile(self.home):
                 report(f"ended {survivors} process(es) that an earlier profile left behind")
-            report(f"starting Kafka ({self.kafka.brokers} broker(s))")
-            self.kafka.start()
-            if self.kafka.security:
-                report("allowing each role what the declared streams need, and nothing else")
-                self._permit()
-            if self.spark:
-                report("starting Spark (master and worker)")
-                self.spark.start()
-            if self.airflow:
-                report("starting Airflow")
-                self.airflow.start()
-            self.home.profile.write_text(json.dumps(asdict(self._running())))
+            self._start(report)
         except BaseException:
             self.stop()
             raise
+
+    def resume(self, report: Callable[[str], None] = lambda _: None) -> None:
+        """Start the parts that have ended, each at its ports; what runs is left alone, whatever comes of it."""
+        parts = [part for part in (self.kafka, self.spark, self.airflow) if part]
+        for part in parts:
+            part.adopt()
+        for ended in (one for one in daemon.recorded(self.home) if not one.alive):
+            report(f"{ended.name} has ended: it is started again at its port, the other parts go on")
+        self._start(lambda _: None)
+
+    def _start(self, report: Callable[[str], None]) -> None:
+        report(f"starting Kafka ({self.kafka.brokers} broker(s))")
+        self.kafka.start()
+        if self.kafka.security:
+            report("allowing each role what the declared streams need, and nothing else")
+            self._permit()
+        if self.spark:
+            report("starting Spark (master and worker)")
+            self.spark.start()
+        if self.airflow:
+            report("starting Airflow")
+            self.airflow.start()
+        self.home.profile.write_text(json.dumps(asdict(self._running())))
 
     def stop(self) -> None:
         """End every process of the home."""
@@ -151,4 +192,10 @@ class Profile:
             spark_url=self.spark.url if self.spark else None,
             airflow_url=self.airflow.url if self.airflow else None,
             settings=self.environment,
+            brokers=self.kafka.brokers,
+            ports={
+                "kafka": self.kafka.listeners.ports,
+                "spark": self.spark.ports if self.spark else [],
+                "airflow": self.airflow.ports if self.airflow else [],
+            },
         )

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from recount.local.home import Home
 
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """What a started profile offers, kept in the home for the commands that come after it."""
+    """What a started profile offers, kept in the home for the commands that come after it.
+
+    ``ports`` are by part, for a part that is started again; a profile that an earlier release has started names none.
+    """
 
     bootstrap_servers: str
     spark_master: str
     spark_url: str | None
     airflow_url: str | None
     settings: dict[str, str]
+    brokers: int = 1
+    ports: dict[str, list[int]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, home: Home) -> Running | None:

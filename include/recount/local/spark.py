@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
@@ -15,10 +16,11 @@ from recount.core.errors import Transient, require
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
-from recount.local.ports import LOOPBACK, free_ports
+from recount.local.ports import LOOPBACK, free_ports, require_free
 from recount.local.started import Started
 from recount.secret_file import write_secret
 
+_MASTER = "spark-master"
 _START_LIMIT_S = 60.0
 
 
@@ -28,15 +30,19 @@ class EmbeddedSpark(Started):
     An application gets two cores, and the worker of the embedded profile offers more than a small machine has: three
     applications (two streams and an audit, say) run side by side, where the first would otherwise take all.
     It takes drivers that have its secret, and no others; what it sends and spills is encrypted.
-    A context manager: started on entry, stopped on exit.
+    A context manager: started on entry, stopped on exit. ``ports`` are those of a cluster that an earlier object of
+    this home has started.
     """
 
-    def __init__(self, *, home: Home, workers: int = 1, cores: int = 6, memory: str = "4g") -> None:
+    def __init__(
+        self, *, home: Home, workers: int = 1, cores: int = 6, memory: str = "4g", ports: Sequence[int] = ()
+    ) -> None:
         require(workers > 0, "workers", given=workers, expected="at least 1", remedy="use 2 to see one of them lost")
         self._home = home
         self._size = ("--cores", str(cores), "--memory", memory)
-        self._port, self._page_port, *ports = free_ports(2 + 2 * workers)
-        self._worker_ports = dict(enumerate(zip(ports[::2], ports[1::2], strict=True), start=1))
+        self.ports = list(ports) or free_ports(2 + 2 * workers)
+        self._port, self._page_port, *of_workers = self.ports
+        self._worker_ports = dict(enumerate(zip(of_workers[::2], of_workers[1::2], strict=True), start=1))
         self._daemons: dict[str, Daemon] = {}
 
     @property
@@ -59,8 +65,8 @@ class EmbeddedSpark(Started):
         self._home.create()
         if not self._home.spark_security.exists():
             write_secret(self._home.spark_security, new_security())
-        self._launch("spark-master", "Master", "--port", str(self._port), "--webui-port", str(self._page_port))
-        self._wait("spark-master", self._port)
+        self._launch(_MASTER, "Master", "--port", str(self._port), "--webui-port", str(self._page_port))
+        self._wait(_MASTER, self._port)
         for number, (port, page_port) in self._worker_ports.items():
             work = self._home.spark / f"work-{number}"
             work.mkdir(parents=True, exist_ok=True)
@@ -68,6 +74,15 @@ class EmbeddedSpark(Started):
             self._launch(_worker(number), "Worker", *self._size, "--work-dir", str(work), *ports, self.master)
         for number, (_, page_port) in self._worker_ports.items():
             self._wait(_worker(number), page_port)
+
+    def adopt(self) -> None:
+        """Take over what runs in this home, at the ports that were given."""
+        self._daemons = {one.name: one for one in daemon.alive(self._home, "spark-")}
+        of_parts = {_MASTER: (self._port, self._page_port)}
+        of_parts |= {_worker(number): ports for number, ports in self._worker_ports.items()}
+        for name, ports in of_parts.items():
+            if name not in self._daemons:
+                require_free(ports, name)
 
     def stop(self) -> None:
         """Stop the workers with their executors, and the master."""

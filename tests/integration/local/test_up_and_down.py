@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from recount.local import daemon
 from recount.local.home import Home
+from recount.local.ports import LOOPBACK
 from recount.local.project import Project
+from recount.local.running import Running
 
 RECOUNT = str(Path(sys.executable).with_name("recount"))
 
@@ -50,19 +54,42 @@ def test_up_status_and_down(home: Home, project: Project) -> None:
     assert "nothing was running" in recount(home, project, "down").stdout
 
 
-def test_up_after_a_crash_ends_the_survivors_and_starts_anew(home: Home, project: Project) -> None:
+def test_up_starts_only_what_has_ended_and_at_the_ports_that_it_had(home: Home, project: Project) -> None:
     recount(home, project, "up", "--no-airflow")
     (broker,) = daemon.recorded(home)
-    survivor = daemon.Daemon.start(home, "survivor", ["sleep", "600"], os.environ)
+    before = Running.read(home)
+    # as a driver or an audit that is at work
+    at_work = daemon.Daemon.start(home, "at-work", ["sleep", "600"], os.environ)
     os.kill(broker.pid, signal.SIGKILL)
 
     status = recount(home, project, "status")
     assert status.returncode == 1
     assert "ENDED" in status.stdout
 
-    assert recount(home, project, "up", "--no-airflow").returncode == 0
-    assert not survivor.alive
-    assert [process.name for process in daemon.recorded(home)] == ["kafka-1"]
+    up = recount(home, project, "up", "--no-airflow")
+    assert up.returncode == 0, up.stderr
+    assert "kafka-1 has ended" in up.stdout
+    assert at_work.alive
+    again = {process.name: process for process in daemon.recorded(home)}
+    assert again["at-work"] == at_work
+    assert again["kafka-1"].alive
+    assert again["kafka-1"].pid != broker.pid
+    assert Running.read(home) == before
+
+
+def test_up_says_so_where_another_process_has_taken_a_port_and_ends_nothing(home: Home, project: Project) -> None:
+    recount(home, project, "up", "--no-airflow")
+    (broker,) = daemon.recorded(home)
+    at_work = daemon.Daemon.start(home, "at-work", ["sleep", "600"], os.environ)
+    daemon.end([psutil.Process(broker.pid)], patience_s=0)
+    running = Running.read(home)
+    assert running
+    port = running.ports["kafka"][0]
+    with socket.create_server((LOOPBACK, port)):
+        up = recount(home, project, "up", "--no-airflow")
+    assert up.returncode == 1
+    assert f"port {port} of {LOOPBACK} is in use" in up.stderr
+    assert at_work.alive
 
 
 @pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
