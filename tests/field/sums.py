@@ -1,0 +1,7 @@
+"""Cases of sums and averages, and of the texts of small decimals."""
+
+from __future__ import annotations
+
+from tests.field.case import Case
+
+CASES: tuple[Case, ...] = ()

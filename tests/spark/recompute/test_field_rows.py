@@ -1,0 +1,95 @@
+"""The cases of the field (``tests.field``) in the recompute: all of them in one run."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from tests.field.all_cases import RUNNING
+from tests.field.case import IDLE_AFTER, Case, Row, Sent
+from tests.spark.recompute.conftest import LogRecord, MemoryLog
+from tests.spark.recompute.drawn_logs import Truth, by_recompute
+from tests.spark.recompute.graph_logs import Arrival
+from tests.unit.spark.random_topologies import Drawn
+
+from recount.audit.topologies.identity import identity_of
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.core.own_columns import IS_LATE
+from recount.core.topology import Topology
+from recount.recompute.aggregating import declared, results
+from recount.recompute.flow import Flow, NotRecomputable
+from recount.recompute.recomputation import recompute
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+def _flow(case: Case) -> Flow | None:
+    try:
+        return Flow.of(case.topology)
+    except NotRecomputable:
+        return None
+
+
+STRAIGHT = [case for case in RUNNING if _flow(case) is not None]
+"""What the recompute of a single aggregation over time windows takes."""
+
+
+@pytest.fixture(scope="module")
+def truth(spark: SparkSession) -> Truth:
+    """What the recompute says of all cases as the sinks of one topology: they share no topic."""
+    sinks = [sink for case in RUNNING for sink in case.topology.sinks]
+    topology = Topology(name="field", sinks=sinks, idle_after=IDLE_AFTER)
+    partitions = {topic: many for case in RUNNING for topic, many in case.partitions.items()}
+    drawn = Drawn(topology=topology, partitions=partitions, sinks={}, any_order=True, idles=False)
+    log = [_arrival(one) for case in RUNNING for one in case.records]
+    identities = [identity_of(written) for written in topology.written]
+    return by_recompute(spark, drawn, log, identities, is_over=True, added={})
+
+
+def _arrival(one: Sent) -> Arrival:
+    return Arrival(topic=one.topic, partition=one.partition, key=one.key, value=one.value, timestamp_ms=one.at_ms)
+
+
+@pytest.mark.parametrize("case", RUNNING, ids=lambda case: case.name)
+def test_the_recompute_of_what_people_met_elsewhere_is_right(truth: Truth, case: Case) -> None:
+    for topic in case.outputs:
+        rows = [row for row, many in truth.rows[topic].items() for _ in range(many)]
+        assert case.found(topic, map(_row, rows)) == case.expected(topic)
+    rejected = {f"{topic}-{partition}@{offset}": reason for topic, partition, offset, _, reason in truth.rejected}
+    assert {place: reason for place, reason in rejected.items() if _is_of(place, case)} == case.dead_letters
+
+
+def _row(row: tuple[object, ...]) -> Row:
+    key, window, _, _, cells = row
+    return key, window, None if cells is None else {name: cell for name, _, cell in cells}  # type: ignore[attr-defined,return-value]
+
+
+def _is_of(place: str, case: Case) -> bool:
+    return place.split("@")[0].rpartition("-")[0] in case.partitions
+
+
+@pytest.mark.parametrize("case", STRAIGHT, ids=lambda case: case.name)
+def test_the_recompute_of_a_single_aggregation_is_right(spark: SparkSession, case: Case) -> None:
+    flow = Flow.of(case.topology)
+    log = MemoryLog(
+        [LogRecord(partition=o.partition, timestamp_ms=o.at_ms, key=o.key, value=o.value) for o in case.records]
+    )
+    done = recompute(spark, flow, log, log.ranges)
+    try:
+        rows = declared(results(done.partials.where(~F.col(IS_LATE)), flow), flow)
+        topic = flow.sink.topic.name
+        assert case.found(topic, _windows(rows, flow)) == case.expected(topic)
+        rejected = done.rejected.select("topic", "partition", "offset", "reason").collect()
+        assert Counter((f"{t}-{p}@{o}", reason) for t, p, o, reason in rejected) == Counter(case.dead_letters.items())
+    finally:
+        done.release()
+
+
+def _windows(rows: DataFrame, flow: Flow) -> list[Row]:
+    names = [name for name in flow.sink.fields if name != KEY]
+    return [
+        (row[flow.key], (row[WINDOW_START], row[WINDOW_END]), {name: row[name] for name in names})
+        for row in rows.collect()
+    ]
