@@ -8,9 +8,11 @@ from html import escape
 from typing import Any
 
 from recount.audit.page_digests import code, digests, table
+from recount.audit.row_changes import change_in_words, late_in_words, sides_in_words
 from recount.audit.told_findings import counted, covered_in_words, followed, life_of
 from recount.core.certificate import Certificate, standing
-from recount.core.instants import told_time
+from recount.core.instants import told_time, told_window
+from recount.core.quantities import quantity
 
 _STYLE = """
 :root{--ink:#1d2433;--soft:#5b6578;--line:#dfe3ea;--good:#12805c;--bad:#b3261e;--late:#b7791f;--ground:#fff}
@@ -142,8 +144,7 @@ def _findings(certificate: Certificate) -> str:
             escape(life_of(one)),
             f'<b class="bad">{escape(one["verdict"])}</b><br>{escape(one["place"])}',
             _row(one),
-            code(one["expected"]),
-            code(one["actual"]),
+            *map(code, sides_in_words(one["expected"], one["actual"])),
             escape(one["cause"]) + "<br>" + _evidence(one["evidence"]),
         )
         for one in listed
@@ -154,20 +155,20 @@ def _findings(certificate: Certificate) -> str:
 
 
 def _misses(misses: Sequence[Mapping[str, Any]], found: int) -> str:
+    """Which rows, which of their fields, and the records that would have changed them."""
     if not found:
         return '<h2>Grace misses</h2><p class="soft">None: unlimited grace would change nothing.</p>'
     rows = (
         (
-            _row(one),
-            code(one["published"]),
-            code(one["complete"]),
-            f"{one['late_records']} late records" + ("" if one["explained"] else ' <b class="bad">unexplained</b>'),
-            _evidence(one["late"]),
+            _row(one, " "),
+            code(change_in_words(one["published"], one["complete"])),
+            f"{quantity(one['late_records'], 'late record')}: {_evidence([*map(late_in_words, one['late'])])}"
+            + ("" if one["explained"] else ' <b class="bad">unexplained</b>'),
         )
         for one in misses
     )
     return f"<h2>Grace misses ({found:,})</h2>" + table(
-        ("key and window", "published", "with unlimited grace", "because of", "topic-partition@offset +margin"), rows
+        ("key and window", "published → with unlimited grace", "because of: topic-partition@offset +margin"), rows
     )
 
 
@@ -221,13 +222,13 @@ def _particulars(certificate: Certificate) -> str:
     return f'<h2>Particulars</h2>{table(("", ""), rows)}<p class="soft">{how}</p>'
 
 
-def _row(one: Mapping[str, Any]) -> str:
+def _row(one: Mapping[str, Any], between: str = "<br>") -> str:
     """Which row it is about: sink (of a grace miss), key, window, origin."""
     key, start = one["key"], one["window_start"]
-    bounds = "" if start is None else f"[{_time(start)}, {_time(one['window_end'])})"
+    bounds = "" if start is None else escape(told_window(start, one["window_end"]))
     name = f"<b>{escape(str(key))}</b>" if key is not None or bounds else ""
     parts = (escape(one.get("sink") or ""), name, bounds, escape(one.get("origin") or ""))
-    return "<br>".join(filter(None, parts))
+    return between.join(filter(None, parts))
 
 
 def _evidence(places: Sequence[str]) -> str:

@@ -9,8 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from recount.audit.row_changes import change_in_words, late_in_words, sides_in_words
 from recount.audit.told_findings import counted, followed, life_of, place_of
 from recount.core.certificate import Certificate, standing
+from recount.core.quantities import quantity
 
 
 def summary(certificate: Certificate) -> RenderableType:
@@ -26,7 +28,9 @@ def summary(certificate: Certificate) -> RenderableType:
         table.add_row(f"findings {state}", f"{n:,}")
     table.add_row("grace misses", f"{certificate['grace_misses_found']:,}")
     if beyond := certificate.get("beyond_look_back_found"):
-        table.add_row("too late for this audit", f"{beyond:,} records: what they would have changed is not computed")
+        table.add_row(
+            "too late for this audit", f"{quantity(beyond, 'record')}: what they would have changed is not computed"
+        )
     if erasures := certificate.get("erasures"):
         last = erasures[-1]
         after = f"the last one after batch {last['generation']}/{last['batch']}, by {last['by']}: {last['reason']}"
@@ -54,14 +58,15 @@ def explained(certificate: Certificate, key: str | None, window_start: int | Non
         parts += [
             Text(f"{one['verdict']}: {one['kind']}, {one['place']}{place_of(one)}", style=style),
             *([Text(f"  finding  {one['finding']}, {life_of(one)}")] if "state" in one else []),
-            Text(f"  expected {one['expected']}\n  actual   {one['actual']}\n  cause    {one['cause']}"),
+            Text("  expected {}\n  actual   {}".format(*sides_in_words(one["expected"], one["actual"]))),
+            Text(f"  cause    {one['cause']}"),
             *(Text(f"  - {place}") for place in one["evidence"]),
         ]
     for one in filter(wanted, certificate["grace_misses"]):
         parts += [
             Text(f"grace miss{_sink(one)}{place_of(one)}", style="bold yellow"),
-            Text(f"  published            {one['published']}\n  with unlimited grace {one['complete']}"),
-            *(Text(f"  - late: {place}") for place in one["late"]),
+            Text(f"  published → with unlimited grace: {change_in_words(one['published'], one['complete'])}"),
+            *(Text(f"  - late: {late_in_words(place)}") for place in one["late"]),
         ]
     return Group(*parts) if parts else Text("nothing to explain: no difference and no grace miss")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from recount.audit.row_changes import sides_in_words
 from recount.core.certificate import Certificate
-from recount.core.instants import told_time
+from recount.core.instants import told_time, told_window
 
 STATES = ("open", "accepted", "repaired")
 FIRST = 10
@@ -46,8 +47,7 @@ def place_of(one: Mapping[str, Any]) -> str:
     """Which row a difference is about, after its place: key and window, or key and origin."""
     if one["window_start"] is None:
         return "".join(f", {said}" for said in (one["key"], one.get("origin")) if said is not None)
-    first, last = ("" if at is None else told_time(at) for at in (one["window_start"], one["window_end"]))
-    return f", {one['key']} in [{first}, {last}) UTC"
+    return f", {one['key']} in {told_window(one['window_start'], one['window_end'])} UTC"
 
 
 def violation_in_words(certificate: Certificate) -> str:
@@ -58,8 +58,12 @@ def violation_in_words(certificate: Certificate) -> str:
     lines = [f"violation: {section['open_found']:,} open findings of {stream}{before}"]
     for one in section["open"][:FIRST]:
         lines.append(f"- finding {one['finding']}: {one['verdict']}, {one['kind']}, {one['place']}{place_of(one)}")
-        told = {name: str(one[name] or "") for name in ("expected", "actual", "cause")} | {
-            "at": ", ".join(one["evidence"])
+        expected, actual = sides_in_words(one["expected"], one["actual"])
+        told = {
+            "expected": expected or "",
+            "actual": actual or "",
+            "cause": one["cause"] or "",
+            "at": ", ".join(one["evidence"]),
         }
         lines += [
             f"    {name:8} {text[:LONGEST]}{'...' * (len(text) > LONGEST)}" for name, text in told.items() if text

@@ -46,3 +46,18 @@ def told_time(at_ms: int) -> str:
         return f"{told}.{at_ms % 1_000:03}" if at_ms % 1_000 else told
     except (ValueError, OverflowError, OSError):
         return f"{at_ms:,} ms"
+
+
+def told_window(start_ms: int | None, end_ms: int | None) -> str:
+    """A window from its start to its end, UTC, no longer than it has to be; ``none`` for a bound that is missing.
+
+    >>> told_window(0, 86_400_000), told_window(0, 300_000), told_window(86_100_000, 86_700_000)
+    ('1970-01-01 to 1970-01-02', '1970-01-01 00:00 to 00:05', '1970-01-01 23:55 to 1970-01-02 00:05')
+    """
+    first, last = ("none" if at_ms is None else told_time(at_ms) for at_ms in (start_ms, end_ms))
+    for rest in (" 00:00:00", ":00"):
+        if first.endswith(rest) and last.endswith(rest):
+            first, last = first.removesuffix(rest), last.removesuffix(rest)
+            break
+    date, _, time = last.partition(" ")
+    return f"{first} to {time if time and first.startswith(f'{date} ') else last}"

@@ -9,6 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from recount.audit.row_changes import change_in_words, late_in_words
+from recount.core.instants import told_window
+from recount.core.quantities import quantity
 from recount.regular_files import bytes_of_file
 
 MOST = 100
@@ -49,18 +52,17 @@ class Issued:
     def told(self) -> str:
         """The outcome in words."""
         if self.outcome == "violation":
-            return f"violation, {self.open_findings:,} open findings"
+            return f"violation, {quantity(self.open_findings, 'open finding')}"
         return "match, with warnings" if self.kind == "warned" else self.outcome
 
 
 @dataclass(frozen=True, kw_only=True)
 class Miss:
-    """A result that late records would have changed; ``late`` are the first of ``late_records``."""
+    """A row that late records would have changed, and how; ``late`` are the first of ``late_records``."""
 
     key: str | None
-    window: tuple[int, int] | None
-    published: str
-    complete: str
+    window: str | None
+    change: str
     late_records: int
     late: Sequence[str]
 
@@ -100,16 +102,19 @@ def first_misses(reports: str, issued: Issued) -> list[Miss]:
         return [
             Miss(
                 key=None if one["key"] is None else str(one["key"]),
-                window=(one["window_start"], one["window_end"]) if isinstance(one["window_start"], int) else None,
-                published=str(one["published"]),
-                complete=str(one["complete"]),
+                window=_window(one["window_start"], one["window_end"]),
+                change=change_in_words(one["published"], one["complete"]),
                 late_records=int(one["late_records"]),
-                late=[str(place) for place in one["late"][:3]],
+                late=[late_in_words(str(place)) for place in one["late"][:3]],
             )
             for one in said["grace_misses"][:_SHOWN]
         ]
     except _UNREADABLE:
         return []
+
+
+def _window(start_ms: object, end_ms: object) -> str | None:
+    return told_window(start_ms, end_ms) if isinstance(start_ms, int) and isinstance(end_ms, int) else None
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def test_a_line_says_state_lag_rate_shares_and_the_next_audit(shop: ShownShop, c
     shop.say = replace(shop.say, samples={})
     shop.say_of(STREAM, lag=1_234, records_per_second=17.25, records_total=1_000, late_records=20, dead_letters=5)
     said = row(page(client, "/"), STREAM)
-    assert "running 4.0 s ago" in said
+    assert "running 4 s ago" in said
     assert "1,234 17.2 2.00 % 0.50 %" in said
     assert "not audited yet 2026-11-25 15:46" in said
 
@@ -108,7 +108,7 @@ def test_the_rate_is_of_the_last_five_minutes_where_there_is_a_history(shop: Sho
 
 def test_what_is_wrong_with_a_stream_is_said_in_its_line(client: TestClient) -> None:
     html = page(client, "/")
-    assert "failed 4.0 s ago disk full: /data is at 100 %" in row(html, "page-paths")
+    assert "failed 4 s ago disk full: /data is at 100 %" in row(html, "page-paths")
     assert "lag 12345678 records, limit 10000000" in row(html, "matched-orders")
     assert "stopped" in row(html, "departed-users")
     assert "never started" in row(html, "order-balances")
@@ -172,9 +172,7 @@ def test_a_certificate_that_cannot_be_read_is_a_square_of_its_own(shop: ShownSho
 
 def test_the_grace_misses_of_the_newest_audit_are_told(shop: ShownShop, client: TestClient) -> None:
     shop.certify(STREAM, 1)
-    assert "EU 1970-01-01 00:00 to 1970-01-01 00:05 {&#34;orders&#34;:5} {&#34;orders&#34;:6} 1" in text_of(
-        page(client, f"/streams/{STREAM}")
-    )
+    assert "EU 1970-01-01 00:00 to 00:05 orders 5 → 6 1" in text_of(page(client, f"/streams/{STREAM}"))
 
 
 @pytest.fixture

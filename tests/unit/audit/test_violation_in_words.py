@@ -29,11 +29,11 @@ def test_each_finding_is_told_with_row_values_cause_and_offsets() -> None:
     told = violation_in_words(certificate(finding(1, first_audit="yesterday"), finding(2), accepted=3))
     assert told.splitlines()[:6] == [
         "violation: 2 open findings of clinic-visits, 1 of them since an earlier audit",
-        "- finding id-1: lost, output, table outputs/visits, key-1 in [1970-01-01 00:00:00, 1970-01-01 00:01:00) UTC",
+        "- finding id-1: lost, output, table outputs/visits, key-1 in 1970-01-01 00:00 to 00:01 UTC",
         "    expected {n: 1}",
         "    cause    nobody wrote it",
         "    at       visits-0@12",
-        "- finding id-2: lost, output, table outputs/visits, key-2 in [1970-01-01 00:00:00, 1970-01-01 00:01:00) UTC",
+        "- finding id-2: lost, output, table outputs/visits, key-2 in 1970-01-01 00:00 to 00:01 UTC",
     ]
     assert "recount findings --stream clinic-visits" in told
     assert "id-900" not in told, "what was accepted is not why the audit is red"

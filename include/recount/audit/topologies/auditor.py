@@ -78,7 +78,7 @@ from recount.core.retention import Released, ageing, farthest
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
-from recount.core.verdict import Difference, PartitionAccount
+from recount.core.verdict import Difference, GraceMiss, PartitionAccount
 from recount.core.windows import ClosingWindows, SessionWindows, SlidingWindows
 from recount.kafka.connection import Connection
 from recount.recompute.digests import DigestedLog
@@ -169,7 +169,7 @@ class TopologyAuditor:
         )
         judged = once(judge.judged(list(scope.identities), truth, complete))
         try:
-            findings = self._findings(scope, interval, source, log, truth, judged, beyond, known or {})
+            findings = self._findings(scope, interval, source, log, (truth, complete), judged, beyond, known or {})
             if repetition is not None or not self._is_incremental:
                 return findings
             kept = self._keep(scope, judge, judged, truth, complete, findings)
@@ -190,16 +190,22 @@ class TopologyAuditor:
         interval: Interval,
         source: Source,
         log: DigestedLog,
-        truth: Recomputed,
+        sides: tuple[Recomputed, Recomputed],
         judged: DataFrame,
         beyond: Beyond,
         known: Register,
     ) -> Findings:
+        truth, _ = sides
         counts = verdict_counts_by_spark(judged)
         late = self._late_ledger(scope)
         missed = counts.get(f"{COMPLETENESS} missed")
         known_late, unread = scope.late(late, truth), scope.unread(truth)
-        misses = grace_misses(judged, known_late, unread, self._topology) if missed else []
+        before = self.store.misses(scope.seed.run.audit) if missed and scope.seed.run else []
+        misses: list[GraceMiss] = []
+        if missed:
+            misses = grace_misses(
+                judged, known_late, unread, self._topology, sides=sides, identities=scope.identities, before=before
+            )
         totals = totals_by_topic(truth, scope.ledger, self._stream_times(scope.seed))
         found = {
             topic: accounts(self._session, self._connection, log.of, topic, parts) for topic, parts in totals.items()

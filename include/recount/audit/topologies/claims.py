@@ -158,6 +158,16 @@ def of_rows(rows: DataFrame, identity: Identity, side: Column, evidence: Column,
     return _claims(rows, identity, fields, at_ms, is_null, F.col(own_columns.ORIGIN), extra)
 
 
+def of_traced(results: DataFrame, identity: Identity, *further: str) -> DataFrame:
+    """The identities of ``results`` that ``Tracing`` found, with ``further`` columns of them."""
+    fields = {name: named(name) for name in identity.fields}
+    at_ms, is_null = F.col(own_columns.RESULT_TIME), F.col(own_columns.IS_NULL)
+    more = {name: F.col(name) for name in further}
+    return _claims(results, identity, fields, at_ms, is_null, F.col(own_columns.ORIGIN), more).select(
+        *IDENTITY, *further
+    )
+
+
 def _claims(
     frame: DataFrame,
     identity: Identity,

@@ -4,6 +4,9 @@ A late record explains a row when it has the row's key and was late for a window
 (a join, a deduplication); when the row is made of it; or, where the sink has another key than the operator that judged
 it and no line explains the row otherwise, when its event time lies within the row's window, or the row has no window.
 
+These are the records that can have changed a row. Where they are several, the recomputes tell which of them did
+(``recount.recompute.graph.tracing``): they alone are named.
+
 A change of a table that a record did not find, because it came to the log when the record had been read, explains the
 rows that are made of the record; of rows that do not say what they are made of, those of the record's key, or of any
 key where the sink has another, whose window the record's event time lies in.
@@ -11,16 +14,20 @@ key where the sink has another, whose window the record's event time lies in.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from functools import reduce
+from operator import and_
+from typing import Any
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from recount.audit.completeness import COMPLETENESS, MISSED
 from recount.audit.removed import kept_late_by_spark
 from recount.audit.results import COMPLETE
-from recount.audit.topologies.claims import IDENTITY
-from recount.audit.topologies.identity import above_of
+from recount.audit.topologies.claims import IDENTITY, of_traced
+from recount.audit.topologies.identity import Identity, above_of
 from recount.audit.topologies.judge import SEEN_TEXT, SINK
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, WindowedAggregate
@@ -28,41 +35,109 @@ from recount.core.processing import Deduplicate, InOrder
 from recount.core.retention import Released
 from recount.core.topology import Topology, Written
 from recount.core.verdict import MAX_LATE_NAMED, Difference, GraceMiss
-from recount.core.windows import SessionWindows, SlidingWindows
+from recount.core.windows import SessionWindows, SlidingWindows, TimeWindows
+from recount.recompute.graph.recomputed import Recomputed
+from recount.recompute.graph.tracing import RECORD, Tracing
 from recount.recompute.once import once
 
 _ROW = (SINK, *IDENTITY)
+_PLACE = re.compile(r"(.+)-(\d+)@(\d+)")
+_Row = tuple[Any, ...]
+_Named = tuple[int, tuple[str, ...]]
+"""How many records, and the first of them by their places."""
 
 
-def grace_misses(judged: DataFrame, late: DataFrame, unread: DataFrame, topology: Topology) -> list[GraceMiss]:
+def grace_misses(
+    judged: DataFrame,
+    late: DataFrame,
+    unread: DataFrame,
+    topology: Topology,
+    *,
+    sides: Sequence[Recomputed] = (),
+    identities: Sequence[Identity] = (),
+    before: Sequence[GraceMiss] = (),
+) -> list[GraceMiss]:
     """Every missed row of ``judged`` with what explains it: lines of the ``late`` ledger, or ``unread`` changes.
 
-    ``unread`` (``Recomputed.unread``) goes by what the stream's own ledger says that it had read.
+    ``unread`` (``Recomputed.unread``) goes by what the stream's own ledger says that it had read. Where several records
+    can have changed a row, those are named that make it by one of the ``sides``, the recomputes with lateness and
+    without, and those that the audit ``before`` named of the same row; all of them where neither says any.
     """
     missed = _missed(judged, SEEN_TEXT, f"{COMPLETE}_text")
     explanations = [*_explanations(missed, late, topology), *_of_lookups(missed, unread, topology)]
-    found = reduce(DataFrame.union, [one.select("row", "late") for one in explanations]).distinct()
-    named = found.groupBy("row").agg(
+    found = once(reduce(DataFrame.union, [one.select("row", "late") for one in explanations]).distinct())
+    possible = _named(found)
+    made_of: Mapping[_Row, _Named] = {}
+    if sides and any(number > 1 for number, _ in possible.values()):
+        made_of = _named(_made_of(found, missed, sides, identities))
+    known = {_row_of(one): (one.late_records, one.late) for one in before}
+    rows = missed.orderBy(SINK, WINDOW_START, "key", "origin").collect()
+    misses = []
+    for one in rows:
+        row = tuple(one.row)
+        number, named = possible.get(row, (0, ()))
+        if row in possible and (row in made_of or row in known):
+            number, named = _together(made_of.get(row), known.get(row))
+        misses.append(
+            GraceMiss(
+                key=one.key,
+                window_start=one.window_start,
+                window_end=one.window_end,
+                published=one[SEEN_TEXT],
+                complete=one[f"{COMPLETE}_text"],
+                late_records=number,
+                late=named,
+                explained=row in possible,
+                sink=one[SINK],
+                origin=one.origin,
+            )
+        )
+    return misses
+
+
+def _row_of(miss: GraceMiss) -> _Row:
+    return (miss.sink, miss.key, miss.window_start, miss.window_end, miss.origin)
+
+
+def _named(pairs: DataFrame) -> dict[_Row, _Named]:
+    """By ``row`` how many records there are, and the first of them."""
+    named = pairs.groupBy("row").agg(
         F.count_distinct("late.topic", "late.partition", "late.offset").alias("n"),
         F.slice(F.array_sort(F.collect_set("late")), 1, MAX_LATE_NAMED).alias("late"),
     )
-    told = {tuple(one.row): (one.n, tuple(at.place for at in one.late)) for one in named.collect()}
-    rows = missed.orderBy(SINK, WINDOW_START, "key", "origin").collect()
-    return [
-        GraceMiss(
-            key=one.key,
-            window_start=one.window_start,
-            window_end=one.window_end,
-            published=one[SEEN_TEXT],
-            complete=one[f"{COMPLETE}_text"],
-            late_records=told.get(tuple(one.row), (0, ()))[0],
-            late=told.get(tuple(one.row), (0, ()))[1],
-            explained=tuple(one.row) in told,
-            sink=one[SINK],
-            origin=one.origin,
-        )
-        for one in rows
-    ]
+    return {tuple(one.row): (one.n, tuple(at.place for at in one.late)) for one in named.collect()}
+
+
+def _together(now: _Named | None, before: _Named | None) -> _Named:
+    """The records of both, in the order of the log."""
+    now, before = now or (0, ()), before or (0, ())
+    named = sorted({*now[1], *before[1]}, key=_in_the_log)
+    return max(now[0], before[0], len(named)), tuple(named[:MAX_LATE_NAMED])
+
+
+def _in_the_log(place: str) -> tuple[str, int, int, str]:
+    found = _PLACE.match(place)
+    return (found[1], int(found[2]), int(found[3]), place) if found else (place, 0, 0, place)
+
+
+def _made_of(
+    found: DataFrame, missed: DataFrame, sides: Sequence[Recomputed], identities: Sequence[Identity]
+) -> DataFrame:
+    """Of the pairs ``found`` those whose record makes the row by one of the ``sides``."""
+    tracing = Tracing(sides=sides, records=found.select("late.topic", "late.partition", "late.offset").distinct())
+    traced = reduce(
+        DataFrame.union,
+        [
+            of_traced(tracing.results(one.written), one, RECORD).select(F.lit(one.written.topic.name), "*")
+            for one in identities
+        ],
+    ).toDF(*(f"__{name}" for name in (*_ROW, RECORD)))
+    same = reduce(and_, (F.col(name).eqNullSafe(F.col(f"__{name}")) for name in _ROW))
+    reached = missed.join(traced.distinct(), same).select("row", F.col(f"__{RECORD}").alias(RECORD)).distinct()
+    of_record = [F.col("late")[name] == F.col(RECORD)[name] for name in ("topic", "partition", "offset")]
+    pairs = found.withColumnRenamed("row", "of_row")
+    # a field of a row may be null: structs are compared as a whole
+    return reached.join(pairs, F.col("row").eqNullSafe(F.col("of_row")) & reduce(and_, of_record)).select("row", "late")
 
 
 def still_unread(judged: DataFrame, unread: DataFrame, topology: Topology, open_since_ms: int) -> DataFrame:
@@ -134,9 +209,10 @@ def _explanations(missed: DataFrame, ledger: DataFrame, topology: Topology) -> l
     start, end = F.col(WINDOW_START), F.col(WINDOW_END)
     windowless = start.isNull() | F.col("late_start").isNull()
     touches = (F.col("late_start") <= end + reach_ms) & (F.col("late_end") >= start - reach_ms)
-    by_key = missed.join(late, F.col("key").eqNullSafe(F.col("late_key")) & (windowless | touches))
+    above = _is_of_an_operator_above(topology)
+    by_key = missed.join(late, F.col("key").eqNullSafe(F.col("late_key")) & (windowless | touches) & above)
     places = missed.withColumn("made_of", F.explode(F.split("origin", r"\+")))
-    by_origin = places.join(late, F.col("made_of") == F.col("late_origin"))
+    by_origin = places.join(late, (F.col("made_of") == F.col("late_origin")) & above)
     found = [one.select("row", "late", "line") for one in (by_key, by_origin)]
     rekeyed = [sink for sink in topology.written if _is_rekeyed(sink)]
     if rekeyed:
@@ -144,8 +220,23 @@ def _explanations(missed: DataFrame, ledger: DataFrame, topology: Topology) -> l
         during = start.isNull() | F.col("late_ms").between(start - reach_ms, end + reach_ms)
         elsewhere = missed.where(F.col(SINK).isin([sink.topic.name for sink in rekeyed]))
         elsewhere = elsewhere.join(found[0].select("row").distinct(), "row", "left_anti")
-        found.append(elsewhere.join(late, during).select("row", "late", "line"))
+        found.append(elsewhere.join(late, during & above).select("row", "late", "line"))
     return found
+
+
+def _is_of_an_operator_above(topology: Topology) -> Column:
+    """Whether a line can be of an operator above the row's sink: of one of its windows, or of one without windows."""
+    is_of = F.lit(False)
+    for written in topology.written:
+        nodes = above_of(written)
+        windows = [node.windows for node in nodes if isinstance(node, WindowedAggregate)]
+        lengths = [one.size_ms for one in windows if isinstance(one, TimeWindows)]
+        varies = any(isinstance(one, SessionWindows | SlidingWindows) for one in windows)
+        windowless = any(_judges(node) and not isinstance(node, WindowedAggregate) for node in nodes)
+        of_window = F.lit(varies) | (F.col("late_end") - F.col("late_start")).isin(lengths)
+        is_of_sink = F.when(F.col("late_start").isNull(), F.lit(windowless)).otherwise(of_window)
+        is_of = F.when(F.col(SINK) == written.topic.name, is_of_sink).otherwise(is_of)
+    return is_of
 
 
 def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> list[DataFrame]:
@@ -195,4 +286,6 @@ def _is_rekeyed(written: Written) -> bool:
 
 
 def _judges(node: Node) -> bool:
-    return isinstance(node, WindowedAggregate | StreamStreamJoin | Deduplicate | InOrder)
+    return isinstance(node, WindowedAggregate | StreamStreamJoin | Deduplicate | InOrder) or (
+        isinstance(node, StreamTableJoin) and node.history_ms is not None
+    )

@@ -60,6 +60,8 @@ class Recomputed:
     they left in this stretch or before, and for sinks of lookups the records since ``again_since_ms``. ``beyond`` are
     the records that came too late even for that: topic, partition, offset, timestamp_ms and operator. See
     ``recount.recompute.graph.carrying``.
+
+    ``rows`` are what leaves each operator, which ``recount.recompute.graph.tracing`` follows.
     """
 
     results: Mapping[Written, DataFrame]
@@ -72,6 +74,7 @@ class Recomputed:
     again: Mapping[Written, DataFrame]
     again_since_ms: Mapping[Written, int]
     beyond: DataFrame
+    rows: Mapping[Node, Rows]
     _operators: Stateful
     _decoded: Mapping[str, DataFrame]
 
@@ -79,6 +82,16 @@ class Recomputed:
         """What was written to ``topic``."""
         [found] = (frame for node, frame in self.results.items() if node.topic.name == topic)
         return found
+
+    @property
+    def placed(self) -> Mapping[Node, DataFrame]:
+        """The records that each aggregation has placed in windows."""
+        return self._operators.on_time
+
+    @property
+    def looked_up(self) -> Mapping[Node, DataFrame]:
+        """What each lookup found: the rows of both sides."""
+        return self._operators.looked_up_rows
 
     def kept(self) -> dict[str, DataFrame]:
         """What the recompute of the next stretch of the log must know, as frames by name.
@@ -219,6 +232,7 @@ def recomputed(
         again=again,
         again_since_ms=again_since_ms,
         beyond=operators.all_beyond(),
+        rows=rows,
         _operators=operators,
         _decoded=decoded,
     )

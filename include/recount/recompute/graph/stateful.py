@@ -65,6 +65,7 @@ class Stateful:
     more,
     ``overtaken`` the changes of tables that came too late for rows of earlier stretches, ``processed_or_raised`` what
     processors made, beside the records for which they raised, ``tried`` the records that folds were tried with,
+    ``looked_up_rows`` what lookups found,
     ``waiting`` the rows that wait for a table in which they can look a limited time back,
     ``beyond`` those that came too late even for what was carried.
     """
@@ -80,6 +81,7 @@ class Stateful:
     replaced: dict[Node, Rows] = field(default_factory=dict)
     processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
     tried: dict[Node, DataFrame] = field(default_factory=dict)
+    looked_up_rows: dict[Node, DataFrame] = field(default_factory=dict)
     overtaken: dict[Node, DataFrame] = field(default_factory=dict)
     waiting: dict[Node, DataFrame] = field(default_factory=dict)
     beyond: list[DataFrame] = field(default_factory=list)
@@ -147,6 +149,7 @@ class Stateful:
             return versions if node.history_ms is None else self._within_history(node, versions, every)
 
         found = every = once(lookups.looked_up(node, keyed, table, self.carrying, needed))
+        self.looked_up_rows[node] = found
         self.journal.unread_by(lookups.unread_changes(node, found))
         if node.as_of == "event" and self.carrying.carried is not None:
             self.again[node] = lookups.with_table_row(node, found)
