@@ -21,6 +21,7 @@ from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared, Document
 from recount.core.ledger import BatchProof
 from recount.core.tables import Tables
+from recount.core.windows import SHORTEST_REACH_MS
 
 Kind = Literal["first", "found", "reset begun", "reset", "upgrade"]
 """``found``: the stream had batches before its declarations were recorded."""
@@ -170,12 +171,14 @@ class DeclarationLog:
 
 def other_declaration(stream: str, known: Document, declared: Declared) -> OtherDeclaration:
     """The error that says how ``declared`` differs from the declaration ``known``, by which the stream's state is."""
-    said = [str(change) for change in changes(known, declared.document)]
+    found = changes(known, declared.document)
+    was_default = any(one.path == "windows.reach_ms" and one.old == SHORTEST_REACH_MS for one in found)
+    as_before = "write reach='1 h' at the session, its default in earlier releases; or " if was_default else ""
     return OtherDeclaration(
-        f"the declaration of stream {stream} has changed: {'; '.join(said)}",
+        f"the declaration of stream {stream} has changed: {'; '.join(map(str, found))}",
         given=f"fingerprint {declared.fingerprint}",
         expected="the declaration by which the stream's state was made",
-        remedy=_remedy(stream),
+        remedy=f"{as_before}{_remedy(stream)}",
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.field import expressions, functions, partitions, sums
+from tests.field import expressions, functions, partitions, sessions, sums
 from tests.field.case import Case
 
-CASES: tuple[Case, ...] = (*expressions.CASES, *sums.CASES, *partitions.CASES, *functions.CASES)
+CASES: tuple[Case, ...] = (*expressions.CASES, *sums.CASES, *partitions.CASES, *functions.CASES, *sessions.CASES)
 RUNNING = tuple(case for case in CASES if case.stops is None)
 """The cases that have results."""

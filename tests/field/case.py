@@ -14,6 +14,8 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology
 
 IDLE_AFTER = "60 s"
+MAX_FUTURE = "30 d"
+"""Of the topologies of all cases: times in a log are counted from 0, and can be days later."""
 Row = tuple[Any, tuple[int, int] | None, Mapping[str, Any] | None]
 """A result as any implementation has it: key, window, value."""
 Comparable = tuple[str, ...]
@@ -94,7 +96,7 @@ def source(name: str, *, partitions: int = 1, **fields: FieldType) -> Topic:
 def ending(name: str, flow: RecordStream | Table) -> Topology:
     """The stream ``name``, whose one flow is written to the topic and table ``name``-out."""
     out = Topic(name=f"{name}-out", key="id", partitions=1, retention_ms=-1)
-    return Topology(name=name, sinks=[flow.to(out)], idle_after=IDLE_AFTER)
+    return Topology(name=name, sinks=[flow.to(out)], idle_after=IDLE_AFTER, max_future=MAX_FUTURE)
 
 
 def record(name: str, *, at_ms: int, key: str | None = "k", partition: int = 0, **fields: Any) -> Sent:

@@ -24,6 +24,7 @@ _NAMES = {
     "windows.gap_ms": "session gap",
     "windows.difference_ms": "window difference",
     "windows.max_duration_ms": "longest session",
+    "windows.reach_ms": "reach",
     "windows.kind": "kind of window",
     "emission.kind": "emission",
     "semantics": "version of the semantics",

@@ -17,8 +17,8 @@ from datetime import UTC, date, datetime, timedelta
 from recount.core.durations import Duration, milliseconds, readable
 from recount.core.errors import require
 
-REACH_MS = 3_600_000
-"""How long before the end of its session a record can be, unless the session or the declaration says."""
+SHORTEST_REACH_MS = 3_600_000
+"""The reach of a session with a shorter gap, where nothing is declared; see ``default_reach_ms``."""
 Origin = Duration | datetime
 """A time at which a window starts: how long after the epoch, or itself. It is a moment, so windows keep their length
 where clocks are put forward or back."""
@@ -151,7 +151,7 @@ class SessionWindows:
     gap_ms: int
     grace_ms: int
     max_duration_ms: int | None = None
-    reach_ms: int = REACH_MS
+    reach_ms: int = SHORTEST_REACH_MS
 
     def __post_init__(self) -> None:
         _require_positive("gap", self.gap_ms)
@@ -247,16 +247,25 @@ def session(
     """Periods of activity, ended by more than ``gap`` of silence or cut at ``max_duration``.
 
     A record that is late by itself still counts where the session that it joins has not ended; but not if it is more
-    than ``reach`` before that end. Without one: the longest duration, or an hour.
+    than ``reach`` before that end. Without one: the longest duration, or the gap, and at least an hour.
     """
+    gap_ms = milliseconds(gap, "gap")
     longest_ms = None if max_duration is None else milliseconds(max_duration, "max_duration")
-    reach_ms = REACH_MS if longest_ms is None else longest_ms
     return SessionWindows(
-        gap_ms=milliseconds(gap, "gap"),
+        gap_ms=gap_ms,
         grace_ms=milliseconds(grace, "grace"),
         max_duration_ms=longest_ms,
-        reach_ms=reach_ms if reach is None else milliseconds(reach, "reach"),
+        reach_ms=default_reach_ms(gap_ms, longest_ms) if reach is None else milliseconds(reach, "reach"),
     )
+
+
+def default_reach_ms(gap_ms: int, max_duration_ms: int | None = None) -> int:
+    """The reach where none is declared: the longest duration; without one the gap, and at least an hour.
+
+    So a record always counts that is within the gap of the last record of an open session, and no session that is as
+    long as the reach, or shorter, is another one than with an unlimited reach. Gap 3 h: 3 h. Gap 30 min: 1 h.
+    """
+    return max(gap_ms, SHORTEST_REACH_MS) if max_duration_ms is None else max_duration_ms
 
 
 def all_time() -> GlobalWindow:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 from tests.field.all_cases import RUNNING
-from tests.field.case import IDLE_AFTER, Case, Sent
+from tests.field.case import IDLE_AFTER, MAX_FUTURE, Case, Sent
 from tests.spark.audit.conftest import START_MS
 from tests.spark.audit.stage import Stage, send, settings_below
 from tests.unit.topologies.shop_log import Arrival
@@ -55,7 +55,7 @@ def chain(
     streams = [([case], case.topology) for case in alone]
     if together:
         sinks = [sink for case in together for sink in case.topology.sinks]
-        streams.append((together, Topology(name="field", sinks=sinks, idle_after=IDLE_AFTER)))
+        streams.append((together, Topology(name="field", sinks=sinks, idle_after=IDLE_AFTER, max_future=MAX_FUTURE)))
     written: dict[str, list[Row]] = {}
     rejected: dict[str, str] = {}
     for cases, topology in streams:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.field.all_cases import RUNNING
-from tests.field.case import IDLE_AFTER, Case, Row, Sent
+from tests.field.case import IDLE_AFTER, MAX_FUTURE, Case, Row, Sent
 from tests.spark.recompute.conftest import LogRecord, MemoryLog
 from tests.spark.recompute.drawn_logs import Truth, by_recompute
 from tests.spark.recompute.graph_logs import Arrival
@@ -40,7 +40,7 @@ STRAIGHT = [case for case in RUNNING if _flow(case) is not None]
 def truth(spark: SparkSession) -> Truth:
     """What the recompute says of all cases as the sinks of one topology: they share no topic."""
     sinks = [sink for case in RUNNING for sink in case.topology.sinks]
-    topology = Topology(name="field", sinks=sinks, idle_after=IDLE_AFTER)
+    topology = Topology(name="field", sinks=sinks, idle_after=IDLE_AFTER, max_future=MAX_FUTURE)
     partitions = {topic: many for case in RUNNING for topic, many in case.partitions.items()}
     drawn = Drawn(topology=topology, partitions=partitions, sinks={}, any_order=True, idles=False)
     log = [_arrival(one) for case in RUNNING for one in case.records]

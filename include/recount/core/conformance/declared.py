@@ -15,7 +15,7 @@ from recount.core.nodes import KEY, Node, Sink
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology
-from recount.core.windows import ClosingWindows, SessionWindows, SlidingWindows, TimeWindows
+from recount.core.windows import ClosingWindows, SessionWindows, SlidingWindows, TimeWindows, default_reach_ms
 
 OUTPUT = Topic(name="output", key="key")
 RESULT, LEFT, RIGHT = "result", "l", "r"
@@ -74,7 +74,8 @@ def _windows(operator: str, config: Mapping[str, Any]) -> ClosingWindows:
     if operator == "sliding":
         return SlidingWindows(difference_ms=config["time_difference_ms"], grace_ms=config["grace_ms"])
     if operator == "session":
-        return SessionWindows(gap_ms=config["gap_ms"], grace_ms=config["grace_ms"])
+        gap_ms = config["gap_ms"]
+        return SessionWindows(gap_ms=gap_ms, grace_ms=config["grace_ms"], reach_ms=default_reach_ms(gap_ms))
     size_ms = config["size_ms"]
     return TimeWindows(size_ms=size_ms, advance_ms=config.get("advance_ms", size_ms), grace_ms=config["grace_ms"])
 
