@@ -33,22 +33,24 @@ def sessions(draw: st.DrawFn) -> SessionWindows:
 
 @st.composite
 def logs(draw: st.DrawFn, windows: SessionWindows) -> list[Event]:
-    """Records of a few keys, as far apart as a session's gap and the time for which it stays open make matter."""
-    step_ms = draw(st.sampled_from([windows.gap_ms // 4, windows.gap_ms, windows.gap_ms + windows.grace_ms]))
-    places = st.tuples(st.sampled_from([b"a", b"a", b"b"]), st.integers(0, 12), st.sampled_from([-1, 0, 0, 1]))
-    found = draw(st.lists(places, min_size=3, max_size=8))
+    """A record, another when its session is just open, and some about as far apart as gap and grace reach."""
+    gap_ms, open_ms = windows.gap_ms, windows.gap_ms + windows.grace_ms
+    steps = st.sampled_from([-gap_ms - open_ms, -2 * gap_ms, -gap_ms, -gap_ms // 2, 0, 0, gap_ms // 2, gap_ms, open_ms])
+    places = st.tuples(st.sampled_from([b"a", b"a", b"b"]), steps, st.sampled_from([-1, 0, 0, 1]))
+    others = draw(st.lists(places, min_size=1, max_size=5))
+    found = [(b"a", 0, 0), (b"b", open_ms, 0), *others]
     return [
-        Event("left", LogRecord(timestamp_ms=max(0, n * step_ms + more), key=key, value=b"{}"))
-        for key, n, more in found
+        Event("left", LogRecord(timestamp_ms=4 * open_ms + step_ms + more, key=key, value=b"{}"))
+        for key, step_ms, more in found
     ]
 
 
 def told(windows: SessionWindows, log: list[Event], *, by_operators: bool) -> Told:
     counted = stream(TOPICS["left"]).windowed_by(windows).aggregate(n=count()).emit_final()
-    topology = Topology(name="sessions", sinks=[counted.to(Topic(name="out", key="id"))])
+    topology = Topology(name="sessions", sinks=[counted.to(Topic(name="out", key="id"))], max_future="400 d")
     sinks = {"out": Comparable(exactness="rows", with_times=True, has_bounds=True)}
     drawn = Drawn(topology=topology, partitions={"left": 1}, sinks=sinks, any_order=True, idles=False)
-    end = Event("left", LogRecord(timestamp_ms=2**42, key=b"closing", value=b"{}"))
+    end = Event("left", LogRecord(timestamp_ms=100 * DAY_MS, key=b"closing", value=b"{}"))
     return (by_engine if by_operators else by_interpreter)(drawn, [Cut(log[:2]), Cut([*log[2:], end])])
 
 
@@ -62,6 +64,7 @@ def test_no_session_that_is_as_long_as_the_default_reach_is_cut(data: st.DataObj
     windows = data.draw(sessions())
     log = data.draw(logs(windows))
     expected = told(unlimited(windows), log, by_operators=by_operators)
+    assert expected.rows["out"]
     if all(end - start <= max(windows.gap_ms, HOUR_MS) for _, (start, end), *_ in expected.rows["out"]):
         assert told(windows, log, by_operators=by_operators).rows == expected.rows
 
