@@ -26,7 +26,7 @@ law = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "60")), deadline=
 @st.composite
 def sessions(draw: st.DrawFn) -> SessionWindows:
     """Of any gap from a second to days, and any grace; nothing is said of the reach."""
-    gap_ms = draw(st.sampled_from([SECOND_MS, 60 * SECOND_MS, HOUR_MS, 3 * HOUR_MS, 3 * DAY_MS]))
+    gap_ms = draw(st.sampled_from([3 * HOUR_MS, SECOND_MS, HOUR_MS, 3 * DAY_MS]))
     grace_ms = draw(st.sampled_from([0, gap_ms // 3, gap_ms, 2 * HOUR_MS]))
     return session(f"{gap_ms} ms", grace=f"{grace_ms} ms")
 
@@ -35,13 +35,12 @@ def sessions(draw: st.DrawFn) -> SessionWindows:
 def logs(draw: st.DrawFn, windows: SessionWindows) -> list[Event]:
     """A record, another when its session is just open, and some about as far apart as gap and grace reach."""
     gap_ms, open_ms = windows.gap_ms, windows.gap_ms + windows.grace_ms
-    steps = st.sampled_from([-gap_ms - open_ms, -2 * gap_ms, -gap_ms, -gap_ms // 2, 0, 0, gap_ms // 2, gap_ms, open_ms])
-    places = st.tuples(st.sampled_from([b"a", b"a", b"b"]), steps, st.sampled_from([-1, 0, 0, 1]))
-    others = draw(st.lists(places, min_size=1, max_size=5))
-    found = [(b"a", 0, 0), (b"b", open_ms, 0), *others]
+    steps = st.sampled_from([-gap_ms, -gap_ms // 2, -gap_ms - 1, gap_ms, -2 * gap_ms])
+    places = st.tuples(st.sampled_from([b"a", b"b"]), steps)
+    others = draw(st.lists(places, min_size=1, max_size=4))
+    found = [(b"a", 0), (b"b", open_ms), *others]
     return [
-        Event("left", LogRecord(timestamp_ms=4 * open_ms + step_ms + more, key=key, value=b"{}"))
-        for key, step_ms, more in found
+        Event("left", LogRecord(timestamp_ms=4 * open_ms + step_ms, key=key, value=b"{}")) for key, step_ms in found
     ]
 
 
