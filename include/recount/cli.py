@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from recount.core.errors import RecountError, Terminal, Transient
+from recount.core.errors import Terminal
+from recount.exit_codes import errors_told
 from recount.extras import missing_extras_named
 from recount.garbage import look_seldom
 from recount.local.home import Home
@@ -53,8 +54,6 @@ _COMMANDS = {
     "erase": ("recount.erasure.commands:erase", "Erase one key from all that is kept, so that audits go on."),
     "backfill": ("recount.backfill.commands:backfill", "Repair windows that an audit found incomplete."),
 }
-_EXIT_TERMINAL = 1
-_EXIT_TRANSIENT = 75  # EX_TEMPFAIL: the same call may succeed later
 
 app = typer.Typer(
     name="recount",
@@ -90,7 +89,7 @@ def _attach(name: str, target: str, help_line: str) -> None:
     )
     def run(context: typer.Context) -> None:
         look_seldom()
-        try:
+        with errors_told(f"recount {name}"):
             _join_project()
             with missing_extras_named():
                 room = _load(target)
@@ -98,11 +97,6 @@ def _attach(name: str, target: str, help_line: str) -> None:
                     room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
                     room.command(name)(_load(target))
                 room(args=context.args, prog_name=f"recount {name}")
-        except RecountError as error:
-            from recount.log_lines import tell_error
-
-            tell_error(f"recount {name}: {error}")
-            raise typer.Exit(_EXIT_TRANSIENT if isinstance(error, Transient) else _EXIT_TERMINAL) from None
 
 
 def _load(target: str) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from recount.core.errors import Terminal, Transient
+from recount.core.errors import RecountError, Terminal, Transient, says_all
 
 
 @contextmanager
@@ -16,6 +16,11 @@ def airflow_failures() -> Iterator[None]:
     try:
         yield
     except Terminal as error:
-        raise AirflowFailException(str(error)) from error
+        raise AirflowFailException(str(error)) from _behind(error)
     except Transient as error:
-        raise AirflowException(str(error)) from error
+        raise AirflowException(str(error)) from _behind(error)
+
+
+def _behind(error: RecountError) -> RecountError | None:
+    """What Airflow shows behind its own exception; nothing where the message says all: it would be shown twice."""
+    return None if says_all(error) else error

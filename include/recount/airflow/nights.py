@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Context
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from recount.airflow.audits import interval_of, source_of
 from recount.airflow.failures import airflow_failures
@@ -19,6 +19,7 @@ from recount.airflow.naming import audit_dag
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.verdicts import certificate_of
 from recount.audit.audit_session import JAVA_FOR_FEW
+from recount.core.errors import RecountError
 from recount.core.resources import Resources
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "left out: "
 """Begins the key of the XCom that says why a stream was not audited."""
+REFUSED = "refused: "
+"""Begins the key of the XCom that says why a stream could not be judged, where no retry can help."""
 
 
 class GroupAuditOperator(BaseOperator):
@@ -35,8 +38,9 @@ class GroupAuditOperator(BaseOperator):
 
     The XCom named like a stream is its audit, where there is a certificate; ``LEFT_OUT`` and the name is the key of the
     reason why it was not to be audited: its DAG ``audit__<stream>`` is paused, or it has never run. A try audits what
-    those before, of this run, have not judged, or all again where they have judged everything. ``java_options`` are for
-    the driver's JVM: streams that share a driver have few records.
+    those before, of this run, have not judged, or all again where they have judged everything. ``REFUSED`` and the name
+    is the key of the reason why no retry can help a stream; where that holds for all that were not judged, there is no
+    other try. ``java_options`` are for the driver's JVM: streams that share a driver have few records.
     """
 
     def __init__(
@@ -80,17 +84,34 @@ class GroupAuditOperator(BaseOperator):
                 resources=self.spark_resources,
                 java_options=self.java_options,
             )
-            failure = self._submission.run()
+            failure = self._run(settings, unjudged, audit)
         judged = [stream for stream in due if certificate_of(settings, stream, audit).exists()]
         for stream in judged:
             context["ti"].xcom_push(key=stream, value=audit)
-        missing = ", ".join(sorted(set(due) - set(judged)))
-        may_retry = context["ti"].try_number <= context["ti"].max_tries
+        missing, refused = sorted(set(due) - set(judged)), self._submission.refused
+        for stream in missing:
+            if stream in refused:
+                context["ti"].xcom_push(key=REFUSED + stream, value=refused[stream])
+        hopeless = all(stream in refused for stream in missing)
+        if missing and hopeless and not judged:
+            raise AirflowFailException("; ".join(f"{stream} is not judged: {refused[stream]}" for stream in missing))
+        may_retry = context["ti"].try_number <= context["ti"].max_tries and not hopeless
         if missing and (may_retry or not judged):
-            raise AirflowException(f"not judged: {missing}; see the log above: {failure or 'it said nothing'}")
+            names = ", ".join(missing)
+            raise AirflowException(f"not judged: {names}; see the log above: {failure or 'it said nothing'}")
 
     def get_openlineage_facets_on_start(self) -> OperatorLineage[Any, Any]:
         return StreamLineage.of(*self.streams).audited()
+
+    def _run(self, settings: Settings, streams: Sequence[str], audit: str) -> str | None:
+        assert self._submission is not None
+        try:
+            return self._submission.run()
+        except RecountError:
+            # after a verdict on each, it is the expectations that were not tried: a task of their own says so
+            if not all(certificate_of(settings, stream, audit).exists() for stream in streams):
+                raise
+            return None
 
     def on_kill(self) -> None:
         if self._submission:

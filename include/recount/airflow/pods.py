@@ -82,6 +82,12 @@ class DriverPod:
         why = told or found.status.reason or "nothing more is known"
         return f"{self.name} has failed: {why}; see: kubectl logs --namespace {self.namespace} {self.pod}"
 
+    def exit_code(self) -> int | None:
+        """That of its container, where it has ended by itself."""
+        found = self._read()
+        statuses = [] if found is None else found.status.container_statuses or ()
+        return next((one.state.terminated.exit_code for one in statuses if one.state.terminated), None)
+
     def write(self, record: Path) -> None:
         """Let everybody find it again who reads ``record``."""
         record.parent.mkdir(parents=True, exist_ok=True)

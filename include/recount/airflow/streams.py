@@ -170,7 +170,10 @@ class StreamOperator(BaseOperator):
             return
         if event["healthy_ms"] >= _RELAUNCHES_FORGOTTEN_AFTER_MS:
             relaunched = 0
-        notify(context, f"stream {self.stream}: {reasons}", self.notifiers)
+        is_over = event["outcome"] == "refused" or relaunched >= self.relaunches
+        if not is_over or event["outcome"] in ("degraded", "recovered"):
+            # a task that fails is told by Airflow
+            notify(context, f"stream {self.stream}: {reasons}", self.notifiers)
         if event["outcome"] in ("degraded", "recovered"):
             self._wait(after_epoch, launched_at_ms, relaunched, degraded=event["outcome"] == "degraded")
         with airflow_failures():

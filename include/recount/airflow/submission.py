@@ -20,11 +20,12 @@ from recount.airflow.pods import DriverPod
 from recount.core.errors import Terminal, Transient
 from recount.core.resources import Resources
 from recount.core.settings import Role, Settings
+from recount.exit_codes import EXIT_TERMINAL, EXIT_TRANSIENT
 from recount.extras import require_extra
 from recount.jar_list import shared_classes, spark_jars
 
 if TYPE_CHECKING:
-    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from recount.airflow.heard_submit import HeardSubmit
 
 _LOG = logging.getLogger(__name__)
 DEFAULT_CONNECTION = "spark_default"
@@ -103,13 +104,22 @@ class Submission:
         """Submit and wait for the end, the job's output in the task's log.
 
         Returns None, or, where it has failed, what the provider says of it: exit code and last lines. The output of a
-        pod is in its own log.
+        pod is in its own log. Raises what the job itself raised, ``Terminal`` or ``Transient``, with its own line.
         """
         try:
             self._hook.submit(self._application, env=self._environment)
         except AirflowException as error:
+            if self._hook.last_word and self._hook.exit_code == EXIT_TERMINAL:
+                raise Terminal(self._hook.last_word) from None
+            if self._hook.last_word and self._hook.exit_code == EXIT_TRANSIENT:
+                raise Transient(self._hook.last_word) from None
             return str(error)
         return _failure_of(self._pod, look_every_s) if self._pod else None
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """The streams that ``run`` has not audited, where the job said that no retry can help, and why."""
+        return self._hook.refused
 
     def launch(self, *, record: Path, log: Path) -> DriverProcess | DriverPod | None:
         """Submit and leave it running: a process of this machine, a pod, or None when it runs on another cluster."""
@@ -129,16 +139,16 @@ class Submission:
             self._pod.end()
 
     @cached_property
-    def _hook(self) -> SparkSubmitHook:
+    def _hook(self) -> HeardSubmit:
         return self._hook_with(self._pod.conf if self._pod else {})
 
-    def _hook_with(self, more: Mapping[str, str]) -> SparkSubmitHook:
+    def _hook_with(self, more: Mapping[str, str]) -> HeardSubmit:
         # it imports a client of Kubernetes, which takes a second: not where a DAG is parsed
-        from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+        from recount.airflow.heard_submit import HeardSubmit
 
         size = self._resources
         options = {"spark.driver.extraJavaOptions": self._java_options} if self._java_options else {}
-        return SparkSubmitHook(
+        return HeardSubmit(
             conn_id=self._connection,
             name=self._name,
             application_args=self._arguments,
@@ -175,6 +185,8 @@ def _failure_of(pod: DriverPod, look_every_s: float) -> str | None:
     failure = pod.failure()
     if failure is None:
         pod.end()
+    elif pod.exit_code() == EXIT_TERMINAL:
+        raise Terminal(failure, expected="a job that can go on", remedy="its last line says what to do")
     return failure
 
 

@@ -74,21 +74,24 @@ class JudgedStream(BaseOperator):
 class VerdictOperator(JudgedStream):
     """What ``audit``, which another task has run, found about one stream.
 
-    ``audit`` and ``left_out`` (why the stream was not to be audited) are templated; empty or None: there is none.
+    ``audit``, ``left_out`` (why the stream was not to be audited) and ``refused`` (why it could not be) are templated;
+    empty or None: there is none.
     """
 
-    template_fields = ("audit", "left_out")
+    template_fields = ("audit", "left_out", "refused")
 
-    def __init__(self, *, audit: str, left_out: str, **kwargs: Any) -> None:
+    def __init__(self, *, audit: str, left_out: str, refused: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.audit = audit
         self.left_out = left_out
+        self.refused = refused
 
     def execute(self, context: Context) -> None:
         if self.left_out not in ("", "None"):
             raise AirflowSkipException(f"{self.stream} is left out: {self.left_out}")
         if self.audit in ("", "None"):
-            raise AirflowFailException(f"{self.stream} could not be judged: see the log of the audit")
+            why = "see the log of the audit" if self.refused in ("", "None") else self.refused
+            raise AirflowFailException(f"{self.stream} could not be judged: {why}")
         self.tell(context, certificate_of(Settings.from_environment(os.environ), self.stream, self.audit))
 
 

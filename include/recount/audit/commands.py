@@ -13,14 +13,15 @@ import typer
 from rich.console import Console
 
 from recount.audit.certificate import load
+from recount.audit.refused import not_audited
 from recount.audit.summary import explained, summary
 from recount.core.errors import Terminal, Transient
 from recount.core.instants import A_TIME, instant_ms
 from recount.core.registry import Declarations, declared, is_audited
 from recount.core.settings import Settings
 from recount.core.topology import Topology
+from recount.exit_codes import EXIT_TERMINAL, EXIT_TRANSIENT, run_job
 from recount.extras import require_extra
-from recount.garbage import look_seldom
 from recount.log_lines import write_log
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ EXIT_VIOLATION = 3
 """An audit found a violation."""
 EXIT_WARNING = 4
 """Everything is there as the log says, but a declared limit of dead letters or late records was passed."""
-EXIT_TERMINAL, EXIT_TRANSIENT = 1, 75
-"""An audit could not judge: a human must act, or the same call may succeed later."""
 
 
 def audit(
@@ -144,7 +143,8 @@ def _topologies(
 def _tell(outcome: Outcome) -> None:
     document = outcome.document
     if document is None:
-        Console(stderr=True).print(f"{outcome.stream}: not audited: {outcome.refusal}", soft_wrap=True, markup=False)
+        line = not_audited(outcome.stream, str(outcome.refusal), final=isinstance(outcome.refusal, Terminal))
+        Console(stderr=True).print(line, soft_wrap=True, markup=False)
     else:
         Console().print(summary(document), outcome.certificate, sep="\n", soft_wrap=True)
 
@@ -170,8 +170,7 @@ def explain(
 
 def audit_job() -> None:
     """The command line of spark_jobs/audit.py."""
-    look_seldom()
-    typer.run(audit)
+    run_job("audit", audit)
 
 
 def _interval(start: str | None, end: str | None) -> Interval:

@@ -26,7 +26,7 @@ from recount.core.registry import declared, is_audited
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
-from recount.garbage import look_seldom
+from recount.exit_codes import run_job
 from recount.kafka.told_by_spark import refusals_told
 from recount.log_lines import about, write_log
 from recount.printed_tables import print_whole
@@ -105,8 +105,7 @@ def _tell_done(done: Repaired) -> None:
 
 def backfill_job() -> None:
     """The command line of spark_jobs/backfill.py."""
-    look_seldom()
-    typer.run(backfill)
+    run_job("backfill", backfill)
 
 
 def _table(planned: Plan) -> Table:

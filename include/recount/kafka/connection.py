@@ -35,18 +35,47 @@ _GROUP_ANSWER_S = 2.0
 ANSWER_S = 10.0
 """How long a call may take of which the client does not keep the time by itself, see ``answered``."""
 
-_NO_RETRY_HELPS = frozenset(
+_REFUSED = frozenset(
     {
+        # a record, or a batch of them
         KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
         KafkaError.INVALID_RECORD,
-        KafkaError._AUTHENTICATION,
-        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._INVALID_DIFFERENT_RECORD,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+        KafkaError.INVALID_REQUIRED_ACKS,
+        # the offsets of a batch
+        KafkaError.OFFSET_METADATA_TOO_LARGE,
+        KafkaError.INVALID_COMMIT_OFFSET_SIZE,
+        KafkaError.INVALID_GROUP_ID,
+        # a topic
+        KafkaError.TOPIC_EXCEPTION,
         KafkaError.INVALID_PARTITIONS,
         KafkaError.INVALID_CONFIG,
         KafkaError.POLICY_VIOLATION,
-        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.TOPIC_DELETION_DISABLED,
+        # the client
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError.SECURITY_DISABLED,
+        KafkaError.UNACCEPTABLE_CREDENTIAL,
+        KafkaError.INVALID_PRINCIPAL_TYPE,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError._INVALID_ARG,
+        KafkaError._NOT_IMPLEMENTED,
     }
 )
+"""What the brokers, or the client, say of the same call each time, until a human has acted.
+
+librdkafka marks none of the brokers' codes as final, so they are listed. Not here: what another broker, leader or
+coordinator may answer otherwise, too few replicas or brokers, a quota, what is over with a new producer, and what may
+be created meanwhile (a topic, a partition of it).
+"""
 _NOT_ALLOWED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -72,6 +101,10 @@ class NotAllowed(Terminal):
             expected="the ACLs that `recount acls` prints, for the principal of this process",
             remedy="make those that are missing: compare with kafka-acls.sh --list",
         )
+
+
+class Refused(Terminal):
+    """Brokers refuse a call, and will refuse it again from whoever makes it."""
 
 
 class Unanswered(Transient):
@@ -158,7 +191,10 @@ def _admin(_process: int, config: tuple[tuple[str, Any], ...]) -> AdminClient:
 
 
 def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
-    """What ``error`` means for the caller: ``Fenced``, ``Terminal`` or ``Transient``."""
+    """What ``error`` means for the caller: ``Fenced``, ``NotAllowed``, ``Refused``, ``Terminal`` or ``Transient``.
+
+    A plain ``Terminal`` is final for this client: another one may have better luck.
+    """
     cause = error.args[0] if isinstance(error, KafkaException) else error
     if cause.code() in _FENCED:
         return Fenced(
@@ -168,15 +204,17 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
             remedy="nothing, when a newer driver runs this stream; else look for a second launch of it",
         )
     if cause.code() == KafkaError.INVALID_TIMESTAMP:
-        return Transient(
+        return Refused(
             f"Kafka refused the time of a record {doing}",
             given=str(cause),
-            expected=f"a topic that takes records as far ahead of the clock: {FARTHEST_AHEAD}",
-            remedy="recount topics --apply sets it for our topics; else the record is taken when its time is near",
+            expected=f"a topic that takes records as far ahead of the clock ({FARTHEST_AHEAD}), and as far behind it",
+            remedy="recount topics --apply sets the one for our topics; message.timestamp.before.max.ms is the other",
         )
     if cause.code() in _NOT_ALLOWED:
         return NotAllowed(doing, str(cause))
-    if cause.code() in _NO_RETRY_HELPS or (cause.fatal() and not cause.retriable()):
+    if cause.code() in _REFUSED:
+        return Refused(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
+    if cause.code() == KafkaError._UNKNOWN_PARTITION or (cause.fatal() and not cause.retriable()):
         return Terminal(f"Kafka refused {doing}", given=str(cause), remedy="see the topic's settings and permissions")
     forget_admissions()
     return Transient(f"Kafka failed {doing}", given=str(cause), remedy="retry; see that the brokers are up")

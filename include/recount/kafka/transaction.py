@@ -35,6 +35,7 @@ from recount.kafka.connection import (
     Connection,
     Fenced,
     NotAllowed,
+    Refused,
     Unanswered,
     answered,
     committed_of_group,
@@ -287,7 +288,7 @@ class OutputTransaction:
             except Fenced as fenced:
                 problem = fenced
             except RecountError:
-                if not isinstance(problem, NotAllowed):
+                if not isinstance(problem, NotAllowed | Refused):
                     raise
             if isinstance(problem, Transient):
                 return problem

@@ -11,11 +11,11 @@ import typer
 from pyspark.sql import SparkSession
 
 from recount.core.archive import Archive
-from recount.core.errors import Terminal
+from recount.core.errors import RecountError, Terminal
 from recount.core.metric_ports import metric_ports
 from recount.core.registry import Declarations, Stream, declared
 from recount.core.settings import Settings
-from recount.garbage import look_seldom
+from recount.exit_codes import run_job
 from recount.kafka.connection import Connection
 from recount.log_lines import write_log
 from recount.sessions import spark_session
@@ -26,6 +26,7 @@ from recount.spark.delta_table import DELTA_LOG_KEPT_MS
 from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.ending import stop_on_sigterm
 from recount.spark.group_host import GroupHost, HostOptions
+from recount.spark.refused_start import publish_refusal
 from recount.spark.runner import RunOptions, StreamRunner
 from recount.spark.work import Work
 
@@ -103,9 +104,14 @@ def stream(
     declaration = declarations.stream(name)
     session = spark_session(settings, f"recount stream {name}")
     work = work_of(session, declaration, settings.data, reports=settings.reports, delta_log_kept_ms=delta_log_kept_ms)
+    runner = StreamRunner(session, settings, work, options, metrics=metrics)
     try:
         with metrics.served(port):
-            StreamRunner(session, settings, work, options, metrics=metrics).run()
+            runner.run()
+    except RecountError as error:
+        if not runner.has_spoken:
+            publish_refusal(session, settings, name, error, metrics)
+        raise
     finally:
         session.stop()
 
@@ -157,7 +163,4 @@ def work_of(
 
 def stream_job() -> None:
     """The command line of spark_jobs/stream.py."""
-    look_seldom()
-    app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
-    app.command()(stream)
-    app()
+    run_job("stream", stream)

@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 
 from recount.core.errors import RecountError, Transient, says_all
 from recount.core.settings import Settings
-from recount.kafka.connection import Connection, Fenced
+from recount.kafka.connection import Connection
 from recount.kafka.control import StandingOrders
 from recount.kafka.lease import Lease
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus, last_epoch, status_of_group
 from recount.log_lines import about, told_of
-from recount.spark.alone import is_driven, status_of
 from recount.spark.driver_memory import DriverMemory
 from recount.spark.driver_metrics import DriverMetrics
+from recount.spark.refused_start import publish_refusal
 from recount.spark.runner import RunOptions, Shared, StreamRunner, first_status, is_final
 from recount.spark.turns import Turns
 from recount.spark.work import Observer, Work, unobserved
@@ -220,7 +220,7 @@ class GroupHost:
             self.failures[stream] = str(error)
             if runner is None or not runner.has_spoken:
                 _LOG.error("stream %s was refused: %s", stream, error, exc_info=not says_all(error))
-                self._publish_refusal(stream, error)
+                publish_refusal(self._session, self._settings, stream, error, self._metrics)
 
     def _runner(self, session: SparkSession, work: Work, shared: Shared) -> Hosted:
         return StreamRunner(session, self._settings, work, self._options, self._observer, shared, self._metrics)
@@ -230,25 +230,6 @@ class GroupHost:
         if stream not in self._sessions:
             self._sessions[stream] = self._session.newSession()
         return self._sessions[stream]
-
-    def _publish_refusal(self, stream: str, error: BaseException) -> None:
-        """Say for a stream that was refused before it took its lease why it does not run: nobody else will.
-
-        Where another driver runs it, nothing is said: the lease is that one's.
-        """
-        try:
-            if isinstance(error, Fenced) or is_driven(status_of(self._connection, stream)):
-                return
-            with ExitStack() as held:
-                lease = Lease.acquire(self._connection, stream)
-                held.callback(lease.release)
-                status = first_status(stream, lease.epoch, self._session)
-                said = str(error)[:MOST_CHARACTERS]
-                failed = replace(status, state="failed", error=said, final=is_final(error))
-                lease.publish(failed)
-                self._metrics.told(failed)
-        except RecountError as unheard:
-            _LOG.warning("the failure could not be published: %s", unheard)
 
     def _is_at_work(self, stream: str) -> bool:
         return stream in self._threads and self._threads[stream].is_alive()

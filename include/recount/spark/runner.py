@@ -21,7 +21,7 @@ from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
 from recount.erasures import ErasureLog
 from recount.kafka.admission import NotAdmitted
-from recount.kafka.connection import Connection, NotAllowed
+from recount.kafka.connection import Connection, NotAllowed, Refused
 from recount.kafka.control import ControlChannel, StandingOrders
 from recount.kafka.lease import Lease
 from recount.kafka.offsets import (
@@ -391,8 +391,11 @@ def checkpoint_location(settings: Settings, stream: str, version: int) -> str:
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether a human must act: what Kafka's client calls fatal is over with a new one, and topics may be created."""
-    if isinstance(error, NotAllowed | NotAdmitted):
+    """Whether a human must act: what Kafka's client calls fatal is over with a new one, and topics may be created.
+
+    What the brokers refuse they would refuse of the next driver, too.
+    """
+    if isinstance(error, NotAllowed | NotAdmitted | Refused):
         return True
     passes = isinstance(error, MissingTopics) or isinstance(error.__cause__, KafkaException)
     return isinstance(error, Terminal) and not passes

@@ -24,6 +24,7 @@ from recount.kafka.transaction import Aborted, KafkaRecord, OffsetsDisagree, Out
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+from recount.spark.runner import is_final
 
 KILLED_DRIVER = Path(__file__).with_name("killed_driver.py")
 
@@ -140,8 +141,9 @@ def test_an_error_in_mid_batch_leaves_nothing_and_the_batch_can_be_written_again
 
 def test_a_record_that_is_too_large_is_terminal_and_leaves_nothing(stream: OneBatch, read: Read) -> None:
     """The broker refuses it: of bytes that no codec makes smaller."""
-    with pytest.raises(Terminal):
+    with pytest.raises(Terminal) as refused:
         stream.commit(stream.open(), 0, [b"small", os.urandom(2_000_000)])
+    assert is_final(refused.value), "no relaunch of the driver can help"
     assert values(read, stream.output) == []
     assert stream.committed() is None
 

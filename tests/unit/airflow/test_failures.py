@@ -15,7 +15,14 @@ from recount.core.errors import InvalidDeclaration, Terminal, Transient
 def test_terminal_errors_fail_without_a_retry(error: Terminal) -> None:
     with pytest.raises(AirflowFailException) as failure, airflow_failures():
         raise error
-    assert failure.value.__cause__ is error
+    assert str(failure.value) == str(error)
+    assert failure.value.__cause__ is None, "the same would be told twice"
+
+
+def test_what_is_behind_an_error_is_shown_with_it() -> None:
+    with pytest.raises(AirflowFailException) as failure, airflow_failures():
+        raise Terminal("broken") from ZeroDivisionError()
+    assert isinstance(failure.value.__cause__, Terminal)
 
 
 def test_transient_errors_may_be_retried() -> None:

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from recount.airflow import nights
 from recount.airflow.naming import audited
-from recount.airflow.nights import LEFT_OUT, GroupAuditOperator
+from recount.airflow.nights import LEFT_OUT, REFUSED, GroupAuditOperator
 from recount.airflow.verdicts import VerdictOperator, certificate_of
 from recount.audit.told_findings import STATES
 from recount.core.settings import Settings
@@ -67,6 +67,7 @@ class Application:
 
     can: tuple[str, ...] = STREAMS
     asked: list[list[str]] = []
+    refused: dict[str, str] = {}
 
     def __init__(self, *, arguments: list[str], settings: Settings, **_: object) -> None:
         self.arguments, self.settings = arguments, settings
@@ -189,12 +190,40 @@ def test_a_night_that_judged_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> N
         audit_all(night(try_number=2)[1])
 
 
-def verdict(audit: str, left_out: str = "None") -> tuple[Task, Any, Mapping[str, Any]]:
+@pytest.mark.usefixtures("settings")
+def test_a_stream_that_no_retry_can_help_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Application, "can", ("clicks", "views"))
+    monkeypatch.setattr(Application, "refused", {"orders": "the declaration has changed"})
+    task, context = night()
+    audit_all(context)
+    assert task.pushed[f"{REFUSED}orders"] == "the declaration has changed"
+    _, raised, _ = verdict("None", refused=task.pushed[f"{REFUSED}orders"])
+    assert str(raised) == "orders could not be judged: the declaration has changed"
+
+
+@pytest.mark.usefixtures("settings")
+def test_a_night_that_no_retry_can_help_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Application, "can", ())
+    monkeypatch.setattr(Application, "refused", dict.fromkeys(STREAMS, "the declaration has changed"))
+    with pytest.raises(AirflowFailException, match="orders is not judged: the declaration has changed"):
+        audit_all(night()[1])
+
+
+@pytest.mark.usefixtures("settings")
+def test_a_night_with_one_stream_that_a_retry_may_help_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Application, "can", ("clicks",))
+    monkeypatch.setattr(Application, "refused", {"orders": "the declaration has changed"})
+    with pytest.raises(AirflowException, match="not judged: orders, views") as raised:
+        audit_all(night()[1])
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def verdict(audit: str, left_out: str = "None", refused: str = "None") -> tuple[Task, Any, Mapping[str, Any]]:
     """What the task of orders pushes and emits; the second is what it raised."""
     task, context = night()
     event = SimpleNamespace(extra={})
     context["outlet_events"] = {audited("orders"): event}  # type: ignore[typeddict-item]
-    operator = VerdictOperator(task_id="verdict", stream="orders", audit=audit, left_out=left_out)
+    operator = VerdictOperator(task_id="verdict", stream="orders", audit=audit, left_out=left_out, refused=refused)
     raised: BaseException | None = None
     try:
         operator.execute(context)

@@ -172,6 +172,13 @@ def test_a_job_that_has_failed_is_told_and_its_pod_stays_for_its_log(
     assert phases(cluster) == ["Failed"]
 
 
+def test_a_job_in_a_pod_that_no_retry_can_help_is_final(
+    cluster: FakeKubernetes, submitted: Callable[..., Submission]
+) -> None:
+    with pytest.raises(Terminal, match="exit code 1,"):
+        submitted("sh", "-c", "exit 1").run(OFTEN_S)
+
+
 def test_a_job_that_is_killed_takes_its_pod_along(
     cluster: FakeKubernetes, submitted: Callable[..., Submission]
 ) -> None:

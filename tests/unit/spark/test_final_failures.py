@@ -29,6 +29,7 @@ def of_kafka(code: int, *, fatal: bool) -> RecountError:
         (MissingTopics("revenue"), False),
         (of_kafka(KafkaError.PRODUCER_FENCED, fatal=True), False),
         (of_kafka(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, fatal=True), False),
+        (of_kafka(KafkaError._UNKNOWN_PARTITION, fatal=False), False),
         (OSError(28, "No space left on device"), False),
         (KeyboardInterrupt(), False),
     ],
@@ -36,3 +37,24 @@ def of_kafka(code: int, *, fatal: bool) -> RecountError:
 )
 def test_only_a_failure_that_no_relaunch_can_help_is_final(error: BaseException, final: bool) -> None:
     assert is_final(error) is final
+
+
+FINAL = {
+    *("MSG_SIZE_TOO_LARGE", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD", "INVALID_TIMESTAMP"),
+    *("UNSUPPORTED_FOR_MESSAGE_FORMAT", "UNSUPPORTED_COMPRESSION_TYPE", "INVALID_REQUIRED_ACKS"),
+    *("OFFSET_METADATA_TOO_LARGE", "INVALID_COMMIT_OFFSET_SIZE", "INVALID_GROUP_ID"),
+    *("TOPIC_EXCEPTION", "INVALID_PARTITIONS", "INVALID_CONFIG", "POLICY_VIOLATION", "TOPIC_DELETION_DISABLED"),
+    *("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"),
+    *("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "SASL_AUTHENTICATION_FAILED", "UNSUPPORTED_SASL_MECHANISM"),
+    *("ILLEGAL_SASL_STATE", "SECURITY_DISABLED", "UNACCEPTABLE_CREDENTIAL", "INVALID_PRINCIPAL_TYPE"),
+    "UNSUPPORTED_VERSION",
+}
+BROKERS_SAY = {
+    name: code for name, code in vars(KafkaError).items() if name.isupper() and isinstance(code, int) and code > 0
+}
+
+
+@pytest.mark.parametrize("name", sorted(BROKERS_SAY))
+def test_what_brokers_refuse_of_any_driver_is_final_and_nothing_else(name: str) -> None:
+    """The client marks none of these codes as final: a driver was launched again for a record that is too large."""
+    assert is_final(of_kafka(BROKERS_SAY[name], fatal=False)) is (name in FINAL)

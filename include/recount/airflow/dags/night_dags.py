@@ -15,7 +15,7 @@ from recount.airflow.audit_tasks import audit_params, follow
 from recount.airflow.audits import PanelsOperator
 from recount.airflow.dags.dag_plan import DagPlan
 from recount.airflow.naming import night_dag
-from recount.airflow.nights import LEFT_OUT, GroupAuditOperator
+from recount.airflow.nights import LEFT_OUT, REFUSED, GroupAuditOperator
 from recount.airflow.schedules import nightly
 from recount.airflow.verdicts import VerdictOperator
 from recount.core.registry import is_audited
@@ -62,6 +62,7 @@ def _night(plan: DagPlan, group: str, streams: Sequence[str]) -> DAG:
                     stream=stream,
                     audit=found % stream,
                     left_out=found % (LEFT_OUT + stream),
+                    refused=found % (REFUSED + stream),
                     trigger_rule="all_done",
                 )
                 follow(verdict)

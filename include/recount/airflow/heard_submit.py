@@ -1,0 +1,55 @@
+"""spark-submit of the provider, listened to: by which words a job of Recount has ended."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+from recount.audit.refused import refused_in
+
+_ENDED = re.compile(r"recount (stream|audit|backfill): .+")
+
+
+class HeardSubmit(SparkSubmitHook):
+    """``last_word`` is the line by which the job said why it could not go on.
+
+    ``refused`` are the streams that it said no retry can help to audit, and why. Both stay empty where the job's output
+    is not that of spark-submit: on a cluster, in a pod.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.last_word = ""
+        self.refused: dict[str, str] = {}
+
+    @property
+    def exit_code(self) -> int | None:
+        """That of spark-submit; None before it has ended."""
+        return None if self._submit_sp is None else self._submit_sp.returncode
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        super()._process_spark_submit_log(self._heard(itr))
+
+    def _heard(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            said = _said(line)
+            if _ENDED.fullmatch(said):
+                self.last_word = said
+            if found := refused_in(said):
+                self.refused[found[0]] = found[1]
+            yield line
+
+
+def _said(line: str) -> str:
+    """What a line says, which may be one of a log of JSON."""
+    text = line.strip()
+    if not text.startswith("{"):
+        return text
+    try:
+        return str(json.loads(text).get("msg", ""))
+    except (ValueError, AttributeError):
+        return ""
