@@ -13,7 +13,7 @@ from recount.local.project import Project
 
 FOUNDATION = {
     *("core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"),
-    *("secret_file", "garbage", "fewer_calls", "regular_files"),
+    *("secret_file", "garbage", "fewer_calls", "regular_files", "exit_codes"),
 }
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
@@ -33,6 +33,7 @@ ROOMS = {
     "garbage": set(),
     "fewer_calls": set(),
     "log_lines": {"core"},
+    "exit_codes": {"core", "garbage", "log_lines"},
     "printed_tables": set(),
     "kafka": {"core", "printed_tables", "secret_file"},
     "proofs": {"core"},

@@ -8,14 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.integration.spark.drivers import Deployment, by_key, committed, proofs
 from tests.integration.spark.purchases import create_topics, produce, purchases
 from tests.integration.spark.streams import live, live_purchases
 from tests.integration.spark.test_cuts import assert_each_offset_once
 
+from recount.core.fingerprint import Declared
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.output import output_record
 from recount.core.topology import Topology
+from recount.declarations import DeclarationLog
+from recount.exit_codes import EXIT_TERMINAL
+from recount.kafka.connection import Connection
 from recount.kafka.control import request_stop
 from recount.kafka.platform import HISTORY
 from recount.kafka.status import StatusBoard, StreamStatus
@@ -123,3 +128,26 @@ def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(dep
     assert {proof.generation for proof in ledger} == {0, 1}
     assert_each_offset_once(ledger, 2 * HALF)
     assert by_key(committed(connection, "live-revenue")) == expected_output(2 * HALF)
+
+    produce(connection, purchases(live_purchases.name, 2 * HALF, HALF))
+    limit_records(connection, "live-revenue", 60)
+    refused = deployment.start_stream("live", "--available-now")
+    assert refused.finish() == EXIT_TERMINAL, refused.said()
+    failed = status_when(deployment, lambda status: status.is_over and status.lease_epoch == 5)
+    assert failed.error is not None and "MSG_SIZE_TOO_LARGE" in failed.error
+    assert failed.final, "no relaunch can help: the brokers will refuse the record again"
+    assert refused.said().splitlines()[-1] == f"recount stream: {failed.error}"
+
+    DeclarationLog(deployment.settings.data, "live").enact("first", Declared(document={"kind": "topology"}))
+    unstarted = deployment.start_stream("live", "--available-now")
+    assert unstarted.finish() == EXIT_TERMINAL, unstarted.said()
+    failed = status_when(deployment, lambda status: status.is_over and status.lease_epoch == 6)
+    assert failed.error is not None and "the declaration of stream live has changed" in failed.error
+    assert failed.final, "it is said by a driver that is refused before it takes its lease, too"
+
+
+def limit_records(connection: Connection, topic: str, largest: int) -> None:
+    """Let the brokers refuse records of more bytes."""
+    entry = ConfigEntry("max.message.bytes", str(largest), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    connection.admin().incremental_alter_configs([resource])[resource].result(20)
