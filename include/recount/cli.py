@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from recount.core.errors import Terminal
-from recount.exit_codes import errors_told
+from recount.exit_codes import errors_reported
 from recount.extras import missing_extras_named
 from recount.garbage import look_seldom
 from recount.local.home import Home
@@ -40,6 +40,8 @@ _COMMANDS = {
     "conformance": ("recount.commands.conformance:conformance", "Run Kafka Streams' own cases."),
     "stream": ("recount.spark.commands:stream", "Run one stream in this process."),
     "reset": ("recount.versions.commands:reset", "Begin a new version of a stream whose declaration has changed."),
+    "stop": ("recount.kafka.stop_command:stop", "Stop a stream, or whatever else holds a lease, by its name."),
+    "retire": ("recount.versions.commands:retire", "Stop a stream that is wanted no longer, and forget it."),
     "upgrade": ("recount.versions.commands:upgrade", "Go on with a stream's state under a changed declaration."),
     "query": ("recount.serve.serve_commands:query", "Ask what a stream's results are, or were at a time in the past."),
     "serve": ("recount.serve.serve_commands:serve", "Answer such questions over HTTP."),
@@ -89,7 +91,7 @@ def _attach(name: str, target: str, help_line: str) -> None:
     )
     def run(context: typer.Context) -> None:
         look_seldom()
-        with errors_told(f"recount {name}"):
+        with errors_reported(f"recount {name}"):
             _join_project()
             with missing_extras_named():
                 room = _load(target)

@@ -19,11 +19,12 @@ from recount.core.additions import Additions
 from recount.core.declared_changes import changes
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared, Document
+from recount.core.instants import told_time
 from recount.core.ledger import BatchProof
 from recount.core.tables import Tables
 from recount.core.windows import SHORTEST_REACH_MS
 
-Kind = Literal["first", "found", "reset begun", "reset", "upgrade"]
+Kind = Literal["first", "found", "reset begun", "reset", "upgrade", "retired"]
 """``found``: the stream had batches before its declarations were recorded."""
 Offsets = Mapping[str, Mapping[int, int]]
 """By topic and partition."""
@@ -151,6 +152,13 @@ class DeclarationLog:
                 given=f"version {known.version}",
                 expected="a finished reset",
                 remedy=f"repeat it: recount reset {self.stream} --yes",
+            )
+        if known.kind == "retired":
+            raise OtherDeclaration(
+                f"stream {self.stream} was retired",
+                given=f"at {told_time(known.recorded_ms)}",
+                expected="a stream that is in use",
+                remedy=f"`recount reset {self.stream}` begins a new version of it",
             )
         if known.fingerprint != declared.fingerprint:
             raise other_declaration(self.stream, known.document, declared)

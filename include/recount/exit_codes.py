@@ -19,8 +19,8 @@ EXIT_UNKNOWN = 70
 
 
 @contextmanager
-def errors_told(command: str) -> Iterator[None]:
-    """Tell an error of Recount in one line that begins with ``command``, and exit."""
+def errors_reported(command: str) -> Iterator[None]:
+    """Report an error of Recount in one line that begins with ``command``, and exit."""
     try:
         yield
     except RecountError as error:
@@ -36,7 +36,7 @@ def run_job(name: str, command: Callable[..., Any]) -> None:
     job = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     job.command()(command)
     try:
-        with errors_told(f"recount {name}"):
+        with errors_reported(f"recount {name}"):
             job()
     except Exception:
         sys.excepthook(*sys.exc_info())

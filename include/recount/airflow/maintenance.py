@@ -5,11 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import time
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
 from recount.airflow.failures import airflow_failures
+from recount.core.registry import declared
 from recount.core.settings import Settings
+from recount.kafka.connection import Connection
+from recount.kafka.held_leases import require_declared
+from recount.kafka.status import StatusBoard
 from recount.maintenance.old_files import remove_old
 
 _LOG = logging.getLogger(__name__)
@@ -22,3 +27,11 @@ def remove_old_files() -> list[dict[str, Any]]:
         for freed in found:
             _LOG.info("%s: freed %.1f MiB in %d files", freed.kind, freed.bytes / 2**20, freed.files)
     return [asdict(freed) for freed in found]
+
+
+def require_all_declared() -> None:
+    """Fail where a driver runs for a stream or group that nothing declares: no other DAG looks after it."""
+    with airflow_failures():
+        settings = Settings.from_environment(os.environ)
+        with closing(StatusBoard(Connection.of(settings), isolation="read_uncommitted")) as board:
+            require_declared(board.latest(), declared(settings.topologies), time.time_ns() // 1_000_000)

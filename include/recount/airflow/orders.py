@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from typing import Self
 
 from recount.airflow.drivers import find_driver, record_of
+from recount.core.errors import Terminal
 from recount.core.settings import Settings
 from recount.kafka.compacted import Isolation
 from recount.kafka.connection import Connection
@@ -75,6 +77,21 @@ def start(stream: str) -> None:
     """Withdraw an order to stop: the stream's DAG launches it again."""
     connection, _ = _here()
     withdraw_stop(connection, stream)
+
+
+def give(stream: str, order: str, *, declared: Collection[str]) -> None:
+    """The ``order`` stop or start to a declared stream; stop also to whatever else has ever held a lease.
+
+    Raises ``Terminal`` for a name that nobody knows.
+    """
+    if stream not in declared and (order != "stop" or last_status(_here()[0], stream, "read_uncommitted") is None):
+        raise Terminal(
+            f"no stream to {order}",
+            given=stream,
+            expected=f"one of {', '.join(sorted(declared))}" + (", or one that runs" if order == "stop" else ""),
+            remedy="name a stream as the overview lists it",
+        )
+    {"stop": stop, "start": start}[order](stream)
 
 
 def stop_and_wait(stream: str, least_epoch: int, patience_s: float, group: str | None = None) -> bool:

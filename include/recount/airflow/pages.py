@@ -34,6 +34,7 @@ from recount.kafka.connection import Connection
 from recount.web import stream_lines
 from recount.web.broker_watch import BrokersSay, BrokerWatch
 from recount.web.issued import MOST, first_misses
+from recount.web.left_behind import left_behind
 from recount.web.panels import TITLES, panel
 from recount.web.rendering import rendered
 from recount.web.stream_detail import log_tail, tables_say
@@ -140,6 +141,7 @@ def overview(
         states=stream_lines.STATES,
         sections=stream_lines.sections(lines, wanted),
         nights=stream_lines.NIGHTS,
+        left=left_behind(settings.reports, scene.say.statuses, declarations, now),
     )
 
 

@@ -172,7 +172,7 @@ class StreamOperator(BaseOperator):
             relaunched = 0
         is_over = event["outcome"] == "refused" or relaunched >= self.relaunches
         if not is_over or event["outcome"] in ("degraded", "recovered"):
-            # a task that fails is told by Airflow
+            # Airflow itself notifies of a task that fails
             notify(context, f"stream {self.stream}: {reasons}", self.notifiers)
         if event["outcome"] in ("degraded", "recovered"):
             self._wait(after_epoch, launched_at_ms, relaunched, degraded=event["outcome"] == "degraded")

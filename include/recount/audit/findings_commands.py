@@ -58,7 +58,10 @@ def accept_finding(
 def _declared(settings: Settings, stream: str | None) -> str:
     if stream is None:
         raise Terminal("no stream", given=None, expected="its name", remedy="recount findings --stream NAME")
-    return declared(settings.topologies).topology(stream).name
+    declarations = declared(settings.topologies)
+    if stream not in declarations.streams and read_register(settings, stream):
+        return stream  # what audits of a stream have found stays on record when its declaration goes
+    return declarations.topology(stream).name
 
 
 def _told(one: Finding) -> list[Text]:

@@ -104,7 +104,7 @@ class NotAllowed(Terminal):
 
 
 class Refused(Terminal):
-    """Brokers refuse a call, and will refuse it again from whoever makes it."""
+    """Brokers refuse a call, and will refuse it again, also from another client."""
 
 
 class Unanswered(Transient):

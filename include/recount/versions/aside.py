@@ -35,8 +35,8 @@ def put_aside(planned: Sequence[Move]) -> list[Move]:
     A rename of a folder is whole or not at all, so that this can be repeated after a crash. An object store has no such
     rename: there it says what to move.
     """
-    left = [move for move in planned if _exists(move.source)]
-    twice = [move for move in left if _exists(move.target)]
+    left = [move for move in planned if is_there(move.source)]
+    twice = [move for move in left if is_there(move.target)]
     if twice:
         raise Terminal(
             "a table lies where it is used and where it is kept",
@@ -44,7 +44,7 @@ def put_aside(planned: Sequence[Move]) -> list[Move]:
             expected="it to be in one place",
             remedy="compare the two, move the one that is not wanted out of the way, then repeat the reset",
         )
-    remote = [move for move in left if _local(move.source) is None]
+    remote = [move for move in left if local_path(move.source) is None]
     if remote:
         raise Terminal(
             "an object store cannot rename a folder at once",
@@ -53,7 +53,7 @@ def put_aside(planned: Sequence[Move]) -> list[Move]:
             remedy="move each as written above, check that nothing is left behind, then repeat the reset",
         )
     for move in left:
-        source, target = _local(move.source), _local(move.target)
+        source, target = local_path(move.source), local_path(move.target)
         assert source is not None
         assert target is not None
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -61,14 +61,22 @@ def put_aside(planned: Sequence[Move]) -> list[Move]:
     return left
 
 
-def _local(place: str) -> Path | None:
+def local_path(place: str) -> Path | None:
+    """The folder ``place`` of this machine; None where it is an object store's."""
     parsed = urlparse(place)
     return Path(parsed.path if parsed.scheme == "file" else place) if parsed.scheme in ("", "file") else None
 
 
-def _exists(place: str) -> bool:
-    path = _local(place)
+def is_there(place: str) -> bool:
+    """Whether the folder exists."""
+    path = local_path(place)
     if path is not None:
         return path.exists()
-    files, inside = FileSystem.from_uri(place.replace("s3a://", "s3://", 1))
+    files, inside = files_at(place)
     return bool(files.get_file_info(inside).type != FileType.NotFound)
+
+
+def files_at(place: str) -> tuple[FileSystem, str]:
+    """The object store of ``place``, and the path within it."""
+    files, inside = FileSystem.from_uri(place.replace("s3a://", "s3://", 1))
+    return files, inside

@@ -1,4 +1,4 @@
-"""``recount reset`` and ``recount upgrade``: what is done about a changed declaration."""
+"""``recount reset``, ``upgrade`` and ``retire``: what is done about a declaration that has changed or gone."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from recount.core.archive import Archive
 from recount.core.errors import Terminal
 from recount.core.registry import Stream, declared
 from recount.core.settings import Settings
+from recount.kafka.held_leases import PATIENCE_S
 
 _DECLARED = "The name of the stream, as declared."
 
@@ -54,6 +55,36 @@ def upgrade(stream: Annotated[str, typer.Argument(help=_DECLARED)]) -> None:
         ]
         begun += [f"field {name} of {topic}" for topic, name, after in fields if after == enacted.after]
         print(*(f"  from there on: {one}" for one in begun), sep="\n", end="\n" if begun else "")
+
+
+def retire(
+    stream: Annotated[str, typer.Argument(help="The name that the stream has, or had.")],
+    tables: Annotated[str, typer.Option(help="What becomes of its tables and checkpoint: keep or remove.")] = "keep",
+    topics: Annotated[
+        list[str] | None, typer.Option("--remove-topic", help="A topic of its results to delete; may be repeated.")
+    ] = None,
+    while_declared: Annotated[bool, typer.Option("--while-declared", help="Though it is declared still.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    patience_s: Annotated[float, typer.Option(min=0, help="How long to wait for the driver's end.")] = PATIENCE_S,
+) -> None:
+    """Stop a stream that is wanted no longer, and forget where it stands; what audits found stays on record."""
+    from recount.versions.retirement import Retirement
+
+    if tables not in ("keep", "remove"):
+        raise Terminal("no such fate of tables", given=tables, expected="keep or remove", remedy="--tables keep")
+    settings = Settings.from_environment(os.environ)
+    retirement = Retirement(
+        settings, stream, remove_tables=tables == "remove", topics=topics or [], while_declared=while_declared
+    )
+    print(*retirement.planned(), sep="\n")
+    if dry_run:
+        print("dry run: nothing was changed")
+        return
+    if not yes:
+        typer.confirm("Go on?", abort=True)
+    retirement.run(patience_s)
+    print(f"{stream} is retired")
 
 
 def _declared(stream: str) -> tuple[Settings, Stream]:

@@ -7,11 +7,9 @@ the first and the last no driver starts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
-
-from confluent_kafka import KafkaError, KafkaException
 
 from recount.core.archive import Archive
 from recount.core.fingerprint import Declared, Document
@@ -20,10 +18,9 @@ from recount.core.settings import Settings
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
-from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
-from recount.kafka.transaction import OutputTransaction
+from recount.kafka.connection import Connection
 from recount.versions.aside import Move, moves, put_aside
-from recount.versions.standstill import standstill
+from recount.versions.standstill import forget, standstill
 from recount.versions.topic_ends import ends_of, spans_of
 
 From = Literal["beginning", "now"]
@@ -62,7 +59,7 @@ class Reset:
             planned = self.planned()
             begun = last if last and last.kind == "reset begun" else self._begin(last)
             moved = put_aside(planned)
-            self._forget(outputs)
+            forget(self._connection, outputs)
             enacted = self._log.enact(
                 "reset", self._declared, version=begun.version, begins=begun.begins, published=begun.published
             )
@@ -82,7 +79,7 @@ class Reset:
         """Where the topics end; a table's from its first record, for it is what its records of all times make it."""
         layers = self._stream.layers if isinstance(self._stream, Topology) else ()
         of_tables = {topic for topics in layers[:-1] for topic in topics}
-        spans = spans_of(self._connection, _read_by(self._declared.document))
+        spans = spans_of(self._connection, read_by(self._declared.document))
         return {
             topic: {part: span.start if topic in of_tables else span.end for part, span in found.items()}
             for topic, found in spans.items()
@@ -102,25 +99,13 @@ class Reset:
         if isinstance(self._stream, Archive):
             return [f"archive/{self._stream.topic.name}"]
         name = self._stream.name
-        tables = sorted({*_tables_of(former), *_tables_of(self._declared.document)})
+        tables = sorted({*tables_of(former), *tables_of(self._declared.document)})
         written = [f"{kind}/{table}" for table in tables for kind in ("outputs", "corrections")]
         return [f"streams/{name}", f"audits/{name}", *written]
 
-    def _forget(self, outputs: Sequence[OutputTransaction]) -> None:
-        """Forget up to where the former version has read, and what its backfills have published."""
-        for output in outputs:
-            output.forget_position()
-        admin = self._connection.admin()
-        groups = [output.group for output in outputs]
-        for group, answer in admin.delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S).items():
-            try:
-                answer.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise failure(f"deleting the group {group}", error) from error
 
-
-def _read_by(document: Document) -> list[str]:
+def read_by(document: Document) -> list[str]:
+    """The topics that a stream reads."""
     if document["kind"] == "archive":
         return [document["topic"]]
     return sorted({one["topic"] for one in document["operators"] if one["operator"] == "source"})
@@ -128,14 +113,16 @@ def _read_by(document: Document) -> list[str]:
 
 def _written_by(document: Document) -> list[str]:
     """The topics of the sinks and of dead letters."""
-    sinks = {one["topic"] for one in _written(document)}
-    letters = {Topic(name=name, key="key").dead_letter_name for name in _read_by(document)}
+    sinks = {one["topic"] for one in written_in(document)}
+    letters = {Topic(name=name, key="key").dead_letter_name for name in read_by(document)}
     return sorted(sinks | letters)
 
 
-def _tables_of(document: Document) -> set[str]:
-    return {one["table"] for one in _written(document)}
+def tables_of(document: Document) -> set[str]:
+    """The tables of its sinks."""
+    return {one["table"] for one in written_in(document)}
 
 
-def _written(document: Document) -> list[Mapping[str, str]]:
+def written_in(document: Document) -> list[Mapping[str, str]]:
+    """Its sinks, each with its topic and table."""
     return [one for one in document.get("operators", ()) if one["operator"] in ("sink", "through")]

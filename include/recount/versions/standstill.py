@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+
+from confluent_kafka import KafkaError, KafkaException
 
 from recount.core.durations import readable
 from recount.core.errors import Terminal
 from recount.core.registry import Stream
-from recount.kafka.connection import BACKFILL_SLOT, Connection
+from recount.kafka.connection import BACKFILL_SLOT, REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.lease import Lease
 from recount.kafka.status import StatusBoard
 from recount.kafka.transaction import OutputTransaction
@@ -17,19 +19,28 @@ from recount.kafka.transaction import OutputTransaction
 
 @contextmanager
 def standstill(connection: Connection, stream: Stream) -> Iterator[tuple[OutputTransaction, OutputTransaction]]:
-    """Holds the stream's lease and its outputs; whatever a killed driver left behind is decided when this begins.
-
-    Yields the outputs of the stream and of its backfills, by which they count what they have read and published.
+    """Holds the stream's lease and its outputs, as ``outputs_held`` does.
 
     Raises ``Terminal`` while a driver is at work: nothing is stopped here.
     """
     require_no_driver(connection, stream)
-    lease = Lease.acquire(connection, stream.name)
+    with outputs_held(connection, stream.name) as outputs:
+        yield outputs
+
+
+@contextmanager
+def outputs_held(connection: Connection, name: str) -> Iterator[tuple[OutputTransaction, OutputTransaction]]:
+    """Holds the lease and the outputs of the stream ``name``, which may be declared no longer.
+
+    Whatever a killed driver left behind is decided when this begins. Yields the outputs of the stream and of its
+    backfills, by which they count what they have read and published.
+    """
+    lease = Lease.acquire(connection, name)
     with ExitStack() as held:
         held.callback(lease.release)
-        of_stream = held.enter_context(closing(OutputTransaction(connection, stream.name)))
-        group = connection.backfill_group(stream.name)
-        of_backfills = OutputTransaction(connection, stream.name, BACKFILL_SLOT, group=group)
+        of_stream = held.enter_context(closing(OutputTransaction(connection, name)))
+        group = connection.backfill_group(name)
+        of_backfills = OutputTransaction(connection, name, BACKFILL_SLOT, group=group)
         yield of_stream, held.enter_context(closing(of_backfills))
 
 
@@ -50,3 +61,17 @@ def require_no_driver(connection: Connection, stream: Stream) -> None:
             expected="a stream that was stopped",
             remedy="stop it (DAG stream_control, order stop), then call this again",
         )
+
+
+def forget(connection: Connection, outputs: Sequence[OutputTransaction]) -> None:
+    """Forget up to where a stream has read, and what its backfills have published: positions and consumer groups."""
+    for output in outputs:
+        output.forget_position()
+    groups = [output.group for output in outputs]
+    answers = connection.admin().delete_consumer_groups(groups, request_timeout=REQUEST_TIMEOUT_S)
+    for group, answer in answers.items():
+        try:
+            answer.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise failure(f"deleting the group {group}", error) from error

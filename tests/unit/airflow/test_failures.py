@@ -16,7 +16,7 @@ def test_terminal_errors_fail_without_a_retry(error: Terminal) -> None:
     with pytest.raises(AirflowFailException) as failure, airflow_failures():
         raise error
     assert str(failure.value) == str(error)
-    assert failure.value.__cause__ is None, "the same would be told twice"
+    assert failure.value.__cause__ is None, "the same would be shown twice"
 
 
 def test_what_is_behind_an_error_is_shown_with_it() -> None:

@@ -114,6 +114,26 @@ def test_what_is_wrong_with_a_stream_is_said_in_its_line(client: TestClient) -> 
     assert "never started" in row(html, "order-balances")
 
 
+def test_what_runs_without_a_declaration_is_listed_with_what_to_do(shop: ShownShop, client: TestClient) -> None:
+    """A stream that was renamed ran on for ever, and its open findings left the page."""
+    assert "Without a declaration" not in page(client, "/")
+    running = replace(shop.say.statuses[STREAM], stream="old-revenue")
+    ended = replace(running, stream="ended", state="stopped")
+    killed = replace(running, stream="killed", heartbeat_ms=running.heartbeat_ms - 7_200_000)
+    group = replace(running, stream="group.orders")
+    others = {one.stream: one for one in (running, ended, killed, group)}
+    shop.say = replace(shop.say, statuses={**shop.say.statuses, **others})
+    shop.certify("once-audited", 2, outcome="violation", differences_found=3, findings={"open_found": 3})
+    shop.certify("ended", 1)
+    _, _, html = page(client, "/").partition("<h2>Without a declaration</h2>")
+    rows = [text_of(f"<tr{one}") for one in html.split("<tr")[2:]]
+    assert [said.split()[0] for said in rows] == ["killed", "old-revenue", "once-audited"]
+    assert "silent for 2 h" in rows[0]
+    assert "running without a declaration" in rows[1] and "recount retire old-revenue" in rows[1]
+    assert "none 3 as of" in rows[2] and "recount findings --stream once-audited" in rows[2]
+    assert "once-audited/20260001T010000Z-abcdef.html" in html
+
+
 @pytest.mark.parametrize(
     ("asked", "shown"),
     [

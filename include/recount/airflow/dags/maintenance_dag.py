@@ -1,5 +1,6 @@
-"""Every day: validation runs and logs that are older than declared (`RECOUNT_KEEPING`) are removed.
+"""Every hour: streams without a declaration are reported, old validation runs and logs (`RECOUNT_KEEPING`) removed.
 
+A driver goes on when its stream is no longer declared, and no DAG of its own is left: `drivers` fails then.
 Delta tables are trimmed by their writers: a stream's by its driver, an audit's by the audit.
 """
 
@@ -20,8 +21,8 @@ def maintenance_dag(plan: DagPlan) -> Iterator[DAG]:
         return
     with DAG(
         dag_id=MAINTENANCE,
-        description="Removes files that are kept no longer",
-        schedule="@daily",
+        description="Tells of drivers without a declaration, removes files that are kept no longer",
+        schedule="@hourly",
         catchup=False,
         max_active_runs=1,
         default_args={"on_failure_callback": notifiers()},
@@ -36,5 +37,13 @@ def maintenance_dag(plan: DagPlan) -> Iterator[DAG]:
 
             return remove_old_files()
 
+        @task(retries=3)
+        def drivers() -> None:
+            """Red while a stream or group runs that is declared no longer."""
+            from recount.airflow.maintenance import require_all_declared
+
+            require_all_declared()
+
         remove_old_files()
+        drivers()
     yield dag

@@ -57,6 +57,7 @@ def _kept_running(plan: DagPlan, name: str) -> DAG:
 
 def _control(plan: DagPlan) -> DAG:
     streams = plan.declarations.streams
+    names = list(streams)
     with DAG(
         dag_id=CONTROL,
         description="Stops a stream after its batch, or starts it again",
@@ -64,7 +65,12 @@ def _control(plan: DagPlan) -> DAG:
         default_args={"on_failure_callback": notifiers()},
         tags=["recount", "stream"],
         params={
-            "stream": Param(next(iter(streams), ""), type="string", enum=list(streams), description="The stream"),
+            "stream": Param(
+                next(iter(streams), ""),
+                type="string",
+                examples=list(streams),
+                description="The stream; to stop also one that is declared no longer, or group.NAME",
+            ),
             "order": Param("stop", type="string", enum=["stop", "start"], description="What it is to do"),
         },
         doc_md=__doc__,
@@ -77,7 +83,7 @@ def _control(plan: DagPlan) -> DAG:
             from recount.airflow.failures import airflow_failures
 
             with airflow_failures():
-                {"stop": orders.stop, "start": orders.start}[order](stream)
+                orders.give(stream, order, declared=names)
 
         give_order("{{ params.stream }}", "{{ params.order }}")
     return dag
