@@ -43,6 +43,7 @@ _COMMANDS = {
     "stop": ("recount.kafka.stop_command:stop", "Stop a stream, or whatever else holds a lease, by its name."),
     "retire": ("recount.versions.commands:retire", "Stop a stream that is wanted no longer, and forget it."),
     "upgrade": ("recount.versions.commands:upgrade", "Go on with a stream's state under a changed declaration."),
+    "set-aside": ("recount.versions.commands:set_aside", "Let a stream go on without the record it stopped at."),
     "query": ("recount.serve.serve_commands:query", "Ask what a stream's results are, or were at a time in the past."),
     "serve": ("recount.serve.serve_commands:serve", "Answer such questions over HTTP."),
     "lens": ("recount.lens.commands:lens", "Say what Kafka Streams and Spark would have answered on the same log."),

@@ -237,7 +237,7 @@ def by_recompute(spark: SparkSession, scene: Scene, ledger: Ledger) -> Told:
         spark,
         scene.topology,
         frames(spark, [log], sorted(scene.partitions)),
-        limits={topic: ledger.limits(topic, scene.topology.max_future_ms) for topic in scene.partitions},
+        limits={topic: ledger.limits(topic, scene.topology.max_future_ms, {}) for topic in scene.partitions},
         table_ends=table_ends(ledger, scene.topology),
         batches=batch_ends(ledger),
     )

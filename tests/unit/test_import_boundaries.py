@@ -43,12 +43,15 @@ ROOMS = {
     "maintenance": {"core"},
     "declarations": {"core"},
     "erasures": {"core"},
+    "aside_log": {"core"},
     "acceptance_log": {"core"},
-    "spark": FOUNDATION | {"proofs", "released", "declarations", "erasures", "acceptance_log", "status_metrics"},
+    "spark": FOUNDATION
+    | {"proofs", "released", "declarations", "erasures", "acceptance_log", "status_metrics", "aside_log"},
     "recompute": FOUNDATION,
-    "audit": FOUNDATION | {"recompute", "proofs", "released", "declarations", "erasures", "acceptance_log"},
+    "audit": FOUNDATION
+    | {"recompute", "proofs", "released", "declarations", "erasures", "acceptance_log", "aside_log"},
     "backfill": FOUNDATION | {"recompute", "audit", "declarations", "versions"},
-    "versions": FOUNDATION | {"proofs", "declarations", "audit"},
+    "versions": FOUNDATION | {"proofs", "declarations", "audit", "aside_log"},
     # it writes the tables of streams, of archives and of audits, each as their writer does
     "erasure": FOUNDATION
     | {"recompute", "audit", "spark", "proofs", "released", "declarations", "erasures", "versions"},

@@ -10,7 +10,7 @@ from recount.audit.certified_findings import covered, findings_section, listed_d
 from recount.audit.code_versions import code_versions
 from recount.audit.findings import Findings
 from recount.audit.shape import flow_of
-from recount.audit.shares import warnings_of
+from recount.audit.shares import unsigned_orders, warnings_of
 from recount.core.fingerprint import SEMANTICS_VERSION, Declared
 from recount.core.nodes import Sink, Source
 from recount.core.topology import Topology
@@ -31,7 +31,10 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "audit": findings.audit,
         "stream": findings.topology.name,
         "outcome": findings.outcome,
-        "warnings": warnings_of(findings.topology.health, findings.accounts, findings.ledger.proofs),
+        "warnings": [
+            *warnings_of(findings.topology.health, findings.accounts, findings.ledger.proofs),
+            *unsigned_orders(findings.set_aside, findings.ledger),
+        ],
         "interval_ms": [findings.interval.start_ms, findings.interval.end_ms],
         "source": findings.source,
         "seed": findings.seed.run.audit if findings.seed.run else None,
@@ -44,6 +47,7 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "batches": 0 if findings.ledger.stands else len(findings.ledger.proofs),
         "erasures": [one.to_document() for one in findings.erasures],
         "begins_after_erasure": findings.begins_after,
+        "set_aside": [one.to_document() for one in findings.set_aside],
         "by_arrival": lookups_by_arrival(findings.topology),
         "declaration": {
             **_declaration(findings.topology),

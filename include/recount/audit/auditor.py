@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from recount.audit.altered_lineage import Lineage
+from recount.audit.aside_records import AsideRecords
 from recount.audit.causes import output_differences, unlisted_difference
 from recount.audit.certified_runs import certified_runs
 from recount.audit.completeness import unexplained
@@ -67,7 +68,8 @@ class _Scope:
     with the first ``published_backfills``, ``seen`` up to where an earlier audit has read the sink's topic;
     ``backfills`` those whose corrections count (None: all). ``erased`` are the keys that were erased so far, and
     ``begins_after`` is the erasure behind which an audit from the beginning cannot look. ``topic_ids`` have the topics
-    now that the stream reads and writes; ``short`` are the partitions whose log was cut short.
+    now that the stream reads and writes; ``short`` are the partitions whose log was cut short; ``aside`` are the
+    records that were set aside by order.
     """
 
     stretch: Stretch
@@ -85,6 +87,7 @@ class _Scope:
     begins_after: str | None
     topic_ids: TopicIds
     short: tuple[Difference, ...]
+    aside: AsideRecords
 
     @property
     def unseen(self) -> Ranges:
@@ -212,6 +215,7 @@ class Auditor:
             begins_after=begins_after,
             topic_ids=topic_ids,
             short=reach.short,
+            aside=AsideRecords.of(self._settings, self._topology.name),
         )
 
     def _seed(self, ledger: Ledger, cut: BatchProof, erased: ErasedKeys, *, from_the_beginning: bool) -> Seed:
@@ -254,7 +258,7 @@ class Auditor:
             self._flow,
             log,
             scope.ranges,
-            limits=scope.ledger.limits(self._source.name, self._topology.max_future_ms),
+            limits=scope.ledger.limits(self._source.name, self._topology.max_future_ms, scope.aside.offsets),
             stream_times=scope.stretch.seed.stream_times,
         )
 
@@ -302,6 +306,7 @@ class Auditor:
             released=released,
             built_on=lineage.built_on(stretch.seed, stretch.audit, gone, is_altered=bool(altered)),
             erasures=scope.erased.done,
+            set_aside=scope.aside.read_by(scope.ledger.proofs[-1]),
             begins_after=scope.begins_after,
         )
 
@@ -347,6 +352,7 @@ class Auditor:
             *scope.short,
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
+            *scope.aside.differences(),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *hidden_rows(self._tables, self._topology),
             *false_statistics(self._tables, self._topology),

@@ -1,23 +1,23 @@
 """Which keys a stream's audits have forgotten, and from where on they can judge since.
 
-A record counts where its SHA-256 holds, it is of this stream and, where there are keys, one of them has signed it. What
-a certificate that counts has listed needs no signature: it is the certificate's. Anything else is forged, which every
-audit calls a difference: so nobody without the signing key can pass a loss off as an erasure.
+A record that does not count (``vouched_records``) is forged, which every audit calls a difference: so nobody without
+the signing key can pass a loss off as an erasure.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 from recount.audit.ledger import Order
 from recount.audit.ledger_rules import LEDGER
 from recount.audit.register import certificates_in_force
-from recount.audit.signing import PublicKeys, trusted_in
+from recount.audit.signing import trusted_in
 from recount.audit.store import Run
+from recount.audit.vouched_records import counted
 from recount.core.erasure import Erasure, signed
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
@@ -50,10 +50,18 @@ class ErasedKeys:
         if not texts and not listed:
             return cls(stream=stream)
         version = DeclarationLog(settings.data, stream).version()
-        counted, forged = _counted(texts, stream, trusted_in(settings.keys), {one.sha256 for one in listed})
-        known = {one.sha256 for one in counted}
+        found, forged = counted(
+            texts,
+            stream,
+            trusted_in(settings.keys),
+            {one.sha256 for one in listed},
+            read=Erasure.from_json,
+            name=lambda one: f"{one.erasure} {one.state}",
+            signed=signed,
+        )
+        known = {one.sha256 for one in found}
         missing = [one for one in listed if one.sha256 not in known]
-        mine = [one for one in (*missing, *counted) if one.version == version]
+        mine = [one for one in (*missing, *found) if one.version == version]
         done = {one.erasure: one for one in mine if one.state == "done"}
         return cls(
             stream=stream,
@@ -166,31 +174,3 @@ class ErasedKeys:
 def run_sha256(document: Mapping[str, Any]) -> str:
     """What tells a row of ``runs`` from any other: its cut, its offsets and its checksums among it."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
-
-
-def _counted(
-    texts: Sequence[str], stream: str, trusted: PublicKeys, listed: Iterable[str]
-) -> tuple[list[Erasure], list[tuple[str, str]]]:
-    vouched, counted, forged = set(listed), [], []
-    for text in texts:
-        try:
-            one = Erasure.from_json(text)
-        except Terminal as fault:
-            forged.append((hashlib.sha256(text.encode()).hexdigest()[:16], str(fault)))
-            continue
-        fault_found = _fault(one, stream, trusted, vouched)
-        if fault_found is None:
-            counted.append(one)
-        else:
-            forged.append((f"{one.erasure} {one.state}", fault_found))
-    return counted, forged
-
-
-def _fault(one: Erasure, stream: str, trusted: PublicKeys, vouched: set[str]) -> str | None:
-    if not one.holds:
-        return f"the SHA-256 of {one.erasure} is not that of the record"
-    if one.stream != stream:
-        return f"{one.erasure} is of the stream {one.stream}"
-    if not trusted.keys or one.sha256 in vouched:
-        return None
-    return trusted.fault_of(one.key_id, one.signature, signed(one))

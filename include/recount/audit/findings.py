@@ -16,6 +16,7 @@ from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.series import WindowTotal
 from recount.audit.store import Seed
 from recount.audit.table_checksums import TableChecksums
+from recount.core.aside_order import AsideOrder
 from recount.core.erasure import Erasure
 from recount.core.errors import Terminal
 from recount.core.finding_register import Standing
@@ -55,7 +56,8 @@ class Findings:
     ``read_to``, the checksums of its ``tables``, and the SHA-256 and declaration's ``fingerprint`` of its snapshot.
     ``beyond`` are late records, as ``topic-partition@offset``, that lie before its look back: of ``beyond_found`` the
     first. ``erasures`` are those of the stream so far; ``begins_after`` is the one behind which an audit from the
-    beginning cannot look, where there is one. ``released`` and ``built_on`` are those of the audit's ``Run``.
+    beginning cannot look, where there is one. ``set_aside`` are the orders by which records were set aside so far.
+    ``released`` and ``built_on`` are those of the audit's ``Run``.
     """
 
     audit: str
@@ -86,6 +88,7 @@ class Findings:
     released: Released | None = None
     built_on: tuple[LineageChecksums, ...] = ()
     erasures: tuple[Erasure, ...] = ()
+    set_aside: tuple[AsideOrder, ...] = ()
     begins_after: str | None = None
 
     @property

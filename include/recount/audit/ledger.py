@@ -86,8 +86,10 @@ class Ledger:
         """How many offsets these batches read."""
         return sum(end - start for parts in self.ranges.values() for start, end in parts.values())
 
-    def limits(self, topic: str, max_future_ms: int) -> Mapping[int, Limits]:
-        """The latest event time that was not absurd when an offset of ``topic`` was read."""
+    def limits(
+        self, topic: str, max_future_ms: int, set_aside: Mapping[tuple[str, int], frozenset[int]]
+    ) -> Mapping[int, Limits]:
+        """The latest event time that was not absurd when an offset of ``topic`` was read; what was ``set_aside``."""
         starts: dict[int, list[int]] = {}
         latest_ms: dict[int, list[int]] = {}
         for proof in self.proofs:
@@ -95,7 +97,10 @@ class Ledger:
                 if part.topic == topic and part.start < part.end:
                     starts.setdefault(part.partition, []).append(part.start)
                     latest_ms.setdefault(part.partition, []).append(proof.batch_timestamp_ms + max_future_ms)
-        return {p: Limits(starts=starts[p], latest_ms=latest_ms[p]) for p in starts}
+        return {
+            p: Limits(starts=starts[p], latest_ms=latest_ms[p], set_aside=set_aside.get((topic, p), frozenset()))
+            for p in starts
+        }
 
     @property
     def frontier_ms(self) -> int | None:

@@ -48,6 +48,7 @@ def page(certificate: Certificate) -> str:
         _findings(certificate),
         _misses(certificate["grace_misses"], certificate["grace_misses_found"]),
         _partitions(certificate["partitions"]),
+        _set_aside(certificate.get("set_aside", [])),
         _erasures(certificate.get("erasures", [])),
         digests(certificate),
         _particulars(certificate),
@@ -72,6 +73,21 @@ def _erasures(erasures: Sequence[Mapping[str, Any]]) -> str:
     )
     head = "<tr><th>erasure</th><th>after batch</th><th>who, why</th><th class=n>rows</th></tr>"
     return f'<h2>Erased keys</h2><div class="scroll"><table>{head}{rows}</table></div>' if rows else ""
+
+
+def _set_aside(orders: Sequence[Mapping[str, Any]]) -> str:
+    """Which records the stream goes on without, by whose order and why."""
+    rows = (
+        (
+            f"<code>{escape(one['topic'])}-{one['partition']}@{one['offset']}</code>",
+            _time(one["at_ms"]),
+            escape(f"{one['by']}: {one['because']}"),
+            escape(f"signed with key {one['key_id']}" if one["signature"] else "nobody has signed it"),
+        )
+        for one in orders
+    )
+    heads = ("record", "ordered", "who, why", "order")
+    return "<h2>Records set aside by order</h2>" + table(heads, rows) if orders else ""
 
 
 def _warnings(certificate: Certificate) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from recount.audit.ledger import Ledger
+from recount.core.aside_order import AsideOrder
 from recount.core.ledger import BatchProof
 from recount.core.limits import Health
 from recount.core.verdict import PartitionAccount
@@ -25,6 +27,19 @@ def warnings_of(limits: Health, parts: Sequence[PartitionAccount], proofs: Seque
     ]
     more = len(of_batches) - _MOST_BATCHES
     return [*found, *of_batches[:_MOST_BATCHES], *([f"{more} more of single batches"] if more > 0 else [])]
+
+
+def unsigned_orders(orders: Sequence[AsideOrder], ledger: Ledger) -> list[str]:
+    """The records that batches of ``ledger`` have set aside by ``orders`` that nobody has signed."""
+    return [
+        f"{one.place} was set aside by {one.by}: {one.because}; nobody has signed the order"
+        for one in orders
+        if one.signature is None and _is_in(one, ledger.ranges.get(one.topic, {}).get(one.partition, (0, 0)))
+    ]
+
+
+def _is_in(order: AsideOrder, span: tuple[int, int]) -> bool:
+    return span[0] <= order.offset < span[1]
 
 
 def _counts(proof: BatchProof) -> tuple[int, int, int]:

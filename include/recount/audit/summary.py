@@ -12,6 +12,7 @@ from rich.text import Text
 from recount.audit.row_changes import change_in_words, late_in_words, sides_in_words
 from recount.audit.told_findings import counted, followed, life_of, place_of
 from recount.core.certificate import Certificate, standing
+from recount.core.instants import told_time
 from recount.core.quantities import quantity
 
 
@@ -35,6 +36,9 @@ def summary(certificate: Certificate) -> RenderableType:
         last = erasures[-1]
         after = f"the last one after batch {last['generation']}/{last['batch']}, by {last['by']}: {last['reason']}"
         table.add_row("erased keys", f"{len(erasures):,}, {after}")
+    for one in certificate.get("set_aside", ()):
+        place = f"{one['topic']}-{one['partition']}@{one['offset']}"
+        table.add_row("set aside", f"{place}, by {one['by']} at {told_time(one['at_ms'])}: {one['because']}")
     if certificate.get("begins_after_erasure"):
         table.add_row("begins", "at the last erasure: what was erased cannot be recomputed")
     table.add_row("signature", standing(certificate))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from recount.core.errors import Terminal
-from recount.core.finding_faults import finding_faults, forgotten, forgotten_erasures
+from recount.core.finding_faults import finding_faults, forgotten, forgotten_erasures, forgotten_orders
 
 FORMAT = "recount certificate 2"
 FIRST_FORMAT = "recount certificate 1"
@@ -110,6 +110,10 @@ def verify(
             raise Unverified("the certificate forgets a finding", given=fault, remedy="audit again from the beginning")
         for fault in forgotten_erasures(former, certificate):
             raise Unverified("the certificate forgets an erasure", given=fault, remedy="see who removed its record")
+        for fault in forgotten_orders(former, certificate):
+            raise Unverified(
+                "the certificate forgets a record that was set aside", given=fault, remedy="see who removed its order"
+            )
         certificate = former
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from recount.core.certificate import FIRST_FORMAT, Certificate, SignatureFault, Unverified, standing, verify_alone
-from recount.core.finding_faults import forgotten, forgotten_erasures
+from recount.core.finding_faults import forgotten, forgotten_erasures, forgotten_orders
 
 FaultKind = Literal[
     "altered", "foreign", "fork", "missing", "rewritten", "unsigned", "wrongly signed", "newest deleted", "unpublished"
@@ -105,7 +105,11 @@ class Chain:
                     yield Fault(kind="rewritten", number=number - 1, what=what)
                     continue
                 former = before[certificate["previous_sha256"]]
-                for forgets in (*forgotten(former, certificate), *forgotten_erasures(former, certificate)):
+                for forgets in (
+                    *forgotten(former, certificate),
+                    *forgotten_erasures(former, certificate),
+                    *forgotten_orders(former, certificate),
+                ):
                     yield Fault(kind="altered", number=number, what=f"{certificate['audit']}: {forgets}")
 
     def _signatures(self) -> Iterator[Fault]:

@@ -55,6 +55,15 @@ class Terminal(RecountError):
     """A human must act: retrying the same call cannot succeed."""
 
 
+class OfARecord(Terminal):
+    """A value of a record, or of a row made of it, with which a stream cannot go on.
+
+    ``record`` is the record to blame, as ``topic-partition@offset``, where one is known.
+    """
+
+    record: str | None = None
+
+
 class Transient(RecountError):
     """Worth retrying: the cause may pass by itself (a broker that is restarting, a busy port)."""
 

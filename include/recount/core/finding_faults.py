@@ -58,6 +58,24 @@ def forgotten_erasures(former: Mapping[str, Any], certificate: Mapping[str, Any]
             yield f"the erasure {one['erasure']}, listed in {former['audit']}, is not mentioned"
 
 
+def forgotten_orders(former: Mapping[str, Any], certificate: Mapping[str, Any]) -> Iterator[str]:
+    """The records set aside that the certificate before lists, of the same version of the stream, and this one not.
+
+    An audit of an earlier batch lists those that were read until then.
+    """
+    if version_of(former) != version_of(certificate) or _cut(certificate) < _cut(former):
+        return
+    told = {one["sha256"] for one in certificate.get("set_aside", ())}
+    for one in former.get("set_aside", ()):
+        if one["sha256"] not in told:
+            place = f"{one['topic']}-{one['partition']}@{one['offset']}"
+            yield f"the record {place}, set aside in {former['audit']}, is not mentioned"
+
+
+def _cut(certificate: Mapping[str, Any]) -> tuple[int, int]:
+    return certificate["cut"]["generation"], certificate["cut"]["batch"]
+
+
 def version_of(certificate: Mapping[str, Any]) -> int:
     """The version of the stream that ``certificate`` is about."""
     return int(certificate.get("declaration", {}).get("stream_version", 1))

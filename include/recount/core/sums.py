@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from recount.core.errors import Terminal
+from recount.core.errors import OfARecord
 from recount.core.schema import LONG_MAX, LONG_MIN, FieldType
 
 
-class SumTooLarge(Terminal):
+class SumTooLarge(OfARecord):
     """A sum of LONG beyond 64 bits, or of a decimal beyond its 38 digits; ``given`` names the result."""
 
 

@@ -12,6 +12,7 @@
 | ``archive/<topic>`` | archive | the raw log |
 | ``audits/<stream>/<name>`` | audit | verdicts, differences, seeds |
 | ``erasures/<stream>`` | ``recount erase``, which removes from all of the above | which key was erased, by its hash |
+| ``set-aside/<stream>`` | ``recount set-aside`` | which record the stream goes on without, by whom, and why |
 | ``acceptances/<stream>`` | ``recount findings accept``, also in Airflow | who accepted which finding, and why |
 """
 
@@ -65,6 +66,10 @@ class Tables:
     def erasures(self, stream: str) -> str:
         """Which keys were erased from what a stream, or an archive, keeps."""
         return f"{self.root}/erasures/{stream}"
+
+    def set_aside(self, stream: str) -> str:
+        """Which records a stream goes on without."""
+        return f"{self.root}/set-aside/{stream}"
 
     def acceptances(self, stream: str) -> str:
         """Who accepted which finding of a stream."""

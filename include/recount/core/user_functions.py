@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from recount.core.errors import RecountError, Terminal
+from recount.core.errors import OfARecord, RecountError
 
 FUNCTION_RAISED = "function-raised"
 """How the reason of a record begins that was set aside because a function raised."""
 _MOST_SHOWN = 200
 
 
-class FunctionFailed(Terminal):
+class FunctionFailed(OfARecord):
     """A function of the topology raised; ``place`` is the record or the result that it was called for."""
 
     def __init__(self, what: object, place: str, error: Exception) -> None:
-        self.place = place
+        self.place = self.record = place
         super().__init__(
             f"a function of the topology raised {type(error).__name__}: {message_of(error)}",
             given=f"{what}, at {place}",

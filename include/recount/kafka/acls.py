@@ -90,7 +90,7 @@ def _of_audits(declarations: Declarations, connection: Connection) -> Iterator[A
 
 
 def _of_admins(declarations: Declarations, connection: Connection, profile: Profile) -> Iterator[Acl]:
-    """Topics, orders to streams, their pages in Airflow, resets, upgrades and erasures."""
+    """Topics, orders to streams, their pages in Airflow, resets, upgrades, erasures and set-asides."""
     own = connection.own
     for topic in all_topics(declarations, own):
         needed: tuple[Operation, ...] = ("Describe", "DescribeConfigs")

@@ -59,11 +59,13 @@ class Reading(Protocol):
 class Limits:
     """The latest event time that is not absurd, per offset: ``latest_ms[i]`` from offset ``starts[i]`` on.
 
-    It follows from the recorded time of the batch that read the offset: the one input that is not in the log.
+    It follows from the recorded time of the batch that read the offset. Beside ``set_aside``, the offsets that somebody
+    has ordered to set aside, it is the one input that is not in the log.
     """
 
     starts: Sequence[int]
     latest_ms: Sequence[int]
+    set_aside: frozenset[int] = frozenset()
 
     def at(self, offsets: np.ndarray) -> np.ndarray:
         """The limit of each of ``offsets``; there is none below the first start."""
@@ -167,6 +169,10 @@ class DecodePass:
         if limits:
             latest_ms = limits.at(records.column("offset").to_numpy())
             reject(milliseconds > latest_ms, "future-timestamp", "event time is too far in the future")
+            if limits.set_aside:
+                ordered = np.isin(records.column("offset").to_numpy(), list(limits.set_aside))
+                # by order, whatever else is wrong with the record
+                faults |= dict.fromkeys(np.flatnonzero(ordered).tolist(), ("set-aside", "somebody ordered it"))
         if event_time and faults:
             bad = pa.array([index in faults for index in range(records.num_rows)])
             times = pc.if_else(bad, records.column("timestamp_ms"), times)

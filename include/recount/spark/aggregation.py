@@ -69,6 +69,7 @@ class AggregationComputation:
             plan=self._plan,
             stream_times=clock.stream_times,
             latest_ms=span.timestamp_ms + self._plan.topology.max_future_ms,
+            set_aside=span.set_aside,
         )
         mapped = staged(records, stage)
         after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)

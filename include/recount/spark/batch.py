@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import polars as pl
@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 from recount.codec.record_decoder import reads_headers
 from recount.codec.value_encoders import encoder_of
 from recount.core.additions import NOTHING_ADDED, Additions
+from recount.core.aside_order import SET_ASIDE, RecordPlace, set_aside_command
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
@@ -42,6 +43,7 @@ from recount.spark.plan import plan_of
 from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import BatchRows, StreamTables
 from recount.spark.trimming import AgeingRows
+from recount.spark.way_out import without_its_record
 from recount.spark.work import Attempt, BatchResult, Step
 
 _LOG = logging.getLogger(__name__)
@@ -143,7 +145,7 @@ class BatchProcessor:
     def __call__(self, records: DataFrame, batch: int) -> None:
         """Process batch ``batch``; an error leaves nothing half-done that a replay would not complete."""
         order = (self._attempt.generation, batch)
-        span = self._attempt.checkpoint.range_of(batch)
+        span = replace(self._attempt.checkpoint.range_of(batch), set_aside=self._attempt.set_aside)
         clock = self._clock or self._recovered(order, span)
         marks = [time.monotonic()]
 
@@ -151,7 +153,8 @@ class BatchProcessor:
             marks.append(time.monotonic())
             self._attempt.observer(step, batch)
 
-        computed = self._computation.compute(records, span, clock, order)
+        with without_its_record(self._topology.name, span):
+            computed = self._computation.compute(records, span, clock, order)
         self._refuse_bad_records(computed.rejected)
         rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)
         proof = self._proof(span, computed, rows)
@@ -212,14 +215,17 @@ class BatchProcessor:
 
     def _refuse_bad_records(self, rejected: pl.DataFrame) -> None:
         """Under the policy ``fail``, a bad record stops the stream before anything of its batch is committed."""
+        rejected = rejected.filter(pl.col("reason") != SET_ASIDE)
         if self._topology.on_bad_record == "dead-letter" or rejected.is_empty():
             return
         first = rejected.sort("topic", "partition", "offset").row(0, named=True)
+        place = RecordPlace(topic=first["topic"], partition=first["partition"], offset=first["offset"])
         raise Terminal(
             f"{rejected.height} bad record(s), and {self._topology.name} is declared to fail on them",
-            given=f"{first['topic']}-{first['partition']}@{first['offset']}: {first['reason']}, {first['detail']}",
+            given=f"{place}: {first['reason']}, {first['detail']}",
             expected="records as the topic's schema declares them, which the topology's functions take",
-            remedy='mend the producer or the function, or declare on_bad_record="dead-letter"',
+            remedy='mend the producer or the function, or declare on_bad_record="dead-letter"; to go on without this '
+            f"record: {set_aside_command(self._topology.name, place)}",
         )
 
     def _proof(self, span: BatchRange, computed: Computed, rows: BatchRows) -> BatchProof:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -20,12 +20,16 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRange:
-    """What batch ``batch`` reads: offsets ``start`` <= o < ``end`` per partition, at ``timestamp_ms``."""
+    """What batch ``batch`` reads: offsets ``start`` <= o < ``end`` per partition, at ``timestamp_ms``.
+
+    Of these ``set_aside`` names the offsets that somebody has ordered to set aside.
+    """
 
     batch: int
     timestamp_ms: int
     start: Mapping[Partition, int]
     end: Mapping[Partition, int]
+    set_aside: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
 
 
 class Planned(Protocol):

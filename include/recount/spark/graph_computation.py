@@ -92,6 +92,7 @@ class GraphComputation:
             keyed=self._keyed,
             stream_times=clock.stream_times,
             latest_ms=span.timestamp_ms + self._topology.max_future_ms,
+            set_aside=span.set_aside,
         )
 
     def computed(

@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 from recount.codec.record_decoder import RecordDecoder
+from recount.core.aside_order import SET_ASIDE
 from recount.core.nodes import Source
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
@@ -33,13 +34,22 @@ Where a function raised it is the event time.
 class Intake:
     """Takes the records of one topic: ``columns`` are the fields to decode, ``latest_ms`` the last sane event time.
 
-    ``needs_key``: a record without a key, or with one that is no text, is bad.
+    ``needs_key``: a record without a key, or with one that is no text, is bad. So is one whose offset is ``set_aside``.
     """
 
-    def __init__(self, source: Source, columns: Sequence[str], *, needs_key: bool, latest_ms: int) -> None:
+    def __init__(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        *,
+        needs_key: bool,
+        latest_ms: int,
+        set_aside: frozenset[int] = frozenset(),
+    ) -> None:
         self._source = source
         self._needs_key = needs_key
         self._latest_ms = latest_ms
+        self._set_aside = set_aside
         self._decoder = RecordDecoder(source.topic, columns)
 
     def take(self, batch: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -54,7 +64,11 @@ class Intake:
         event_time = self._source.topic.event_time
         time = pl.col(field_column(event_time) if event_time else "record_timestamp_ms")
         frame = frame.with_columns(time.alias(TIMESTAMP))
-        judged = self._judged(frame, {fault.index: (fault.reason, fault.detail) for fault in decoded.faults})
+        faults = {fault.index: (fault.reason, fault.detail) for fault in decoded.faults}
+        if self._set_aside:
+            ordered = frame["offset"].is_in(list(self._set_aside)).arg_true()
+            faults |= dict.fromkeys(ordered.to_list(), (SET_ASIDE, "somebody ordered to set the record aside"))
+        judged = self._judged(frame, faults)
         bad = judged.filter(pl.col("reason").is_not_null())
         rejected = bad.with_columns(pl.col("record_timestamp_ms").alias(TIMESTAMP)).select(list(REJECTED_SCHEMA))
         return judged.filter(pl.col("reason").is_null()).drop("reason", "detail"), rejected

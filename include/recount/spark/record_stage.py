@@ -5,7 +5,7 @@ the good ones as far as each goes by itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
@@ -44,6 +44,7 @@ class RecordStage:
     keyed: frozenset[str]
     stream_times: Mapping[Partition, int | None]
     latest_ms: int
+    set_aside: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The task: Arrow batches of one partition in, the tables out."""
@@ -53,7 +54,7 @@ class RecordStage:
         for batch in batches:
             if batch.num_rows:
                 place = partition_of(batch)
-                intake = intake or self._intake(place[0])
+                intake = intake or self._intake(place)
                 taken, bad = intake.take(batch)
                 good.append(taken)
                 rejected.append(bad)
@@ -66,9 +67,15 @@ class RecordStage:
         schemas = {**{read_of(topic): READ for topic in self.sources}, **self.steps.schemas, REJECTED: REJECTED_SCHEMA}
         return {name: [pl.DataFrame(schema=schema)] for name, schema in schemas.items()}
 
-    def _intake(self, topic: str) -> Intake:
-        columns, needs_key = self.steps.columns[topic], topic in self.keyed
-        return Intake(self.sources[topic], columns, needs_key=needs_key, latest_ms=self.latest_ms)
+    def _intake(self, place: Partition) -> Intake:
+        topic, _ = place
+        return Intake(
+            self.sources[topic],
+            self.steps.columns[topic],
+            needs_key=topic in self.keyed,
+            latest_ms=self.latest_ms,
+            set_aside=self.set_aside.get(place, frozenset()),
+        )
 
     def _tables(self, place: Partition, good: pl.DataFrame) -> dict[str, pl.DataFrame]:
         topic, _ = place

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from recount.aside_log import AsideLog
 from recount.core.errors import RecountError, Terminal, Transient, says_all
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
@@ -194,6 +195,7 @@ class StreamRunner:
             closed_ms=enacted.closed_ms,
             added=enacted.additions,
             version=enacted.version,
+            set_aside=AsideLog(self._settings.data, self._work.name).offsets(enacted.version),
             observer=self._observer,
         )
         for unfinished in repeated:

@@ -8,7 +8,7 @@ Arrow IPC: partials, late records, rejected records, and the partition's totals.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -59,6 +59,7 @@ class MapStage:
     plan: AggregationPlan
     stream_times: Mapping[Partition, int | None]
     latest_ms: int
+    set_aside: Mapping[Partition, frozenset[int]] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The task: Arrow batches of one partition in, the four tables out."""
@@ -88,7 +89,13 @@ class PartitionPass:
         plan = stage.plan
         self._plan = plan
         self._partition = partition
-        self._intake = Intake(plan.source, plan.columns, needs_key=plan.uses_record_key, latest_ms=stage.latest_ms)
+        self._intake = Intake(
+            plan.source,
+            plan.columns,
+            needs_key=plan.uses_record_key,
+            latest_ms=stage.latest_ms,
+            set_aside=stage.set_aside.get(partition, frozenset()),
+        )
         self._partials = Partials.of(plan.aggregate)
         self._key = pl.col(field_column(self._partials.key))
         self._stream_time_ms = stage.stream_times.get(partition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from pyspark.sql import DataFrame
@@ -40,6 +40,7 @@ class Attempt:
     the declaration that is run, ``closed_ms`` the frontier at which all is closed that was before an upgrade, ``added``
     what upgrades have added to it; ``version`` counts the stream's resets from 1. ``topic_ids``
     tells the ids of the stream's topics, and raises where one that it reads has been made anew.
+    ``set_aside`` are the offsets of records that the stream goes on without, by topic and partition.
     ``published`` says that Kafka has the batches of this run already.
     """
 
@@ -53,6 +54,7 @@ class Attempt:
     added: Additions = NOTHING_ADDED
     version: int = 1
     published: bool = False
+    set_aside: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
     observer: Observer = unobserved
 
 

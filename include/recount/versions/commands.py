@@ -1,4 +1,4 @@
-"""``recount reset``, ``upgrade`` and ``retire``: what is done about a declaration that has changed or gone."""
+"""``recount reset``, ``upgrade`` and ``retire`` for a changed declaration, ``set-aside`` for one record."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from recount.core.archive import Archive
 from recount.core.errors import Terminal
 from recount.core.registry import Stream, declared
 from recount.core.settings import Settings
+from recount.core.topology import Topology
 from recount.kafka.held_leases import PATIENCE_S
 
 _DECLARED = "The name of the stream, as declared."
@@ -85,6 +86,45 @@ def retire(
         typer.confirm("Go on?", abort=True)
     retirement.run(patience_s)
     print(f"{stream} is retired")
+
+
+def set_aside(
+    stream: Annotated[str, typer.Argument(help=_DECLARED)],
+    record: Annotated[
+        str | None, typer.Argument(help="TOPIC-PARTITION@OFFSET of the record; without it the orders are listed.")
+    ] = None,
+    by: Annotated[str, typer.Option("--by", help="Who sets it aside; goes into the certificates.")] = "",
+    because: Annotated[str, typer.Option("--because", help="Why; goes into the certificates.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the record, and whether it can be.")] = False,
+) -> None:
+    """Let a stream that stopped at a record go on without it: the record becomes a dead letter, `set-aside`.
+
+    The stream must stand still, and no committed batch may have read the record. Every certificate from then on lists
+    the record, with who and why.
+    """
+    from recount.core.aside_order import RecordPlace
+    from recount.versions.setting_aside import SettingAside, listed
+
+    settings, declaration = _declared(stream)
+    if not isinstance(declaration, Topology):
+        raise Terminal(
+            "an archive sets no record aside",
+            given=stream,
+            expected="a stream with a topology",
+            remedy="an archive decodes nothing, so that no record can stop it",
+        )
+    if record is None:
+        print(*listed(settings, declaration), sep="\n")
+        return
+    setting_aside = SettingAside(settings=settings, topology=declaration, place=RecordPlace.from_text(record))
+    found = setting_aside.checked()
+    print(setting_aside.shown(found))
+    if dry_run:
+        print("dry run: no order was given")
+        return
+    order = setting_aside.run(by=by, because=because)
+    print(f"{order.place} of {stream} is set aside by {order.by}: {order.because}")
+    print(f"start {stream}: its next batch writes the record to {setting_aside.dead_letters}, and goes on")
 
 
 def _declared(stream: str) -> tuple[Settings, Stream]:

@@ -215,6 +215,7 @@ class TopologyAuditor:
             *scope.short,
             *([] if scope.ledger.stands else ledger_faults(scope.before, scope.ledger.proofs, self._topology)),
             *self._erasure_differences(scope),
+            *scope.aside.differences(),
             *strange_rows(self._tables, self._topology, scope.settled, lambda: self._settled(scope)),
             *false_statistics(self._tables, self._topology),
             *strange_logs(self._tables, self._topology),
@@ -267,6 +268,7 @@ class TopologyAuditor:
             beyond=beyond.places,
             fingerprint=self._in_force.declared.fingerprint,
             erasures=scope.erased.done,
+            set_aside=scope.aside.read_by(scope.ledger.proofs[-1]),
             begins_after=scope.begins_after,
             built_on=(corrections_kept(self.store, scope.audit),) if missed else (),
         )
@@ -345,7 +347,7 @@ class TopologyAuditor:
                 topic: log.read(self._session, topic, spans, with_headers=topic in headers)
                 for topic, spans in read.items()
             },
-            limits={topic: ledger.limits(topic, self._topology.max_future_ms) for topic in ranges},
+            limits={topic: ledger.limits(topic, self._topology.max_future_ms, scope.aside.offsets) for topic in ranges},
             lateness=truth is None,
             same_logs=truth,
             table_ends=table_ends(ledger, self._topology),

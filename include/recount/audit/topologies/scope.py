@@ -11,6 +11,7 @@ from itertools import takewhile
 
 from pyspark.sql import DataFrame
 
+from recount.audit.aside_records import AsideRecords
 from recount.audit.certified_runs import certified_runs, removed_by_now
 from recount.audit.copies import is_after
 from recount.audit.erased_keys import ErasedKeys
@@ -69,7 +70,8 @@ class Scope:
     before has read. The sinks' hold the first ``done`` backfills; ``listed`` are those in the tables of corrections,
     ``backfills`` the names of those whose corrections count. ``erased`` are the keys that were erased so far, and
     ``begins_after`` is the erasure behind which an audit from the beginning cannot look. ``topic_ids`` have the topics
-    now that the stream reads and writes; ``short`` are the partitions whose log was cut short.
+    now that the stream reads and writes; ``short`` are the partitions whose log was cut short; ``aside`` are the
+    records that were set aside by order.
     """
 
     audit: str
@@ -91,6 +93,7 @@ class Scope:
     begins_after: str | None
     topic_ids: TopicIds
     short: tuple[Difference, ...]
+    aside: AsideRecords
 
     @property
     def cut(self) -> Order:
@@ -247,6 +250,8 @@ class Scoping:
             begins_after=erased.newest.erasure if from_the_beginning and erased.newest else None,
             topic_ids=topic_ids,
             short=reach.short,
+            # read after the cut is known: the orders that its batches went by are there
+            aside=AsideRecords.of(self.settings, self.topology.name),
         )
 
     def _since_the_last(

@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+from recount.core.aside_order import SET_ASIDE, RecordPlace
 from recount.core.describe import describe
 from recount.core.errors import Terminal, require
 from recount.core.interpreter.graph import Graph
@@ -50,7 +51,8 @@ class TopologyDriver:
     Records are read in the order in which they are piped: a table's changes before the records that are to find them.
     Results are those of docs/semantics.md: a final result leaves when the frontier has passed, so feed a later
     record, or ``advance_to`` a later time. A partition counts as idle until its first record, unless ``partitions``
-    says how many its topic has. Without ``wall_clock_ms`` no timestamp is too far in the future.
+    says how many its topic has. Without ``wall_clock_ms`` no timestamp is too far in the future. ``set_aside`` are
+    records that the stream goes on without, as ``topic-partition@offset``.
     """
 
     def __init__(
@@ -59,11 +61,12 @@ class TopologyDriver:
         *,
         partitions: Mapping[str, int] = MappingProxyType({}),
         wall_clock_ms: int | None = None,
+        set_aside: Iterable[str] = (),
     ) -> None:
         self.topology = topology
         self.wall_clock_ms = wall_clock_ms
         self._graph = Graph(topology, partitions)
-        self._intake = Intake(topology)
+        self._intake = Intake(topology, map(RecordPlace.from_text, set_aside))
         self._offsets: dict[tuple[str, int], int] = {}
         self._read: dict[str, int] = {}
         self._in_batch = False
@@ -237,7 +240,7 @@ class TopologyDriver:
         return value
 
     def _set_aside(self, letter: DeadLetter) -> None:
-        if self.topology.on_bad_record == "fail":
+        if self.topology.on_bad_record == "fail" and letter.reason != SET_ASIDE:
             raise Terminal(
                 "a bad record",
                 given=f"{letter.topic}-{letter.partition}@{letter.offset}: {letter.reason}, {letter.detail}",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from recount.core.aside_order import SET_ASIDE, RecordPlace
 from recount.core.interpreter.journal import DeadLetter
 from recount.core.interpreter.record import Entry, Row
 from recount.core.nodes import Source
@@ -29,12 +30,13 @@ class Taken:
 
 
 class Intake:
-    """Decodes the records of a topology's source topics."""
+    """Decodes the records of a topology's source topics; those that are ``set_aside`` are bad."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, set_aside: Iterable[RecordPlace] = ()) -> None:
         self._topics: dict[str, Topic] = {source.topic.name: source.topic for source in topology.sources}
         self._keyed = topics_needing_a_key(topology)
         self._max_future_ms = topology.max_future_ms
+        self._set_aside = frozenset(set_aside)
 
     def take(
         self,
@@ -51,6 +53,8 @@ class Intake:
         """The record decoded, or its dead letter."""
         declared = self._topics[topic]
         try:
+            if RecordPlace(topic=topic, partition=partition, offset=offset) in self._set_aside:
+                raise BadRecord(SET_ASIDE, "somebody ordered to set the record aside")
             fields = _fields(declared, value, headers, key)
             text = self._key(topic, key, fields)
             event_time_ms = _event_time_ms(declared, fields, timestamp_ms)

@@ -1,0 +1,108 @@
+"""Which records a stream was ordered to set aside, as its audits count the orders.
+
+An order that does not count (``vouched_records``) is forged. The recompute counts its record all the same, so that a
+stream which has set it aside differs from what the log says: nobody without the signing key can hide a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from recount.aside_log import AsideLog
+from recount.audit.ledger_rules import LEDGER
+from recount.audit.register import certificates_in_force
+from recount.audit.signing import trusted_in
+from recount.audit.vouched_records import counted
+from recount.core.aside_order import AsideOrder
+from recount.core.ledger import BatchProof
+from recount.core.settings import Settings
+from recount.core.verdict import Difference
+from recount.declarations import DeclarationLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsideRecords:
+    """The ``orders`` of the present version of ``stream`` that count, oldest first, and the ``offsets`` that they name.
+
+    ``forged`` says by order what is wrong with it, ``missing`` which orders only a certificate has.
+    """
+
+    stream: str
+    orders: tuple[AsideOrder, ...] = ()
+    forged: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+    offsets: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: Settings, stream: str) -> Self:
+        """As the table and the certificates have them."""
+        certificates = certificates_in_force(settings, stream)
+        listed = list({AsideOrder(**one) for certificate in certificates for one in certificate.get("set_aside", ())})
+        texts = AsideLog(settings.data, stream).texts()
+        if not texts and not listed:
+            return cls(stream=stream)
+        version = DeclarationLog(settings.data, stream).version()
+        found, forged = counted(
+            texts,
+            stream,
+            trusted_in(settings.keys),
+            {one.sha256 for one in listed},
+            read=AsideOrder.from_json,
+            name=lambda one: str(one.place),
+            signed=lambda one: one.signed,
+        )
+        known = {one.sha256 for one in found}
+        missing = [one for one in listed if one.sha256 not in known and one.version == version]
+        mine = {one.place: one for one in (*found, *missing) if one.version == version}
+        offsets: dict[tuple[str, int], frozenset[int]] = {}
+        for one in mine.values():
+            offsets[one.topic, one.partition] = offsets.get((one.topic, one.partition), frozenset()) | {one.offset}
+        return cls(
+            stream=stream,
+            orders=tuple(sorted(mine.values(), key=lambda one: one.at_ms)),
+            forged=tuple(forged),
+            missing=tuple(str(one.place) for one in missing),
+            offsets=offsets,
+        )
+
+    def read_by(self, cut: BatchProof) -> tuple[AsideOrder, ...]:
+        """The orders of records that batches up to ``cut`` have read."""
+        ends = {(part.topic, part.partition): part.end for part in cut.partitions}
+        return tuple(one for one in self.orders if one.offset < ends.get((one.topic, one.partition), 0))
+
+    def differences(self) -> list[Difference]:
+        """What is wrong with the orders."""
+        extra = [
+            self._difference(
+                "extra",
+                expected="orders that recount set-aside has written and signed",
+                actual=fault,
+                cause="nobody who may sign has given this order; the audit counts its record",
+                evidence=place,
+            )
+            for place, fault in self.forged
+        ]
+        lost = [
+            self._difference(
+                "lost",
+                expected="every order that a certificate lists",
+                actual="no such order",
+                cause="somebody removed it from the table; it counts as the certificate has it",
+                evidence=place,
+            )
+            for place in self.missing
+        ]
+        return [*extra, *lost]
+
+    def _difference(self, verdict: str, *, expected: str, actual: str, cause: str, evidence: str) -> Difference:
+        return Difference(
+            kind=LEDGER,
+            place=f"table set-aside/{self.stream}",
+            verdict=verdict,
+            expected=expected,
+            actual=actual,
+            cause=cause,
+            evidence=(evidence,),
+        )

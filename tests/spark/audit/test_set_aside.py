@@ -1,0 +1,181 @@
+"""A record at which a stream stops is set aside by order: the stream goes on, audits list it, nobody can hide one."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.audit.conftest import START_MS
+from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
+
+from recount.aside_log import AsideLog
+from recount.audit.nightly import CertifiedAudit
+from recount.audit.signing import make_keys
+from recount.audit.verifying import verify_file
+from recount.core.aggregates import count, total
+from recount.core.aside_order import AsideOrder, RecordPlace
+from recount.core.errors import OfARecord, Terminal
+from recount.core.interpreter.driver import TopologyDriver
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topology import Topology, stream
+from recount.core.windows import tumbling
+from recount.local.kafka import EmbeddedKafka
+from recount.local.project import Project
+from recount.versions.setting_aside import AlreadyRead, SettingAside, listed
+
+pytestmark = pytest.mark.timeout(900)
+LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counter(Stage):
+    """Sums of five minutes, by the engine of windows or by the general one."""
+
+    large: int = LARGEST
+
+    def set_aside(self, offset: int, because: str = "a test record of the till") -> AsideOrder:
+        return self.setting_aside(offset).run(by="ann", because=because)
+
+    def setting_aside(self, offset: int, topic: str | None = None) -> SettingAside:
+        place = RecordPlace(topic=topic or self.topic("sales"), partition=0, offset=offset)
+        return SettingAside(settings=self.settings, topology=self.topology, place=place)
+
+    def published(self) -> list[tuple[str, int, int]]:
+        [sink] = self.topology.written
+        return sorted((row[sink.key], row.sales, row.spent) for row in self.rows(sink))
+
+    def certificate(self, audited: CertifiedAudit) -> Mapping[str, Any]:
+        return json.loads(audited.certificate.read_text())
+
+
+def raising(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A function of a result: it cannot take the sum of a large sale."""
+    if row["spent"] > 1_000:
+        raise ValueError("no such discount")
+    return row
+
+
+@pytest.fixture(scope="module", params=["windows", "general"])
+def counter(
+    request: pytest.FixtureRequest,
+    tiny: None,
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    project: Project,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Counter:
+    name = uuid.uuid4().hex[:8]
+    sales = source_topic(f"sales-{name}", RecordSchema.of(amount=LONG))
+    sums = stream(sales).windowed_by(tumbling("5 min", grace="0 s")).aggregate(sales=count(), spent=total("amount"))
+    sink = output_topic(f"sums-{name}")
+    flow = (
+        sums.emit_final()
+        if request.param == "windows"
+        else sums.emit_each_record().map(raising, sales=LONG, spent=LONG)
+    )
+    topology = Topology(name=f"sums-{name}", sinks=[flow.to(sink, table="sums")])
+    root = tmp_path_factory.mktemp("aside")
+    large = LARGEST if request.param == "windows" else 5_000
+    settings = settings_below(root, kafka, project)
+    if request.param == "windows":
+        settings = replace(settings, keys=str(root / "keys"))
+        make_keys(root / "keys", reports=Path(settings.reports))
+    counter = Counter(spark=spark, settings=settings, topology=topology, large=large)
+    counter.create_topics()
+    return counter
+
+
+def sale(who: str, minute: float, amount: int) -> tuple[str, int, str, float, Mapping[str, int]]:
+    return ("sales", 0, who, minute, {"amount": amount})
+
+
+def test_a_stream_goes_on_without_the_record_at_which_it_stopped(counter: Counter) -> None:
+    counter.produce([sale("ann", 0, 5), sale("bob", 1, 7), sale("bob", 20, 1)])
+    counter.run()
+    counter.produce([sale("bob", 21, 2), sale("bob", 22, counter.large), sale("ann", 40, 3)])
+    with pytest.raises(OfARecord) as stopped:
+        counter.run()
+    name, topic = counter.topology.name, counter.topic("sales")
+    assert f"recount set-aside {name} {topic}-0@4" in stopped.value.remedy or (
+        f"{topic}-0@[3, 6): `recount set-aside {name} TOPIC-PARTITION@OFFSET" in stopped.value.remedy
+    )
+    with pytest.raises(OfARecord):
+        counter.run()
+
+    shown = counter.setting_aside(4)
+    assert str(counter.large) in shown.shown(shown.checked())
+    order = counter.set_aside(4)
+    assert listed(counter.settings, counter.topology)[0].startswith(f"{topic}-0@4  not read yet")
+    counter.run()
+    assert listed(counter.settings, counter.topology)[0].startswith(f"{topic}-0@4  a dead letter")
+
+    driver = TopologyDriver(counter.topology, set_aside=[f"{topic}-0@4"])
+    for who, minute, amount in [
+        ("ann", 0, 5),
+        ("bob", 1, 7),
+        ("bob", 20, 1),
+        ("bob", 21, 2),
+        ("bob", 22, counter.large),
+    ]:
+        fate = driver.pipe(topic, key=who, value={"amount": amount}, timestamp_ms=START_MS + minute * 60_000)
+    assert fate == "dead-lettered"
+    assert [letter.reason for letter in driver.dead_letters] == ["set-aside"]
+    driver.pipe(topic, key="ann", value={"amount": 3}, timestamp_ms=START_MS + 40 * 60_000)
+    [sink] = counter.topology.written
+    said = sorted(
+        (one.key, one.value["sales"], one.value["spent"]) for one in driver.read(sink.topic.name) if one.value
+    )
+    assert counter.published() == said
+    rejected = counter.spark.read.format("delta").load(counter.tables.rejected(name)).collect()
+    assert [(row.offset, row.reason) for row in rejected] == [(4, "set-aside")]
+
+    audited = counter.audit()
+    assert audited.findings.differences == ()
+    certificate = counter.certificate(audited)
+    assert certificate["outcome"] == "match"
+    assert certificate["totals"]["dead_lettered"] == 1
+    [one] = certificate["set_aside"]
+    assert (one["topic"], one["offset"], one["by"], one["because"]) == (topic, 4, "ann", "a test record of the till")
+    unsigned = f"{order.place} was set aside by ann: {order.because}; nobody has signed the order"
+    assert certificate["warnings"] == ([] if counter.settings.keys else [unsigned])
+    assert bool(one["signature"]) == bool(counter.settings.keys)
+    if counter.settings.keys:
+        assert counter.audit(from_the_beginning=True).findings.differences == ()
+    assert verify_file(audited.certificate)
+
+
+def test_a_record_that_a_batch_has_read_is_not_set_aside_any_more(counter: Counter) -> None:
+    with pytest.raises(AlreadyRead):
+        counter.set_aside(3)
+    with pytest.raises(Terminal, match="no such record"):
+        counter.set_aside(100)
+    with pytest.raises(Terminal, match="does not read"):
+        counter.setting_aside(0, topic="others").checked()
+    with pytest.raises(Terminal, match="nobody can say"):
+        counter.set_aside(100, because=" ")
+
+
+def test_an_order_that_nobody_may_give_hides_no_record(counter: Counter) -> None:
+    """Somebody who may write to the table of orders, and has no key, lets the stream pass over a record."""
+    counter.produce([sale("bob", 60, 500), sale("ann", 80, 1)])
+    log = AsideLog(counter.settings.data, counter.topology.name)
+    log.append(replace(log.orders(1)[0], offset=6, by="bob").hashed(None))
+    counter.run()
+    certificate = counter.certificate(counter.audit())
+    place = f"{counter.topic('sales')}-0@6"
+    if not counter.settings.keys:
+        assert [one["by"] for one in certificate["set_aside"]] == ["ann", "bob"]
+        assert certificate["warnings"][0].startswith(f"{place} was set aside by bob")
+        return
+    assert certificate["outcome"] == "violation"
+    assert [one["by"] for one in certificate["set_aside"]] == ["ann"]
+    [forged] = [one for one in certificate["differences"] if one["place"] == f"table set-aside/{counter.topology.name}"]
+    assert (forged["verdict"], forged["evidence"]) == ("extra", [place])
+    wrong = [one for one in certificate["differences"] if place in one["evidence"] and one is not forged]
+    assert {one["kind"] for one in wrong} >= {"dead letters"}
