@@ -6,7 +6,7 @@ Steps, each safe to repeat:
 3. Position and consumer groups, of the stream and of its backfills, are deleted.
 4. Tables, checkpoint and topics are removed where that was asked for.
 5. Its last status says that it is stopped.
-What audits have found stays: certificates, the tables of its audits, who accepted what, declarations, erasures.
+What audits have found stays: certificates, the tables of its audits, who accepted what, declarations, erasures, orders.
 """
 
 from __future__ import annotations
