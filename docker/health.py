@@ -1,5 +1,6 @@
-"""Whether a service of docker-compose.yml is well: ``health.py URL`` answers at all, ``health.py airflow PART`` lives.
+"""Whether a service of docker-compose.yml is well: ``health.py URL COMMAND`` answers, ``health.py airflow PART`` lives.
 
+A container in which another COMMAND runs (``docker compose run``) answers nowhere, and is well as long as it lives.
 Airflow's api-server says how its parts are by their heartbeats in the database; a command of Airflow's own in each
 container would import Airflow every time.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -19,7 +21,9 @@ match sys.argv[1:]:
         with urlopen(AIRFLOW, timeout=WITHIN_S) as answer:
             status = json.load(answer)[part]["status"]
         sys.exit(None if status == "healthy" else f"{part} is {status}")
-    case [address]:
+    case [_, command] if command not in Path("/proc/1/cmdline").read_text().replace("\0", " "):
+        pass
+    case [address, _]:
         try:
             urlopen(address, timeout=WITHIN_S).close()  # noqa: S310 - docker-compose.yml says it
         except HTTPError as error:

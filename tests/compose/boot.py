@@ -114,11 +114,25 @@ def test_all_services_are_well_and_only_what_cannot_be_pulled_is_missing(composi
     assert set(composition.missing) <= {"statsd-exporter", "prometheus"}
     checked = {name: state for name, state in states.items() if " " in state}
     assert set(checked.values()) == {"running healthy"}
+    as_they_come = {"statsd-exporter", "prometheus"} - set(composition.missing)
     assert {name: state for name, state in states.items() if name not in checked} == {
         "backup": "running",
         "drivers": "running",
         "migration": "exited",
+        **dict.fromkeys(as_they_come, "running"),
     }
+
+
+def test_a_container_that_runs_another_command_of_a_service_is_well(composition: Composition) -> None:
+    """It does not serve, and is well as long as it lives."""
+    other = composition.start("sleep", "90")
+    try:
+        assert (
+            eventually(lambda: composition.alone("serve"), expected="running healthy", limit_s=60) == "running healthy"
+        )
+    finally:
+        other.terminate()
+        other.wait(30)
 
 
 def test_the_page_answers_before_there_are_topics(composition: Composition, api: AirflowApi) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import yaml
 
 from recount.local.ports import LOOPBACK, free_ports
 
-_INSIDE = {"api-server": 8080, "serve": 8321}
+_INSIDE = {"api-server": 8080, "serve": 8321, "prometheus": 9090}
 """Services whose published port is another one here, with their port inside the container."""
 
 _ONE_OFF = "com.docker.compose.oneoff=True"
@@ -51,6 +51,8 @@ class Composition:
         self.missing = [name for name, image in images.items() if image != built and not self._has(image)]
         changed = ["services:", "  migration:", "    build:", "      network: host"]
         for name, port in self.ports.items():
+            if name in self.missing:
+                continue
             changed += [f"  {name}:", f'    ports: !override ["{LOOPBACK}:{port}:{_INSIDE[name]}"]']
         for name in self.missing:
             changed += [f"  {name}:", "    profiles: [absent]"]
@@ -77,9 +79,12 @@ class Composition:
 
     def states(self) -> dict[str, str]:
         """``running healthy`` and the like, by service; containers of ``start`` are none."""
-        lines = self.run("ps", "--all", "--format", "json").splitlines()
-        found = [one for line in lines if _ONE_OFF not in (one := json.loads(line))["Labels"]]
-        return {one["Service"]: f"{one['State']} {one['Health']}".strip() for one in found}
+        return {one["Service"]: _state(one) for one in self._containers() if _ONE_OFF not in one["Labels"]}
+
+    def alone(self, service: str) -> str | None:
+        """The state of a container of ``start``; None where there is none."""
+        found = [one for one in self._containers() if _ONE_OFF in one["Labels"] and one["Service"] == service]
+        return _state(found[0]) if found else None
 
     def kill(self, service: str) -> None:
         """End the first process of its container as a crash does: nobody asked Docker to stop it."""
@@ -109,6 +114,9 @@ class Composition:
             subprocess.run(words, cwd=self.root, env=self.environment, capture_output=True, check=False)
         self.run("down", "--volumes", "--timeout", "20")
 
+    def _containers(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.run("ps", "--all", "--format", "json").splitlines()]
+
     def _has(self, image: str) -> bool:
         wanted = [["docker", "image", "inspect", image], ["docker", "pull", "--quiet", image]]
         return any(subprocess.run(words, capture_output=True, check=False).returncode == 0 for words in wanted)
@@ -119,3 +127,7 @@ class Composition:
         )
         assert done.returncode == 0, f"{' '.join(words)}: {done.stdout[-3_000:]}{done.stderr[-5_000:]}"
         return done.stdout
+
+
+def _state(container: Mapping[str, Any]) -> str:
+    return f"{container['State']} {container['Health']}".strip()

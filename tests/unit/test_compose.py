@@ -151,6 +151,25 @@ def test_every_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
     assert silent == {"migration", "backup", "statsd-exporter", "prometheus", "drivers"}
 
 
+@pytest.mark.parametrize("service", ["spark-master", "spark-worker", "serve"])
+def test_a_service_that_answers_is_asked_only_where_its_own_command_runs(compose: dict[str, Any], service: str) -> None:
+    _, python, script, _, command = compose["services"][service]["healthcheck"]["test"]
+    assert (python, script) == ("python", "/etc/recount/health.py")
+    assert command in compose["services"][service]["command"]
+
+
+def test_a_container_with_another_command_is_well_and_one_with_its_own_that_does_not_answer_is_not() -> None:
+    """``docker compose run serve python …``: nothing listens there."""
+    first = Path("/proc/1/cmdline").read_text().partition("\0")[0]
+
+    def exit_code(command: str) -> int:
+        words = [sys.executable, str(ROOT / "docker" / "health.py"), "http://127.0.0.1:1/streams", command]
+        return subprocess.run(words, capture_output=True, check=False).returncode
+
+    assert exit_code("a command that nobody has started") == 0
+    assert exit_code(first) != 0
+
+
 def test_stream_drivers_have_a_container_of_their_own(compose: dict[str, Any]) -> None:
     services = compose["services"]
     executors = {

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from recount.airflow.failures import airflow_failures
+from recount.core.instants import told_window
 from recount.core.settings import Settings
 
 
@@ -82,5 +83,5 @@ class AcceptOperator(BaseOperator):
 
 
 def _row(difference: Any) -> str:
-    window = None if difference.window_start is None else f"[{difference.window_start}, {difference.window_end}) ms"
+    window = None if difference.window_start is None else told_window(difference.window_start, difference.window_end)
     return ", ".join(str(part) for part in (difference.key, window, difference.origin) if part is not None)

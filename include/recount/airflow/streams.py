@@ -23,8 +23,10 @@ from recount.airflow.notices import notify
 from recount.airflow.orders import hidden_status, is_held, last_status, start, stop, wait_for_end
 from recount.airflow.submission import DEFAULT_CONNECTION, Submission
 from recount.airflow.triggers import BackoffTrigger, ReleaseTrigger, StreamHealthTrigger, health_from, limits_of
+from recount.core.durations import roughly
 from recount.core.errors import Terminal
 from recount.core.limits import Health
+from recount.core.quantities import quantity
 from recount.core.resources import Resources
 from recount.core.settings import Settings
 from recount.kafka.compacted import Isolation
@@ -183,9 +185,10 @@ class StreamOperator(BaseOperator):
                 raise AirflowFailException(f"{self.stream}: no relaunch can help: {reasons}")
             if relaunched >= self.relaunches:
                 stop(self.stream)
-                raise AirflowFailException(f"{self.stream}: gave up after {relaunched} relaunches; at last: {reasons}")
+                tries = quantity(relaunched, "relaunch", "relaunches")
+                raise AirflowFailException(f"{self.stream}: gave up after {tries}; at last: {reasons}")
         backoff_ms = min(_MOST_BACKOFF_MS, 1_000 * self.backoff_s * 2**relaunched)
-        self.log.info("relaunch %d of %d in %d ms", relaunched + 1, self.relaunches, backoff_ms)
+        self.log.info("relaunch %d of %d in %s", relaunched + 1, self.relaunches, roughly(backoff_ms))
         self.defer(
             trigger=BackoffTrigger(stream=self.stream, until_ms=_now_ms() + backoff_ms, group=self.group),
             method_name="relaunch",

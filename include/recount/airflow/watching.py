@@ -14,6 +14,7 @@ import psutil
 
 from recount.airflow.drivers import find_driver
 from recount.airflow.health import StreamHealth, health_of
+from recount.core.durations import readable
 from recount.core.limits import Health
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
@@ -117,7 +118,7 @@ class StreamWatch:
         if is_dead:
             return Finding(outcome="not started", reasons=["the driver ended before it took its lease"])
         if now_ms - self._launched_at_ms > self._start_timeout_ms:
-            reason = f"no status within {self._start_timeout_ms} ms"
+            reason = f"no status within {readable(self._start_timeout_ms)}"
             return Finding(outcome="not started", reasons=[reason], of_silence=True)
         return None
 

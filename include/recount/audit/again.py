@@ -17,6 +17,7 @@ from recount.audit.topologies.auditor import TopologyAuditor
 from recount.core.certificate import FORMAT, Certificate, verify_alone
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
+from recount.core.quantities import quantity
 from recount.core.settings import Settings
 from recount.core.topology import Topology
 
@@ -119,7 +120,8 @@ def _differing(before: Certificate, after: Mapping[str, Any]) -> Iterator[str]:
 def _compared(found: Mapping[str, Any]) -> Iterator[str]:
     for one in found["digests"]["log"]:
         place = f"{one['topic']}-{one['partition']}@[{one['start']}, {one['end']})"
-        yield f"{place}: the same {one['records']:,} records, sha256 {one['sha256']}"
+        yield f"{place}: the same {quantity(one['records'], 'record')}, sha256 {one['sha256']}"
     published = sum(one["records"] for one in found["digests"]["published"])
-    yield f"{published:,} published records and the rows of {len(found['digests']['tables'])} tables are the same"
-    yield f"the verdicts on {found['results']:,} results come out again"
+    tables = quantity(len(found["digests"]["tables"]), "table")
+    yield f"{quantity(published, 'published record')} and the rows of {tables} are the same"
+    yield f"the verdicts on {quantity(found['results'], 'result')} come out again"

@@ -13,7 +13,9 @@ from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import EXPIRED, MATCH, PLACES
 from recount.audit.ledger import Ledger, Order
 from recount.audit.results import EXPECTED, KEY_TEXT, text_of
+from recount.core.durations import readable
 from recount.core.finding import UNLISTED
+from recount.core.instants import told_time
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import BATCH, GENERATION, IS_LATE, JUDGED_KEY, RECORDS, RESULT_TIME
 from recount.core.verdict import Difference
@@ -136,7 +138,10 @@ def _cause_of_extra(row: Row, place: str, windows: TimeWindows) -> str:
     moved_ms = (start - windows.origin_ms) % windows.advance_ms
     if moved_ms or end - start != windows.size_ms:
         nearest = moved_ms if moved_ms <= windows.advance_ms // 2 else moved_ms - windows.advance_ms
-        return f"no window has these bounds: moved by {nearest} ms from the window that starts at {start - nearest}"
+        moved = f"{'-' if nearest < 0 else ''}{readable(abs(nearest))}"
+        return (
+            f"no window has these bounds: moved by {moved} from the window that starts at {told_time(start - nearest)}"
+        )
     if row[f"{place}_lowest"] == -1:
         return "the record was not written by this stream: its headers or its key are not a result's"
     if row[EXPECTED] is not None:

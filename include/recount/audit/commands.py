@@ -162,10 +162,10 @@ def _exit_code(outcomes: Sequence[Outcome]) -> int:
 def explain(
     certificate: Annotated[Path, typer.Argument(help="The JSON file of a certificate.")],
     key: Annotated[str | None, typer.Option(help="Only this key.")] = None,
-    window: Annotated[int | None, typer.Option(help="Only the window that starts here, ms since the epoch.")] = None,
+    window: Annotated[str | None, typer.Option(help=f"Only the window that starts here: {A_TIME}.")] = None,
 ) -> None:
     """Say of every difference and every grace miss what is wrong, why, and which offsets are behind it."""
-    Console().print(explained(load(certificate), key, window), soft_wrap=True)
+    Console().print(explained(load(certificate), key, None if window is None else instant_ms(window)), soft_wrap=True)
 
 
 def audit_job() -> None:

@@ -11,9 +11,11 @@ from rich.text import Text
 
 from recount.audit.acceptances import accept
 from recount.audit.register import read_register
+from recount.audit.row_changes import sides_in_words
 from recount.audit.told_findings import STATES, life_of
 from recount.core.errors import Terminal
 from recount.core.finding import Finding
+from recount.core.instants import told_window
 from recount.core.registry import declared
 from recount.core.settings import Settings
 
@@ -66,10 +68,11 @@ def _declared(settings: Settings, stream: str | None) -> str:
 
 def _told(one: Finding) -> list[Text]:
     found = one.difference
-    bounds = None if found.window_start is None else f"[{found.window_start}, {found.window_end}) ms"
+    bounds = None if found.window_start is None else told_window(found.window_start, found.window_end)
     row = ", ".join(str(part) for part in (found.key, bounds, found.origin) if part is not None)
     return [
         Text(f"{one.id} {life_of(one.document())}", style="bold red" if one.state == "open" else "bold"),
         Text(f"  {found.verdict}: {found.kind}, {found.place}{', ' + row if row else ''}"),
-        Text(f"  expected {found.expected}\n  actual   {found.actual}\n  cause    {found.cause}"),
+        Text("  expected {}\n  actual   {}".format(*sides_in_words(found.expected, found.actual))),
+        Text(f"  cause    {found.cause}"),
     ]

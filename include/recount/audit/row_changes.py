@@ -20,6 +20,8 @@ NO_ROW = "no row"
 _TIME, _ROW, _DELETED = "timestamp_ms", "row", "deleted"
 _TIMES = {WINDOW_START, WINDOW_END, RESULT_TIME, _TIME}
 _NAMES = {RESULT_TIME: "time", _TIME: "time"}
+_MILLISECONDS = re.compile(r"(?<![\w.])(-?\d+) ms\b")
+_FIRST_TIME_MS = 10**11
 _MARGIN = re.compile(r"(.*) \+(\d+) ms")
 
 
@@ -64,12 +66,27 @@ def change_in_words(old: str | None, new: str | None) -> str:
 def sides_in_words(expected: str | None, actual: str | None) -> tuple[str | None, str | None]:
     """The fields that differ as either side has them; the texts themselves where these are no rows or none differs."""
     found = changes(expected, actual)
+    if found is None:
+        return times_in_words(expected), times_in_words(actual)
     if not found:
         return expected, actual
     return (
         expected if _is_none(expected) else _listed(found, old=True),
         actual if _is_none(actual) else _listed(found, old=False),
     )
+
+
+def times_in_words(text: str | None) -> str | None:
+    """``text`` with what it says in milliseconds as times; less than three years are a duration.
+
+    >>> times_in_words("last read at 1363564800000 ms"), times_in_words("idle after 269663 ms")
+    ('last read at 2013-03-18 00:00:00', 'idle after 4 min 29 s')
+    """
+    return text and _MILLISECONDS.sub(lambda found: _time_or_duration(int(found[1])), text)
+
+
+def _time_or_duration(ms: int) -> str:
+    return told_time(ms) if abs(ms) >= _FIRST_TIME_MS else roughly(ms)
 
 
 def late_in_words(place: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from recount.audit.row_changes import sides_in_words
 from recount.core.certificate import Certificate
 from recount.core.instants import told_time, told_window
+from recount.core.quantities import quantity
 
 STATES = ("open", "accepted", "repaired")
 FIRST = 10
@@ -55,7 +56,7 @@ def violation_in_words(certificate: Certificate) -> str:
     stream, audit, section = certificate["stream"], certificate["audit"], certificate["findings"]
     of_before = sum(one["first_audit"] != audit for one in section["open"])
     before = f", {of_before} of them since an earlier audit" if of_before else ""
-    lines = [f"violation: {section['open_found']:,} open findings of {stream}{before}"]
+    lines = [f"violation: {quantity(section['open_found'], 'open finding')} of {stream}{before}"]
     for one in section["open"][:FIRST]:
         lines.append(f"- finding {one['finding']}: {one['verdict']}, {one['kind']}, {one['place']}{place_of(one)}")
         expected, actual = sides_in_words(one["expected"], one["actual"])

@@ -22,6 +22,7 @@ from recount.backfill.topologies.corrections_due import corrections_due
 from recount.backfill.topologies.showing import keep_due, left_out, table_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import NOW, REVISION
+from recount.core.quantities import quantity
 from recount.core.registry import declared, is_audited
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -95,12 +96,13 @@ def backfill_rows(
 def _tell(settings: Settings, stream: str, audit: str, changes: int, unpublished: int) -> None:
     write_summary(settings, stream, audit, changes, unpublished)
     rest = f"; {unpublished} earlier backfills are to be published" if unpublished else ""
-    print(f"dry run: {changes} open misses as of audit {audit}{rest}; nothing was changed")
+    print(f"dry run: {quantity(changes, 'open miss', 'open misses')} as of audit {audit}{rest}; nothing was changed")
 
 
 def _tell_done(done: Repaired) -> None:
     name = done.backfill or "nothing to correct"
-    print(f"backfill {name}: {done.corrections} corrections, published {len(done.published)} backfills")
+    published = quantity(len(done.published), "backfill")
+    print(f"backfill {name}: {quantity(done.corrections, 'correction')}, published {published}")
 
 
 def backfill_job() -> None:

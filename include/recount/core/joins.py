@@ -143,14 +143,14 @@ class StreamTableJoin(Join):
         require(
             self.grace_ms is None or (self.as_of == "event" and is_read_as_table(self.right)),
             "join grace",
-            given=f"{self.grace_ms} ms, as_of='{self.as_of}', {self.right}",
+            given=f"{readable(self.grace_ms or 0)}, as_of='{self.as_of}', {self.right}",
             expected="a stream or topic read as a table, and as_of='event'",
             remedy="leave out the grace, or read the changes from a topic: table(topic)",
         )
         require(
             self.history_ms is None or self.as_of == "event",
             "history of a lookup",
-            given=f"{self.history_ms} ms, as_of='{self.as_of}'",
+            given=f"{readable(self.history_ms or 0)}, as_of='{self.as_of}'",
             expected="a history with as_of='event': as of arrival there is one row for each key",
             remedy="leave out the history",
         )

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from recount.core.durations import Duration, milliseconds
+from recount.core.durations import Duration, milliseconds, readable
 from recount.core.errors import require
 from recount.core.flow import RecordStream, Table, cogroup, stream, table
 from recount.core.histories import require_histories
@@ -117,7 +117,8 @@ class Topology:
                 limit.isdigit() and int(limit) >= self.max_future_ms,
                 f"topic {node.topic.name} {FARTHEST_AHEAD}",
                 given=limit,
-                expected=f"at least max_future, {self.max_future_ms} ms: results have the times of records",
+                expected=f"at least max_future, {self.max_future_ms} for {readable(self.max_future_ms)}: results have"
+                " the times of records",
                 remedy="leave it out, it follows max_future; or lower max_future",
             )
             require(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from recount.core.errors import Terminal
+from recount.core.quantities import quantity
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -52,7 +53,7 @@ def erase(
     else:
         for run in [*(one.run for one in asked.streams), *(one.run for one in asked.archives)]:
             done = run()
-            print(f"{done.stream}: erasure {done.erasure} is done, {sum(done.counts.values())} rows")
+            print(f"{done.stream}: erasure {done.erasure} is done, {quantity(sum(done.counts.values()), 'row')}")
     _show_what_stays(settings, asked, key)
 
 

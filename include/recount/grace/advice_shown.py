@@ -11,6 +11,7 @@ from rich.text import Text
 
 from recount.core.durations import readable
 from recount.core.instants import told_time
+from recount.core.quantities import quantity
 from recount.grace.advice import Advice, LongerGrace, OperatorAdvice
 from recount.grace.recommending import share
 from recount.spark.estimates.amounts import counted, sized
@@ -39,7 +40,7 @@ def _told(advice: Advice) -> Iterator[str]:
     yield _audits(advice)
     yield f"state: the estimate of what all operators keep at most, for {advice.given}"
     for title, rows in advice.not_by_grace.items():
-        yield f"{rows:,} late records in {title}: it has no grace that could be longer"
+        yield f"{quantity(rows, 'late record')} in {title}: it has no grace that could be longer"
     if advice.unattributed:
         yield f"{advice.unattributed:,} rows of the late ledger could be of several operators, or of none that there is"
     if not advice.operators:
@@ -56,8 +57,8 @@ def _audits(advice: Advice) -> str:
 def _operator(one: OperatorAdvice, advice: Advice) -> Iterator[RenderableType]:
     for number, title in zip(one.numbers, one.titles, strict=True):
         yield Text(f"{number}. {title}", style="bold")
-    late = f"{one.records:,} late records"
-    yield late if one.results is None else f"{late}, missing from {one.results:,} results"
+    late = f"{quantity(one.records, 'late record')}"
+    yield late if one.results is None else f"{late}, missing from {quantity(one.results, 'result')}"
     if one.steps:
         yield Padding(_table(one, advice), (0, 0, 0, 2))
     style = "green" if one.recommendation.added_ms else ""

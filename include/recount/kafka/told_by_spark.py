@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from recount.core.errors import RecountError, Terminal
+from recount.core.instants import told_time
 from recount.core.registry_errors import RegistryRefused, RegistryUnreachable
 from recount.kafka.connection import NotAllowed
 
@@ -50,8 +51,8 @@ def refusal_in(said: str) -> RecountError | None:
     for topic, partition, offset, time_ms in _TIME.findall(said):
         return Terminal(
             f"a record of {topic} has a time that Spark cannot hold",
-            given=f"{topic}-{partition}@{offset}: {time_ms} ms",
-            expected=f"at most {_LATEST_MS} ms, which Spark counts in microseconds",
+            given=f"{topic}-{partition}@{offset}: {told_time(int(time_ms))}",
+            expected=f"at most {told_time(_LATEST_MS)}, which Spark counts in microseconds",
             remedy="a stream that reads the topic: `recount reset STREAM --from now` passes over it, or delete the"
             " records of the partition up to this one (kafka-delete-records) and `recount reset STREAM`;"
             " message.timestamp.after.max.ms of the topic keeps such records out",

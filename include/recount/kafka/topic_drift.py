@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from recount.core.errors import RecountError, Terminal
+from recount.core.quantities import quantity
 from recount.core.settings import Profile
 from recount.core.topics import UNLIMITED_RETENTION_MS, Topic
 
@@ -119,7 +120,7 @@ def _fitted(topic: Topic, profile: Profile, brokers: int) -> tuple[Topic, str]:
     factor = min(topic.replication_factor, brokers)
     in_sync = min(topic.min_insync_replicas, factor)
     fitted = replace(topic, replication_factor=factor, min_insync_replicas=in_sync)
-    note = f"embedded, {brokers} broker(s): {factor} replica(s), {in_sync} in sync"
+    note = f"embedded, {quantity(brokers, 'broker')}: {quantity(factor, 'replica')}, {in_sync} in sync"
     return fitted, "" if fitted == topic else note
 
 

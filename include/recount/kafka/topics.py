@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from recount.core.errors import RecountError, Terminal, Transient
+from recount.core.quantities import quantity
 from recount.core.settings import Profile
 from recount.core.topics import Topic
 from recount.kafka.connection import REQUEST_TIMEOUT_S, failure
@@ -31,7 +32,7 @@ class TopicsNotInStep(Terminal):
     def __init__(self, problems: Mapping[str, RecountError]) -> None:
         self.problems = problems
         super().__init__(
-            f"{len(problems)} topic(s) are not as declared; all others were handled",
+            f"{quantity(len(problems), 'topic is', 'topics are')} not as declared; all others were handled",
             given={name: str(problem) for name, problem in problems.items()},
             expected="every topic there, our own with the declared settings",
             remedy="see what is said of each topic",
@@ -81,7 +82,7 @@ def require_none(problems: Mapping[str, RecountError]) -> None:
         return
     if all(isinstance(problem, Transient) for problem in problems.values()):
         raise Transient(
-            f"{len(problems)} topic(s) could not be brought in step; all others were handled",
+            f"{quantity(len(problems), 'topic')} could not be brought in step; all others were handled",
             given={name: str(problem) for name, problem in problems.items()},
             remedy="retry; see that the brokers are up",
         )

@@ -27,6 +27,7 @@ from typing import Literal, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from recount.core.durations import readable
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.output import kafka_time_ms
 from recount.kafka.connection import (
@@ -314,9 +315,10 @@ class OutputTransaction:
         confirm()
 
     def _aborted(self, batch: Batch, written: int, took_s: float, fenced: Fenced) -> Aborted:
+        timeout = readable(self._timeout_ms)
         return Aborted(
             f"Kafka aborted the transaction of batch {batch} of {self.stream}, whose lease is still held",
-            given=f"{written} records in {took_s:.1f} s, transaction timeout {self._timeout_ms} ms ({fenced.given})",
+            given=f"{written} records in {took_s:.1f} s, transaction timeout {timeout} ({fenced.given})",
             expected="a transaction that ends within its timeout",
             remedy="raise `recount stream --transaction-timeout-ms`, or let batches be smaller: --max-offsets",
         )
@@ -325,7 +327,7 @@ class OutputTransaction:
         return Terminal(
             f"the brokers do not allow transactions as long as those of {self.stream}",
             given=f"--transaction-timeout-ms {self._timeout_ms}",
-            expected="at most the brokers' transaction.max.timeout.ms, 900000 unless it was changed",
+            expected="at most the brokers' transaction.max.timeout.ms, 900000 (15 min) unless it was changed",
             remedy="lower --transaction-timeout-ms, or raise transaction.max.timeout.ms of the brokers",
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recount.core.errors import Terminal
+from recount.core.instants import told_window
 from recount.core.ledger import BatchProof
 from recount.core.windows import TimeWindows
 from recount.lens.modelled import Modelled
@@ -100,7 +101,7 @@ def stretch_of(
     if not any(part.records for proof in judged for part in proof.partitions):
         raise Terminal(
             f"{modelled.topology.name} has read no record then",
-            given=f"recorded from {start_ms} to {end_ms}, in ms",
+            given=f"recorded in {told_window(start_ms, end_ms)}",
             expected="an interval in which the stream has recorded a batch with records",
             remedy="run the stream first, or choose another interval with --start and --end",
         )

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from recount.core.instants import told_time
 from recount.core.nodes import WINDOW_END, WINDOW_START
+from recount.core.quantities import quantity
 from recount.lens.lens_answer import EngineAnswer, LensAnswer
 
 _NAMES = {"kafka-streams": "Kafka Streams", "structured-streaming": "Structured Streaming"}
@@ -55,13 +56,14 @@ def told_counts(engine: EngineAnswer) -> str:
 
 def heading(answer: LensAnswer) -> Iterator[str]:
     """What was looked at, in lines."""
-    cut = "" if answer.batch_records is None else f", cut anew at {answer.batch_records:,} records"
+    cut = "" if answer.batch_records is None else f", cut anew at {quantity(answer.batch_records, 'record')}"
     since = "the first batch" if answer.start_ms is None else told_time(answer.start_ms)
     until = "the last batch" if answer.end_ms is None else f"before {told_time(answer.end_ms)}"
     yield f"{answer.stream}: {answer.windows}; recorded from {since} to {until}"
     yield (
-        f"{answer.records:,} records in {answer.results:,} results; {answer.late:,} are late by Recount itself;"
-        f" {answer.batches:,} batches{cut}"
+        f"{quantity(answer.records, 'record')} in {quantity(answer.results, 'result')};"
+        f" late by Recount itself: {answer.late:,};"
+        f" {quantity(answer.batches, 'batch', 'batches')}{cut}"
     )
 
 
@@ -78,7 +80,7 @@ def details(engine: EngineAnswer) -> Iterator[str | Table]:
 def cost(answer: LensAnswer) -> str:
     """How much was read, and how long it took."""
     rate = answer.read / answer.seconds if answer.seconds else 0
-    return f"{answer.read:,} records read and judged in {answer.seconds:.1f} s, {rate:,.0f} a second"
+    return f"{quantity(answer.read, 'record')} read and judged in {answer.seconds:.1f} s, {rate:,.0f} a second"
 
 
 def result_cells(engine: EngineAnswer) -> Iterator[Sequence[str]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 
 from recount.core.errors import Terminal, Transient, require
+from recount.core.quantities import quantity
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
@@ -166,8 +167,8 @@ class EmbeddedKafka(Started):
         if cluster["brokers"] != self.brokers:
             raise Terminal(
                 "this home holds a Kafka of another shape",
-                given=f"{self.brokers} broker(s)",
-                expected=f"{cluster['brokers']} broker(s), as at its first start",
+                given=f"{quantity(self.brokers, 'broker')}",
+                expected=f"{quantity(cluster['brokers'], 'broker')}, as at its first start",
                 remedy="start with that number, or delete the home first: recount down --delete",
             )
         return str(cluster["id"])
@@ -192,7 +193,7 @@ class EmbeddedKafka(Started):
         raise Transient(
             "Kafka did not come up in time",
             given=daemon.end_of(self._home.logs / "kafka-1.log"),
-            expected=f"{self.brokers} broker(s) within {_START_LIMIT_S:.0f} s",
+            expected=f"{quantity(self.brokers, 'broker')} within {_START_LIMIT_S:.0f} s",
             remedy="read the broker's log; another heavy process may be using the machine",
         )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Literal, Self
 
+from recount.core.quantities import quantity
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.kafka.acls import acls_of
@@ -156,7 +157,7 @@ class Profile:
         self._start(lambda _: None)
 
     def _start(self, report: Callable[[str], None]) -> None:
-        report(f"starting Kafka ({self.kafka.brokers} broker(s))")
+        report(f"starting Kafka ({quantity(self.kafka.brokers, 'broker')})")
         self.kafka.start()
         if self.kafka.security:
             report("allowing each role what the declared streams need, and nothing else")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from recount.core.quantities import quantity
 from recount.core.settings import Settings
 from recount.maintenance.old_files import remove_old
 
@@ -19,4 +20,4 @@ def maintain(
     settings = Settings.from_environment(os.environ)
     would = "would free" if dry_run else "freed"
     for freed in remove_old(settings, time.time_ns() // 1_000_000, only_count=dry_run):
-        print(f"{freed.kind}: {would} {freed.bytes / 2**20:,.1f} MiB in {freed.files:,} files")
+        print(f"{freed.kind}: {would} {freed.bytes / 2**20:,.1f} MiB in {quantity(freed.files, 'file')}")

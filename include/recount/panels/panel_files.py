@@ -11,6 +11,7 @@ from typing import Any
 from recount.audit.certificate import certificates_in
 from recount.audit.issuing import certificates_of, write_whole
 from recount.core.errors import RecountError
+from recount.core.quantities import quantity
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -46,8 +47,9 @@ def of_advice(found: Advice) -> Panel:
     said = [f"Not ready: {found.not_ready}."] if found.not_ready else []
     for one in found.operators:
         title = " and ".join(one.titles)
-        missing = "" if one.results is None else f", missing from {one.results:,} results"
-        said.append(f"{title}: {one.records:,} late records{missing}; {action_of(one)}: {one.recommendation.reason}.")
+        missing = "" if one.results is None else f", missing from {quantity(one.results, 'result')}"
+        late = quantity(one.records, "late record")
+        said.append(f"{title}: {late}{missing}; {action_of(one)}: {one.recommendation.reason}.")
     if not found.not_ready and not found.operators:
         said.append("No operator judges records by a grace.")
     rows = [[" and ".join(one.titles), *cells_of(step, one, found)] for one in found.operators for step in one.steps]

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 
 from recount.core.errors import Terminal, Transient
+from recount.core.quantities import quantity
 from recount.local.home import Home
 from recount.local.project import Project
 from recount.play.pace import Pace
@@ -43,7 +44,7 @@ def play(
     shop.create_topics()
     shop.switch_on()
     with _interrupted() as over:
-        _console.print(f"{len(shop.declarations.streams)} streams are switched on; Airflow: {shop.airflow.url}")
+        _console.print(f"{quantity(len(shop.declarations.streams), 'stream')} switched on; Airflow: {shop.airflow.url}")
         _console.print(f"about {rate:g} records/s to {', '.join(shop.partitions)}; Ctrl-C ends it")
         flow = ShopFlow(partitions=shop.partitions, begin_ms=_now_ms(), pace=Pace(rate=rate), seed=seed)
         with ShopSource(shop.connection.producer({"linger.ms": 50}), flow) as source:
@@ -51,7 +52,7 @@ def play(
                 _console.print(line)
         source.require_well()
     planted = ", ".join(f"{source.faults[fault]:,} {name}" for fault, name in _FAULTS.items())
-    _console.print(f"{source.sent:,} records sent: {planted}")
+    _console.print(f"{quantity(source.sent, 'record')} sent: {planted}")
     _console.print("the streams go on; stop them with: make down")
 
 

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from datetime import UTC, datetime
 
 from recount.core.errors import Terminal, Transient
+from recount.core.quantities import quantity
 from recount.core.registry import Declarations
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
@@ -53,7 +54,7 @@ class ShopDemoSteps:
         self._runs.succeed("topics", _LIMIT_S)
         self._say("topics created by the DAG topics")
         self._runs.unpause_streams(list(self._declarations.streams))
-        self._say(f"{len(self._declarations.streams)} streams switched on")
+        self._say(f"{quantity(len(self._declarations.streams), 'stream')} switched on")
 
     def produce(self, days: PlantedDays, number: int) -> None:
         """Write the records of a day to their topics; those of tables are there before the others come."""

@@ -8,7 +8,7 @@ from typing import Self
 
 import polars as pl
 
-from recount.core.instants import A_TIME, instant_ms
+from recount.core.instants import A_TIME, instant_ms, told_time
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.schema import LONG_MAX, LONG_MIN
 from recount.serve.asked_sink import AskedSink, BadQuestion
@@ -79,8 +79,8 @@ def _past(at_ms: int, now_ms: int) -> int:
     if at_ms > now_ms:
         raise BadQuestion(
             "that time has not come",
-            given=at_ms,
-            expected=f"{A_TIME}, up to now: {now_ms}",
+            given=told_time(at_ms),
+            expected=f"{A_TIME}, up to now: {told_time(now_ms)}",
             remedy="leave the time out for what is known now",
         )
     return at_ms

@@ -9,6 +9,7 @@ from contextlib import closing
 import psutil
 
 from recount.core.errors import Terminal
+from recount.core.instants import told_time
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
 
@@ -26,7 +27,7 @@ def require_alone(connection: Connection, group: str) -> None:
         return
     raise Terminal(
         f"group {group} has a driver",
-        given=f"pid {status.pid} on {status.host}, heartbeat at {status.heartbeat_ms} ms",
+        given=f"pid {status.pid} on {status.host}, heartbeat at {told_time(status.heartbeat_ms)} UTC",
         expected="one driver for a group",
         remedy="order it to run the stream, or end it first",
     )

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.archive import Archive
+from recount.core.durations import roughly
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.reading import Layers
@@ -129,7 +130,7 @@ class ArchiveProcessor:
         self._attempt.observer("kafka committed", batch)
         delta_ms, kafka_ms = round((appended - started) * 1_000), round((time.monotonic() - appended) * 1_000)
         self.last = BatchResult(proof=proof, map_ms=0, kafka_ms=kafka_ms, delta_ms=delta_ms)
-        _LOG.info("batch %d: delta %d ms, kafka %d ms", batch, delta_ms, kafka_ms)
+        _LOG.info("batch %d: delta %s, kafka %s", batch, roughly(delta_ms), roughly(kafka_ms))
 
     def _committed(self, span: BatchRange) -> dict[Partition, int]:
         """Where Kafka stands before the batch; further back than its start where the plan of the last one was lost."""

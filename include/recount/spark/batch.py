@@ -24,9 +24,11 @@ from recount.codec.record_decoder import reads_headers
 from recount.codec.value_encoders import encoder_of
 from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.aside_order import SET_ASIDE, RecordPlace, set_aside_command
+from recount.core.durations import roughly
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
+from recount.core.quantities import quantity
 from recount.core.retention import ageing
 from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
@@ -168,16 +170,14 @@ class BatchProcessor:
         result = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms)
         self.last = result.after(self.last)
         _LOG.info(
-            "batch %d %s: %d records, %d late, %d rejected, %d emitted; map %d ms, kafka %d ms, delta %d ms",
+            "batch %d %s: %d records, %d late, %d rejected, %d emitted; map %s, kafka %s, delta %s",
             batch,
             written,
             sum(partition.records for partition in proof.partitions),
             computed.late.height,
             computed.rejected.height,
             sum(proof.emitted.values()),
-            map_ms,
-            kafka_ms,
-            delta_ms,
+            *map(roughly, (map_ms, kafka_ms, delta_ms)),
         )
 
     def _publish(self, span: BatchRange, computed: Computed, proof: BatchProof) -> str:
@@ -221,7 +221,7 @@ class BatchProcessor:
         first = rejected.sort("topic", "partition", "offset").row(0, named=True)
         place = RecordPlace(topic=first["topic"], partition=first["partition"], offset=first["offset"])
         raise Terminal(
-            f"{rejected.height} bad record(s), and {self._topology.name} is declared to fail on them",
+            f"{quantity(rejected.height, 'bad record')}, and {self._topology.name} is declared to fail on them",
             given=f"{place}: {first['reason']}, {first['detail']}",
             expected="records as the topic's schema declares them, which the topology's functions take",
             remedy='mend the producer or the function, or declare on_bad_record="dead-letter"; to go on without this '

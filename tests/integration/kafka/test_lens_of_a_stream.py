@@ -78,5 +78,5 @@ def test_a_partition_behind_the_others_is_lost_to_both_engines(
         assert [row["n"] for row in result["theirs_at_least_dropped"]] == [2]
 
     shown = CliRunner().invoke(app, ["clicks-per-user"]).output
-    assert "5 records in 2 results; 0 are late by Recount itself; 4 batches" in shown
+    assert "5 records in 2 results; late by Recount itself: 0; 4 batches" in shown
     assert "5 records read and judged in" in shown

@@ -69,8 +69,8 @@ def test_a_lost_result_says_whether_the_state_has_it() -> None:
 
 def test_moved_bounds_name_the_window_they_were_moved_from() -> None:
     moved = why("extra", EXPECTED, expected=None, window_start=300_001, window_end=600_001)
-    assert moved == "no window has these bounds: moved by 1 ms from the window that starts at 300000"
-    assert "moved by -1 ms from the window that starts at 300000" in why(
+    assert moved == "no window has these bounds: moved by 1 ms from the window that starts at 1970-01-01 00:05:00"
+    assert "moved by -1 ms from the window that starts at 1970-01-01 00:05:00" in why(
         "extra", EXPECTED, expected=None, window_start=299_999, window_end=599_999
     )
 

@@ -27,7 +27,7 @@ def test_a_record_whose_time_spark_cannot_hold_is_named_by_its_place() -> None:
     )
     with pytest.raises(Terminal) as told, refusals_told():
         raise RuntimeError(said)
-    assert told.value.given == "my.orders-1@217: 4611686018427387904 ms"
+    assert told.value.given == "my.orders-1@217: 4,611,686,018,427,387,904 ms"
 
 
 def test_what_spark_says_of_anything_else_stays_as_it_is() -> None:

@@ -74,4 +74,4 @@ def test_the_newest_audit_is_the_one_with_the_highest_number_whatever_it_is_call
     write_panels(settings, stream.topology)
     shown = panel(settings.reports, "lens", NAME)
     assert shown is not None
-    assert "recorded from 9 to 10" in shown.said[0]
+    assert "recorded in 1970-01-01 00:00:00.009 to 00:00:00.010" in shown.said[0]

@@ -23,7 +23,7 @@ from tests.unit.serve.test_questions import BY_NUMBER
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorded_ms
 
 from recount.core.errors import RecountError, Terminal, Transient
-from recount.core.instants import NoTime
+from recount.core.instants import NoTime, told_time
 from recount.core.registry import Declarations, declared
 from recount.core.schema import LONG, RecordSchema
 from recount.core.settings import Settings
@@ -168,7 +168,7 @@ def test_without_the_token_every_path_answers_401(client: httpx.Client, path: st
         ("/streams/by-number/by-number?key=one", 400, "a LONG: number is a whole number of 64 bits"),
         ("/streams/by-number/by-number/current/1.0", 400, "a LONG: number is a whole number of 64 bits"),
         (f"{REVENUE}?window=noon", 400, "a time in ISO 8601"),
-        (f"{REVENUE}?at={NOW_MS + 1}", 400, f"up to now: {NOW_MS}"),
+        (f"{REVENUE}?at={NOW_MS + 1}", 400, f"up to now: {told_time(NOW_MS)}"),
         (f"{REVENUE}?limit=1000000", 400, "1 to 10000"),
         (f"{REVENUE}?ket=tea", 400, "each of these at most once: key, window, at, limit"),
         (f"{REVENUE}?key=tea&key=mug", 400, "each of these at most once"),

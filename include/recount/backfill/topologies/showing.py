@@ -13,6 +13,7 @@ from recount.audit.store import PLANS, AuditStore
 from recount.backfill.topologies.correction import REMEDIES, Correction
 from recount.backfill.topologies.corrections_due import Due
 from recount.core.output import encode_value
+from recount.core.quantities import quantity
 from recount.core.tables import Tables
 
 _SHOWN = 50
@@ -37,7 +38,8 @@ def left_out(due: Due, now: Collection[Correction]) -> list[str]:
     """A sentence for each sink of which rows are not corrected, and what to do."""
     standings = due.left_out("open", "compacted") if due.of("keyed") and _has_keyed(now) else due.left_out(*REMEDIES)
     return [
-        f"{number} rows of {table} are not corrected: {REMEDIES[standing]}" for table, standing, number in standings
+        f"{quantity(number, 'row')} of {table} not corrected: {REMEDIES[standing]}"
+        for table, standing, number in standings
     ]
 
 

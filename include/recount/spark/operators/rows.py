@@ -23,6 +23,7 @@ from typing import Any
 
 import polars as pl
 
+from recount.core.instants import told_time, told_window
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
@@ -121,9 +122,9 @@ def place_of(row: Mapping[str, Any], key: str) -> str:
     start, end = (row.get(field_column(name)) for name in (WINDOW_START, WINDOW_END))
     told = {
         "key": repr(row.get(field_column(key))),
-        "window": None if start is None else f"{start} to {end} ms",
+        "window": None if start is None else told_window(start, end),
         "made of": origin(pl.Series([row[ORDER]]))[0],
-        "time": f"{row[TIMESTAMP]} ms",
+        "time": told_time(row[TIMESTAMP]),
     }
     return "a derived row: " + ", ".join(f"{name} {said}" for name, said in told.items() if said is not None)
 

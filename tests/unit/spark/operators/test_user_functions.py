@@ -46,6 +46,7 @@ def refused(_row: Row) -> Row:
 
 
 MAPPED = LEFT.flat_map(halved, n=LONG)
+ONE_MS = "1970-01-01 00:00:00.001"
 WINDOWED = LEFT.windowed_by(tumbling("10 ms", grace="0 s")).aggregate(ln=count()).emit_final()
 LOG = [left(1, n=2), left(2, n=0, key=b"zero"), left(3, n=5), left(4, n=1)]
 REASON = "function-raised: ZeroDivisionError in flat-map to n"
@@ -180,8 +181,14 @@ HELD = LEFT.deduplicate("lw", horizon="5 ms")
 @pytest.mark.parametrize(
     ("flow", "what"),
     [
-        (WINDOWED.flat_map(raising, n=LONG), "a derived row: key 'a', window 0 to 10 ms, time 1 ms"),
-        (PAIRED.flat_map(raising, n=LONG), "a derived row: key 'a', made of left-0@0+left-0@0, time 1 ms"),
+        (
+            WINDOWED.flat_map(raising, n=LONG),
+            f"a derived row: key 'a', window 1970-01-01 00:00:00 to 00:00:00.010, time {ONE_MS}",
+        ),
+        (
+            PAIRED.flat_map(raising, n=LONG),
+            f"a derived row: key 'a', made of left-0@0+left-0@0, time {ONE_MS}",
+        ),
         (HELD.flat_map(raising, n=LONG), "left-0@0"),
     ],
     ids=["a window's result", "a pair", "a record that was held back"],
