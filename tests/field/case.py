@@ -112,4 +112,9 @@ def _short(topic: str) -> str:
 
 def _comparable(key: Any, window: tuple[int, int] | None, value: Mapping[str, Any]) -> Comparable:
     """With types and all places, for 1 == 1.0 == Decimal(1), and as text, so that nulls can be sorted."""
-    return (repr(key), repr(window), *(f"{name}: {cell!r}" for name, cell in sorted(value.items())))
+    return (repr(key), repr(window), *(f"{name}: {_cell(cell)!r}" for name, cell in sorted(value.items())))
+
+
+def _cell(value: Any) -> Any:
+    """A list is a list, though a run has it as a tuple to count its rows."""
+    return list(value) if isinstance(value, tuple) else value

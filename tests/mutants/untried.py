@@ -9,6 +9,7 @@ from tests.mutants.mutant import Untried
 _REFUSES = "refuses a declaration: there is no stream then"
 _UNUSED = "never used: the fluent API always says it"
 _INDEX = "an index, not a time: beyond it there is nothing to compare"
+_TIMER = "a timer that is no time, or one too many: its record is a dead letter, or the stream stops"
 _ON_SPARK = "runs only in a stream on Spark, which scenes have not; tests/integration restarts such streams"
 _LEAVING = "the order in which updates of one record leave: of updates the audit judges the last"
 
@@ -22,6 +23,8 @@ def untried() -> Iterator[Untried]:
     yield _one(windows, "SlidingWindows.leaving_order", "start <= timestamp_ms < end", _LEAVING)
     yield _one(windows, "LastN.__post_init__", "self.n > 0", _REFUSES)
     yield _one(windows, "_require_positive", "given_ms > 0", _REFUSES)
+    yield _one("core/processing.py", "_time", "0 <= at_ms <= LONG_MAX", _TIMER)
+    yield _one("core/processing.py", "count_timer", "state.fired > MOST_FIRINGS", _TIMER)
     yield _one("core/joins.py", "StreamTableJoin", 'as_of: AsOf = "event"', _UNUSED)
     yield _one("core/changelogs.py", "ToTable", "versioned: bool = False", _UNUSED)
     yield _one("core/changelogs.py", "Suppress.__post_init__", "self.max_rows > 0", _REFUSES)
@@ -73,6 +76,7 @@ def untried() -> Iterator[Untried]:
     ):
         yield _one(at + "session_panes.py", "SessionPane.settled", code, forgets)
     yield _one(at + "kept_records.py", "KeptRecords.forget", "windows.settles_ms(0) <= settled_ms", forgets)
+    yield _one(at + "processing.py", "Made.add", "len(self._rows) >= _ROWS_AT_ONCE", "how much is held at once")
     none = "of nothing the sum is null, and so is its quotient"
     yield _one(at + "accumulator_kinds.py", "Averaged.result", 'column["count"] > 0', none)
     plain = "set(map(type, values)) <= _PLAIN.get(kind.kind, set())"

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import isfinite
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from recount.core.durations import readable
-from recount.core.errors import require, require_function
+from recount.core.errors import Terminal, require, require_function
 from recount.core.expression_types import require_key_passes, type_of
 from recount.core.expressions import Expression
 from recount.core.own_columns import require_free
-from recount.core.schema import FieldType, require_types
+from recount.core.schema import LONG_MAX, FieldType, require_types
 from recount.core.stateless import OneInput
 
 if TYPE_CHECKING:
     from recount.core.nodes import Node
 
 Row = Mapping[str, Any]
+
+MOST_FIRINGS = 1_000_000
+"""Between two records of a key no more timers of it go off: a timer that always sets the next one has no other end."""
+_LASTING = frozenset({str, int, bool, type(None)})
+"""Types whose values are the same after JSON, and that nothing can change."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,21 +84,30 @@ class InOrder(OneInput):
         return f"in order of event time, grace {readable(self.grace_ms)}"
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class KeyState:
     """What a processor remembers of one key; ``remembered`` is its own, and must hold plain JSON values.
 
+    Nothing else is kept from call to call, and what a function holds on to elsewhere is not ``remembered``: each call
+    finds it as it comes back from JSON.
+
     ``schedule(at_ms)`` asks for a call of ``on_timer``, once per time: when the frontier has reached ``at_ms``, or
-    before the key's next record where the stream time of its partition had reached it before that record.
+    before the key's next record where the stream time of its partition had reached it before that record. ``fired``
+    counts the timers that have gone off since the key's last record.
     """
 
     key: Any
     timestamp_ms: int = 0
     remembered: dict[str, Any] = field(default_factory=dict)
     timers_ms: set[int] = field(default_factory=set)
+    fired: int = 0
 
     def schedule(self, at_ms: int) -> None:
-        """Ask to be called at ``at_ms``, in event time."""
+        """Ask to be called at ``at_ms``, in event time.
+
+        Raises ``TypeError`` for what is no whole number, and ``ValueError`` for what is no time of a record.
+        """
+        at_ms = _time(at_ms)
         self.timers_ms.add(at_ms)
 
 
@@ -122,3 +139,68 @@ class Process(OneInput):
 
     def __str__(self) -> str:
         return f"process each {self.key} to {', '.join(self.made)}"
+
+
+def settle(state: KeyState, key: Any) -> None:
+    """Check what a call has left in ``state``, and cut it off from what the function still holds.
+
+    Raises ``Terminal`` for what would not come back from JSON as it is: a restart would change it. Raises as
+    ``schedule`` does for a timer that was set without it.
+    """
+    for at_ms in state.timers_ms:
+        _time(at_ms)
+    if state.key != key:
+        raise TypeError(f"the key of a state cannot be changed, here to {state.key!r}: give the row a field of its own")
+    state.remembered = {**state.remembered} if _is_flat(state.remembered) else _from_json(state)
+
+
+def _is_flat(remembered: object) -> bool:
+    """Whether it is plain JSON without anything in it that could be changed: most is, and JSON takes its time."""
+    return type(remembered) is dict and all(
+        type(name) is str and (type(one) in _LASTING or (type(one) is float and isfinite(one)))
+        for name, one in remembered.items()
+    )
+
+
+def _from_json(state: KeyState) -> Any:
+    try:
+        made = json.loads(json.dumps(state.remembered, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _not_plain(state, str(error)) from error
+    if made != state.remembered:
+        raise _not_plain(state, "it comes back from JSON as something else")
+    return made
+
+
+def _not_plain(state: KeyState, detail: str) -> Terminal:
+    return Terminal(
+        f"a processor remembers of key {state.key!r} what is no plain JSON",
+        given=f"{state.remembered!r}: {detail}",
+        expected="dicts with text keys, lists, texts, numbers, booleans and None",
+        remedy="convert it before it is remembered: a Decimal to text, a tuple or a set to a list",
+    )
+
+
+def count_timer(state: KeyState, at_ms: int, processor: object) -> None:
+    """Count a timer of ``processor`` that goes off; raises ``Terminal`` for one more than ``MOST_FIRINGS``."""
+    state.fired += 1
+    if state.fired > MOST_FIRINGS:
+        raise Terminal(
+            f"{processor}: more than {MOST_FIRINGS:,} timers of one key went off without a record of the key",
+            given=f"key {state.key!r}, the timer at {at_ms} ms; further timers {sorted(state.timers_ms)[:3]}",
+            expected="timers that come to an end: event time can leap by years from one record to the next",
+            remedy="let on_timer set no further timer after so many, or a later one;"
+            " and look for records whose time is wrong",
+        )
+
+
+def _time(given: Any) -> int:
+    if type(given) is bool or not isinstance(given, Integral):
+        raise TypeError(
+            f"a timer is a whole number of milliseconds since the epoch, not {given!r}, a {type(given).__name__}:"
+            " write state.schedule(int(at_ms))"
+        )
+    at_ms = int(given)
+    if not 0 <= at_ms <= LONG_MAX:
+        raise ValueError(f"a timer is set to the time of a record, in milliseconds since the epoch: {at_ms} is none")
+    return at_ms

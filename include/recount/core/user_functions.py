@@ -2,11 +2,35 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from decimal import Decimal
+from typing import Any
+
 from recount.core.errors import OfARecord, RecountError
 
 FUNCTION_RAISED = "function-raised"
 """How the reason of a record begins that was set aside because a function raised."""
 _MOST_SHOWN = 200
+_UNCHANGING = frozenset({str, int, float, bool, type(None), Decimal})
+
+
+def own_value(value: Any) -> Any:
+    """The value, or a copy of what a function can change: its list."""
+    if type(value) in _UNCHANGING or not (isinstance(value, list | set | deque) or hasattr(value, "__array__")):
+        return value
+    return deepcopy(value)
+
+
+def own_values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``row`` that a function returned, which may go on changing what is in it."""
+    return {name: own_value(value) for name, value in row.items()}
+
+
+def handed(row: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """The ``fields`` of ``row`` for a function, which may change them: nobody else sees it."""
+    return {name: own_value(row[name]) for name in fields}
 
 
 class FunctionFailed(OfARecord):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recount.core.aggregates import Aggregate, Fold, fold, reduce
+from recount.core.errors import Terminal
 from recount.core.interpreter.aggregating import results, sketched
 from recount.core.interpreter.record import Record
 from recount.core.processing import KeyState
 from recount.core.schema import STRING
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.folding import estimated, folded, folded_in_session
-from recount.recompute.graph.processing import Made, Memory, Turn, processed
+from recount.recompute.graph.processing import LONGEST_CHAIN, Made, Memory, Raised, Turn, processed
 
 TEXT = fold("n", initial=lambda: "0", adder="{}+{}".format, merger="({}&{})".format, returns=STRING)
 CHAIN = reduce("n", "({}.{})".format)
@@ -89,3 +91,65 @@ def test_timers_go_off_before_the_record_that_finds_their_time_reached_and_at_th
     made = processed(Memory(key="k"), turns, on_record, on_timer, end_ms=6)
     found = [one.row["said"] for one in made if isinstance(one, Made)]
     assert found == ["record 0", "record 1", "timer 5 at 5", "record 2", "timer 6 at 6"]
+
+
+def _left_by(on_record: Any, on_timer: Any = None) -> list[Any]:
+    turns = [Turn({"at": at, "items": [at]}, at, at - 1) for at in (1, 2, 3)]
+    return list(processed(Memory(key="k"), turns, on_record, on_timer, end_ms=9))
+
+
+@pytest.mark.parametrize("at", [0.5, float("inf"), None, True, -1, 2**63])
+def test_a_timer_that_is_no_time_raises_for_its_record_however_it_is_set(at: Any) -> None:
+    def asked(_row: Any, state: KeyState) -> Any:
+        state.schedule(at)
+        return []
+
+    def unasked(_row: Any, state: KeyState) -> Any:
+        state.timers_ms.add(at)
+        return []
+
+    for function in (asked, unasked):
+        raised = [type(one.error).__name__ for one in _left_by(function) if isinstance(one, Raised)]
+        assert raised == ["ValueError" if at in (-1, 2**63) else "TypeError"] * 3
+
+
+def test_a_key_whose_timers_have_no_end_is_refused_at_the_timer_that_is_one_too_many() -> None:
+    def asked(_row: Any, state: KeyState) -> Any:
+        state.schedule(state.timestamp_ms)
+        state.fired = LONGEST_CHAIN - 3
+        return []
+
+    def again(at_ms: int, state: KeyState) -> Any:
+        if at_ms < last_ms:
+            state.schedule(at_ms + 1)
+        return [{"said": at_ms}]
+
+    last_ms = 3
+    assert [one.row["said"] for one in _left_by(asked, again) if isinstance(one, Made)] == [1, 2, 3]
+    last_ms = 6
+    with pytest.raises(Terminal) as refused:
+        _left_by(asked, again)
+    assert "the timer at 6 ms" in str(refused.value.given)
+
+
+@pytest.mark.parametrize("what", [{7: 1}, (1, 2), {1}, Decimal("1.5"), float("nan")])
+def test_what_is_remembered_and_no_json_is_refused(what: Any) -> None:
+    def remembering(_row: Any, state: KeyState) -> Any:
+        state.remembered["what"] = what
+        return []
+
+    [first, *_] = [one.error for one in _left_by(remembering) if isinstance(one, Raised)]
+    assert isinstance(first, Terminal)
+
+
+def test_rows_and_states_are_their_own_whatever_the_function_goes_on_changing() -> None:
+    def changing(row: Any, state: KeyState) -> Any:
+        """Takes its row apart, and raises for 2: what it made of the others must not be lost."""
+        seen = state.remembered.setdefault("seen", [])
+        seen.extend(row["items"])
+        row["items"].clear()
+        if row.pop("at") == 2:
+            raise ValueError("two")
+        return [{"said": seen}]
+
+    assert [one.row["said"] for one in _left_by(changing) if isinstance(one, Made)] == [[1], [1, 3]]

@@ -32,17 +32,19 @@ def rekeyed(build: Builder, flow: Flow) -> Flow:
 
 
 def flat_mapped(build: Builder, flow: Flow) -> Flow:
-    """As many rows as a number says."""
+    """As many rows as a number says; the function empties its row, which is its own."""
     text, number = build.one_of(*flow.of_kind("string")), build.one_of(*flow.of_kind("long"))
     word, n = build.fresh("w"), build.fresh("n")
     assert isinstance(flow.rows, RecordStream)
     raises = may_raise(flow.rows.node) and build.raises()
 
-    def made(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        for turn in range(min(3, abs(row[number] or 0))):
-            if raises and row[number] == 2 and turn == 1:
-                raise ValueError(f"{row[number]} of {object()}")
-            yield {word: row[text] if turn < 2 else None, n: turn}
+    def made(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        many, said = row[number], row[text]
+        row.clear()
+        for turn in range(min(3, abs(many or 0))):
+            if raises and many == 2 and turn == 1:
+                raise ValueError(f"{many} of {object()}")
+            yield {word: said if turn < 2 else None, n: turn}
 
     return replace(flow, rows=flow.rows.flat_map(made, **{word: STRING, n: LONG}))
 
@@ -214,23 +216,34 @@ def by_event_time(build: Builder, flow: Flow) -> Flow:
 
 
 def processed(build: Builder, flow: Flow) -> Flow:
-    """Counts the records of a key and reminds of it; its keys live in one partition, or come by time."""
+    """Counts the records of a key and reminds of it; its keys live in one partition, or come by time.
+
+    A timer sets as many further ones as it remembers to. Some records ask for a timer that is no time.
+    """
     assert isinstance(flow.rows, RecordStream)
     text, what = build.one_of(*flow.of_kind("string")), build.fresh("p")
     nth = build.fresh("n")
 
     raises = may_raise(flow.rows.node) and build.raises()
+    further, every_ms = build.one_of(0, 0, 3), build.one_of(0, 2, 30)
+    no_time = build.one_of(0.5, float("inf"), None, -1, 2**63) if raises else None
 
     def on_record(row: Mapping[str, Any], state: KeyState) -> Iterator[dict[str, Any]]:
         state.remembered["n"] = state.remembered.get("n", 0) + 1
+        state.remembered["further"] = [further]
         if state.remembered["n"] % 2:
             state.schedule(state.timestamp_ms + 7)
+        if raises and state.timestamp_ms % 3 == 1:
+            state.schedule(no_time)  # type: ignore[arg-type]
         yield {what: row[text], nth: state.remembered["n"]}
         if raises and (state.timestamp_ms + state.remembered["n"]) % 3 == 0:
             raise ValueError(f"after all that: {object()}")
 
     def on_timer(at_ms: int, state: KeyState) -> Iterator[dict[str, Any]]:
         yield {what: "timer", nth: state.remembered["n"] + at_ms}
+        if state.remembered["further"][0] > 0:
+            state.remembered["further"][0] -= 1
+            state.schedule(at_ms + every_ms)
 
     timed = build.one_of(True, False) and not flow.by_time
     build.idles &= not timed

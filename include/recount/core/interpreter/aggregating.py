@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from decimal import Context, Decimal, localcontext
 from functools import partial, reduce
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 from recount.core.aggregates import MAX_SUM_PRECISION, Aggregate, Fold
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.record import Record, Row
-from recount.core.returned_values import require_returned
+from recount.core.returned_values import as_declared
 from recount.core.schema import LONG, FieldType
 from recount.core.sums import fits, too_large
+from recount.core.user_functions import own_value
 
 SKETCH_SIZE = 1_024
 _HASH_RANGE = 1 << 60
@@ -38,11 +40,11 @@ def results(
     }
 
 
-def require_folded(made: Row, aggregates: Mapping[str, Aggregate], fields: Mapping[str, FieldType]) -> None:
-    """Raise ``Terminal`` where a fold among the ``aggregates`` returned what its type, in ``fields``, does not hold."""
-    for name, aggregate in aggregates.items():
-        if aggregate.fold is not None:
-            require_returned(made, {name: fields[name]}, f"the {aggregate.kind} {name}")
+def folded_as_declared(made: Row, aggregates: Mapping[str, Aggregate], fields: Mapping[str, FieldType]) -> Row:
+    """``made``, what a fold among the ``aggregates`` returned as its type in ``fields``; else raises ``Terminal``."""
+    folds = {name: aggregate for name, aggregate in aggregates.items() if aggregate.fold is not None}
+    declared = [as_declared(made, {name: fields[name]}, f"the {one.kind} {name}") for name, one in folds.items()]
+    return {**made, **dict(pair for one in declared for pair in one.items())}
 
 
 def try_fold(aggregate: Aggregate, records: Iterable[Record], gap_ms: int | None) -> None:
@@ -63,7 +65,7 @@ def takes(aggregate: Aggregate, record: Record) -> bool:
 def _timed(aggregate: Aggregate, records: Iterable[Record]) -> list[tuple[int, Any]]:
     assert aggregate.of is not None
     taken = (record for record in records if takes(aggregate, record))
-    return [(record.timestamp_ms, evaluate(aggregate.of, record.row)) for record in taken]
+    return [(record.timestamp_ms, own_value(evaluate(aggregate.of, record.row))) for record in taken]
 
 
 def _result(aggregate: Aggregate, records: Sequence[Record], gap_ms: int | None) -> Any:
@@ -120,7 +122,7 @@ def total_of(values: Sequence[Any]) -> Any:
 
 
 def _folded(fold: Fold, timed: Iterable[tuple[int, Any]]) -> Any:
-    accumulator = None if fold.initial is None else fold.initial()
+    accumulator = _initial(fold)
     for _, value in timed:
         accumulator = _added(fold, accumulator, value)
     return accumulator
@@ -129,7 +131,7 @@ def _folded(fold: Fold, timed: Iterable[tuple[int, Any]]) -> Any:
 def _folded_sessions(fold: Fold, timed: Iterable[tuple[int, Any]], gap_ms: int) -> Any:
     sessions = _sessions(fold, timed, gap_ms)
     if not sessions:
-        return None if fold.initial is None else fold.initial()
+        return _initial(fold)
     return reduce(partial(_merged, fold), (accumulator for _, _, accumulator in sessions))
 
 
@@ -142,7 +144,7 @@ def _sessions(fold: Fold, timed: Iterable[tuple[int, Any]], gap_ms: int) -> list
     sessions: list[tuple[int, int, Any]] = []
     for timestamp_ms, value in timed:
         joined = [s for s in sessions if s[0] - gap_ms <= timestamp_ms <= s[1] + gap_ms]
-        accumulator = None if fold.initial is None else fold.initial()
+        accumulator = _initial(fold)
         for _, _, other in joined:
             accumulator = _merged(fold, accumulator, other)
         accumulator = _added(fold, accumulator, value)
@@ -150,6 +152,11 @@ def _sessions(fold: Fold, timed: Iterable[tuple[int, Any]], gap_ms: int) -> list
         end = max([timestamp_ms, *(s[1] for s in joined)])
         sessions = sorted([*(s for s in sessions if s not in joined), (start, end, accumulator)], key=lambda s: s[:2])
     return sessions
+
+
+def _initial(fold: Fold) -> Any:
+    """Of its own, if ``initial`` always returns the same list."""
+    return None if fold.initial is None else deepcopy(fold.initial())
 
 
 def _merged(fold: Fold, one: Any, other: Any) -> Any:

@@ -44,7 +44,7 @@ class Operator(ABC):
     def raised(self, node: Node, record: Record, error: Exception) -> tuple[Record, ...]:
         """A function of ``node`` raised: set the record aside, or raise where there is none that is read just now."""
         if record.entry is None or is_held_back(node) or not is_of_the_record(error):
-            raise failed(node, _place_of(record, node), error) from error
+            raise failed(node, place_of(record, node), error) from error
         self.journal.set_aside(record.entry, reason_of(node, error), message_of(error))
         return ()
 
@@ -84,7 +84,8 @@ class Operator(ABC):
         return replace(record, stream_time_ms=self.stream_time_ms(record))
 
 
-def _place_of(record: Record, node: Node) -> str:
+def place_of(record: Record, node: Node) -> str:
+    """Where the record came from, in words."""
     at = record.entry
     return (
         f"a derived row: key {record.row[node.inputs[0].key]!r}"

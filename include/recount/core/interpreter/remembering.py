@@ -12,9 +12,9 @@ from recount.core.evaluation import evaluate
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.processing import Deduplicate, InOrder, KeyState, Process, Row
-from recount.core.returned_values import require_returned
-from recount.core.user_functions import failed
+from recount.core.processing import Deduplicate, InOrder, KeyState, Process, Row, count_timer, settle
+from recount.core.returned_values import as_declared
+from recount.core.user_functions import failed, handed, own_values
 
 
 @dataclass(kw_only=True)
@@ -148,13 +148,16 @@ class ProcessOperator(Operator):
         while reached_ms is not None and (at_ms := min(state.timers_ms, default=reached_ms + 1)) <= reached_ms:
             yield from self._fire(at_ms, state)
         before = deepcopy(state)
-        state.timestamp_ms = record.timestamp_ms
+        state.timestamp_ms, state.fired = record.timestamp_ms, 0
         try:
-            made = [record.with_row(self._complete(row, key)) for row in self.node.on_record(record.row, state)]
+            rows = self.node.on_record(handed(record.row, self.node.input.fields), state)
+            returned = [own_values({**row, self.node.key: key}) for row in rows]
+            settle(state, key)
         except Exception as error:
             self._states[key] = before
             self.raised(self.node, record, error)
             return
+        made = [record.with_row(as_declared(row, self.node.fields, self.node)) for row in returned]
         self.journal.note(record.entry, "counted")
         yield from made
 
@@ -166,28 +169,26 @@ class ProcessOperator(Operator):
             yield from self._fire(at_ms, state)
 
     def _fire(self, at_ms: int, state: KeyState) -> Iterator[Record]:
+        key, state.timestamp_ms = state.key, at_ms
         state.timers_ms.discard(at_ms)
-        state.timestamp_ms = at_ms
         try:
-            made = [self._complete(row, state.key) for row in (self.node.on_timer or _nothing)(at_ms, state)]
+            count_timer(state, at_ms, self.node)
+            rows = (self.node.on_timer or _nothing)(at_ms, state)
+            returned = [own_values({**row, self.node.key: key}) for row in rows]
+            settle(state, key)
         except Exception as error:
-            raise failed(self.node, f"the timer {at_ms} of key {state.key!r}", error) from error
-        for row in made:
+            raise failed(self.node, f"the timer {at_ms} of key {key!r}", error) from error
+        for row in returned:
             yield Record(
-                row=row,
+                row=as_declared(row, self.node.fields, self.node),
                 timestamp_ms=at_ms,
-                order=("", at_ms, at_ms, str(state.key)),
+                order=("", at_ms, at_ms, str(key)),
                 entry=None,
             )
 
     def _due(self, frontier_ms: int) -> list[tuple[int, str, KeyState]]:
         timers = [(at, str(key), state) for key, state in self._states.items() for at in state.timers_ms]
         return sorted((timer for timer in timers if timer[0] <= frontier_ms), key=lambda timer: timer[:2])
-
-    def _complete(self, row: Row, key: Any) -> Row:
-        made = {**dict.fromkeys(self.node.fields), **row, self.node.key: key}
-        require_returned(made, self.node.fields, self.node)
-        return made
 
 
 def _nothing(_at_ms: int, _state: KeyState) -> Iterable[Row]:

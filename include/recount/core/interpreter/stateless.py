@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from recount.core.evaluation import evaluate
-from recount.core.interpreter.operator import Operator
+from recount.core.interpreter.operator import Operator, place_of
 from recount.core.interpreter.record import Record
 from recount.core.nodes import Filter, SelectKey, Stateless, WithFields
-from recount.core.returned_values import require_returned
+from recount.core.returned_values import as_declared
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Select
+from recount.core.user_functions import failed, handed, own_values
 from recount.core.withdrawals import can_be_withdrawn
 
 
@@ -42,22 +43,25 @@ class StatelessOperator(Operator):
             case Merge(names=names, fields=fields):
                 source = {} if names is None else {MERGED_FROM: names[port]}
                 return (record.with_row({**dict.fromkeys(fields), **row, **source}),)
-            case Foreach(action=action):
-                action(row)
+            case Foreach() as node:
+                self._show(node, record)
                 self.journal.note(record.entry, "counted")
                 return ()
-            case Peek(action=action):
-                action(row)
+            case Peek() as node:
+                self._show(node, record)
         return (record,)
 
     def _mapped(self, node: FlatMap, record: Record) -> Iterable[Record]:
-        empty = dict.fromkeys(node.fields)
         key = {node.key: record.row[node.key]}
         try:
-            made = [{}] if record.is_null else node.function(record.row)
-            leaving = [record.with_row({**empty, **row, **key}) for row in made]
+            made = [{}] if record.is_null else node.function(handed(record.row, node.input.fields))
+            returned = [own_values({**row, **key}) for row in made]
         except Exception as error:
             return self.raised(node, record, error)
-        for one in leaving:
-            require_returned(one.row, node.fields, node)
-        return leaving
+        return [record.with_row(as_declared(row, node.fields, node)) for row in returned]
+
+    def _show(self, node: Peek, record: Record) -> None:
+        try:
+            node.action(handed(record.row, node.fields))
+        except Exception as error:
+            raise failed(node, place_of(record, node), error) from error

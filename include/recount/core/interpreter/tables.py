@@ -9,7 +9,7 @@ from typing import Any
 
 from recount.core.changelogs import TableAggregate, TableFilter, ToTable
 from recount.core.evaluation import evaluate
-from recount.core.interpreter.aggregating import require_folded, results
+from recount.core.interpreter.aggregating import folded_as_declared, results
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.record import Record, Row
 from recount.core.nodes import WINDOW_END, WINDOW_START
@@ -132,9 +132,9 @@ class TableAggregateOperator(Operator):
         self._times[group] = max(cause.timestamp_ms, self._times.get(group, cause.timestamp_ms))
         self._revisions[group] = self._revisions.get(group, -1) + 1
         made = results(self.node.aggregates, self._groups[group].values())
-        require_folded(made, self.node.aggregates, self.node.fields)
+        folded = folded_as_declared(made, self.node.aggregates, self.node.fields)
         return Record(
-            row={self.node.key: group, **made},
+            row={self.node.key: group, **folded},
             timestamp_ms=self._times[group],
             order=cause.order,
             entry=None,

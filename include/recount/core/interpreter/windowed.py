@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from recount.core.interpreter.aggregating import require_folded, results, takes, try_fold
+from recount.core.interpreter.aggregating import folded_as_declared, results, takes, try_fold
 from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.panes import Panes, Placement, Window, panes_of
@@ -145,8 +145,8 @@ class WindowedOperator(Operator):
             self._gap_ms,
             lambda name, record: self._is_passed_over(name, key, window, record),
         )
-        require_folded(made, self.node.aggregates, self.node.fields)
-        row = {self.node.key: key, **self._bounds(window), **made}
+        folded = folded_as_declared(made, self.node.aggregates, self.node.fields)
+        row = {self.node.key: key, **self._bounds(window), **folded}
         return self._left(result, row, max(record.timestamp_ms for record in records), cause)
 
     def _withdrawal(self, result: Result, cause: Record) -> Record:

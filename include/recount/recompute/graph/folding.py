@@ -87,7 +87,8 @@ class Attempt:
 
 
 def _nothing(fold: Fold) -> Any:
-    return None if fold.initial is None else fold.initial()
+    """``initial`` may return one list each time, which the function changes."""
+    return None if fold.initial is None else deepcopy(fold.initial())
 
 
 def _with(fold: Fold, sessions: Sequence[Session], at_ms: int, value: Any, gap_ms: int) -> list[Session]:
@@ -107,9 +108,10 @@ def _together(fold: Fold, amounts: Sequence[Any]) -> Any:
 
 
 def _plus(fold: Fold, amount: Any, value: Any) -> Any:
-    if fold.initial is None and (amount is None or value is None):
-        return value if amount is None else amount
-    return fold.adder(amount, value)
+    given = deepcopy(value) if isinstance(value, list) else value
+    if fold.initial is None and (amount is None or given is None):
+        return given if amount is None else amount
+    return fold.adder(amount, given)
 
 
 def estimated(values: Iterable[Any]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from decimal import Decimal
 from functools import partial, reduce
 from operator import itemgetter
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from recount.core.aggregates import Fold
-from recount.core.user_functions import failed
+from recount.core.user_functions import failed, own_value
 from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulator_kinds import VALUE
 from recount.spark.operators.accumulator_lists import Values
@@ -123,7 +124,8 @@ def _readable(order: str) -> str:
 
 
 def _initial(fold: Fold) -> Any:
-    return None if fold.initial is None else fold.initial()
+    """Of its own, if ``initial`` always returns the same list."""
+    return None if fold.initial is None else deepcopy(fold.initial())
 
 
 def _merged(fold: Fold, accumulator: Any, other: Any) -> Any:
@@ -135,5 +137,5 @@ def _merged(fold: Fold, accumulator: Any, other: Any) -> Any:
 
 def _added(fold: Fold, accumulator: Any, value: Any) -> Any:
     if fold.initial is None and (accumulator is None or value is None):
-        return value if accumulator is None else accumulator
-    return fold.adder(accumulator, value)
+        return own_value(value) if accumulator is None else accumulator
+    return fold.adder(accumulator, own_value(value))

@@ -18,7 +18,7 @@ from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.rows import META, PARTITION, TOPIC
 from recount.spark.polars_expressions import polars_type
 
-REMEMBERED, TIMERS = "remembered", "timers_ms"
+REMEMBERED, TIMERS, FIRED = "remembered", "timers_ms", "fired"
 
 
 @dataclass(order=False)
@@ -67,7 +67,13 @@ class KeyStates:
     _loaded: dict[Any, KeptState] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kept = {REMEMBERED: pl.String(), TIMERS: pl.List(pl.Int64), TOPIC: META[TOPIC], PARTITION: META[PARTITION]}
+        kept = {
+            REMEMBERED: pl.String(),
+            TIMERS: pl.List(pl.Int64),
+            TOPIC: META[TOPIC],
+            PARTITION: META[PARTITION],
+            FIRED: pl.Int64(),  # null in rows of releases that did not count
+        }
         self.rows = KeyedRows({self.key: polars_type(self.key_type), **kept}, [self.key])
 
     def load(self, keys: pl.DataFrame) -> Callable[[Any], KeptState]:
@@ -78,8 +84,8 @@ class KeyStates:
     def before_the_batch(self, key: Any) -> KeyState:
         """A key's state as it was stored last."""
         found = self.rows.of(pl.DataFrame({self.key: [key]}, {self.key: self.rows.schema[self.key]}), [self.key])
-        for remembered, timers_ms in found.select(REMEMBERED, TIMERS).iter_rows():
-            return KeyState(key=key, remembered=json.loads(remembered), timers_ms=set(timers_ms))
+        for told in found.select(REMEMBERED, TIMERS, FIRED).iter_rows():
+            return _state(key, *told)
         return KeyState(key=key)
 
     def with_timers(self, until_ms: int) -> Iterator[KeptState]:
@@ -92,34 +98,17 @@ class KeyStates:
         full = [kept for kept in self._loaded.values() if not kept.is_empty]
         empty = [kept.state.key for kept in self._loaded.values() if kept.is_empty]
         stored = [
-            (kept.state.key, _text(kept.state), sorted(kept.state.timers_ms), *(kept.source or (None, None)))
-            for kept in full
+            (state.key, json.dumps(state.remembered), sorted(state.timers_ms), *(source or (None, None)), state.fired)
+            for state, source in ((kept.state, kept.source) for kept in full)
         ]
         self.rows.put(pl.DataFrame(stored, self.rows.schema, orient="row"))
         self.rows.remove(pl.DataFrame({self.key: empty}, {self.key: self.rows.schema[self.key]}))
         self._loaded = {}
 
     def _take(self, found: pl.DataFrame) -> None:
-        for key, remembered, timers_ms, topic, partition in found.select(list(self.rows.schema)).iter_rows():
-            state = KeyState(key=key, remembered=json.loads(remembered), timers_ms=set(timers_ms))
-            self._loaded.setdefault(key, KeptState(state, (topic, partition)))
+        for key, remembered, timers_ms, topic, partition, fired in found.select(list(self.rows.schema)).iter_rows():
+            self._loaded.setdefault(key, KeptState(_state(key, remembered, timers_ms, fired), (topic, partition)))
 
 
-def _text(state: KeyState) -> str:
-    """Raises ``Terminal`` for what would not come back from JSON as it is: a restart would change it."""
-    try:
-        text = json.dumps(state.remembered, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise _not_plain(state, str(error)) from error
-    if json.loads(text) != state.remembered:
-        raise _not_plain(state, "it comes back from JSON as something else")
-    return text
-
-
-def _not_plain(state: KeyState, detail: str) -> Terminal:
-    return Terminal(
-        f"a processor remembers of key {state.key!r} what is no plain JSON",
-        given=f"{state.remembered!r}: {detail}",
-        expected="dicts with text keys, lists, texts, numbers, booleans and None",
-        remedy="convert it before it is remembered: a Decimal to text, a tuple or a set to a list",
-    )
+def _state(key: Any, remembered: str, timers_ms: list[int], fired: int | None) -> KeyState:
+    return KeyState(key=key, remembered=json.loads(remembered), timers_ms=set(timers_ms), fired=fired or 0)

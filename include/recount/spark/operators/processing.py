@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ from recount.core.changelogs import TableFilter, ToTable
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Node, Source, Stateless
 from recount.core.own_columns import IS_NULL, REVISION
-from recount.core.processing import Deduplicate, InOrder, Process, Row
+from recount.core.processing import Deduplicate, InOrder, Process, Row, count_timer, settle
 from recount.core.stateless import Merge
-from recount.core.user_functions import failed
+from recount.core.user_functions import failed, own_values
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.key_states import KeptState, KeyStates
@@ -42,21 +42,40 @@ from recount.spark.operators.set_aside import SetAside
 from recount.spark.plan import NotExpressible
 from recount.spark.polars_expressions import field_column
 
-_BEFORE, _NUMBER = "__before_ms", "__number"
+_BEFORE, _NUMBER, _DUE = "__before_ms", "__number", "__due_ms"
+_ROWS_AT_ONCE = 10_000
 
 
 @dataclass
 class Made:
-    """The rows that the functions returned so far, each with the columns of ``META`` that it has."""
+    """The rows that the functions of ``node`` returned so far, each with the columns of ``META`` that it has.
 
-    rows: list[Row] = field(default_factory=list)
-    meta: list[Mapping[str, Any]] = field(default_factory=list)
+    A frame takes a tenth of the memory of such rows, of which timers can make very many.
+    """
 
-    def add(self, returned: Iterable[Row], meta: Mapping[str, Any]) -> None:
-        """Take in what a function returned."""
+    node: Process
+    _rows: list[Row] = field(default_factory=list)
+    _meta: list[Mapping[str, Any]] = field(default_factory=list)
+    _frames: list[pl.DataFrame] = field(default_factory=list)
+
+    def add(self, returned: Iterable[Row], meta: Mapping[str, Any], due_ms: float = math.inf) -> None:
+        """Take in what a function returned, of a timer that was due at ``due_ms`` or behind one that was."""
         for number, row in enumerate(returned):
-            self.rows.append(row)
-            self.meta.append({**meta, _NUMBER: number})
+            self._rows.append(row)
+            self._meta.append({**meta, _NUMBER: number, _DUE: due_ms})
+        if len(self._rows) >= _ROWS_AT_ONCE:
+            self._frames.append(self._frame())
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """All of them."""
+        return pl.concat([*self._frames, self._frame()])
+
+    def _frame(self) -> pl.DataFrame:
+        fields = frame_of(self._rows, self.node.fields, self.node)
+        meta = pl.DataFrame(self._meta, schema={**META, _NUMBER: pl.Int64(), _DUE: pl.Float64()})
+        self._rows, self._meta = [], []
+        return pl.concat([fields, meta], how="horizontal")
 
 
 @dataclass(kw_only=True)
@@ -90,11 +109,11 @@ class ProcessOperator:
         keyless, keyed = rows.filter(pl.col(self._key).is_null()), rows.filter(pl.col(self._key).is_not_null())
         taken = keyed.filter(~pl.col(IS_NULL))
         timed = taken.join(self._times_before(batch, keyless, taken), on=ENTRY, how="left")
-        made, raised = Made(), SetAside(self.node)
+        made, raised = Made(self.node), SetAside(self.node)
         self._replay(timed.sort(ORDER, maintain_order=True), made, raised)
-        self._fire_reached(made)
+        reached = self._fire_reached()
         self._keys.store()
-        output = Output(self._leaving(made), raised=raised.rows)
+        output = Output(self._leaving(pl.concat([made.frame, reached])), raised=raised.rows)
         output.note(keyless, "null_key")
         output.note(keyed.filter(IS_NULL), "null_value")
         output.note(taken, "counted")
@@ -132,7 +151,7 @@ class ProcessOperator:
         So nothing is copied for records that do not raise.
         """
         kept.state = deepcopy(kept.known) if kept.known else self._keys.before_the_batch(kept.state.key)
-        nothing = Made()
+        nothing = Made(self.node)
         for row, before in self._turns_in(since):
             self._fire_before(before, kept, nothing)
             try:
@@ -153,42 +172,50 @@ class ProcessOperator:
         return zip(python_rows(rows, self.node.input.fields), meta, strict=True)
 
     def _returned(self, row: Row, about: Mapping[str, Any], kept: KeptState) -> list[Row]:
-        kept.state.timestamp_ms = about[TIMESTAMP]
-        return [{**made, self.node.key: kept.state.key} for made in self.node.on_record(row, kept.state)]
+        key, kept.state.timestamp_ms, kept.state.fired = kept.state.key, about[TIMESTAMP], 0
+        try:
+            made = self.node.on_record(row, kept.state)
+            returned: list[Row] = [own_values({**one, self.node.key: key}) for one in made]
+            settle(kept.state, key)
+        finally:
+            kept.state.key = key
+        return returned
 
     def _fire_before(self, about: Mapping[str, Any], kept: KeptState, made: Made) -> None:
         """The timers that the partition had reached before the record."""
         while about[_BEFORE] is not None and kept.next_timer_ms <= about[_BEFORE]:
             self._fire(kept, made)
 
-    def _fire_reached(self, made: Made) -> None:
-        """The timers that the frontier has reached, by time, then key; a timer may set further ones."""
-        frontier_ms = self.clock.frontier_ms
-        if frontier_ms is None:
-            return
-        waiting = [(kept.next_timer_ms, str(kept.state.key), kept) for kept in self._keys.with_timers(frontier_ms)]
-        heapq.heapify(waiting)
-        while waiting:
-            _, key, kept = heapq.heappop(waiting)
-            self._fire(kept, made)
-            if kept.next_timer_ms <= frontier_ms:
-                heapq.heappush(waiting, (kept.next_timer_ms, key, kept))
+    def _fire_reached(self) -> pl.DataFrame:
+        """What the timers made that the frontier has reached, by time, then key; a timer may set further ones.
 
-    def _fire(self, kept: KeptState, made: Made) -> None:
-        at_ms, state = int(kept.next_timer_ms), kept.state
+        They go off key by key, so that of one key whose timers have no end not much is made of the others.
+        """
+        frontier_ms, made = self.clock.frontier_ms, Made(self.node)
+        if frontier_ms is None:
+            return made.frame
+        for kept in self._keys.with_timers(frontier_ms):
+            due_ms = -math.inf
+            while kept.next_timer_ms <= frontier_ms:
+                due_ms = max(due_ms, float(kept.next_timer_ms))
+                self._fire(kept, made, due_ms)
+        return made.frame.sort(_DUE, pl.col(self._key).cast(pl.String), maintain_order=True)
+
+    def _fire(self, kept: KeptState, made: Made, due_ms: float = math.inf) -> None:
+        at_ms, state, key = int(kept.next_timer_ms), kept.state, kept.state.key
         state.timers_ms.discard(at_ms)
         state.timestamp_ms = at_ms
         on_timer = self.node.on_timer
         try:
-            returned = [{**row, self.node.key: state.key} for row in (on_timer(at_ms, state) if on_timer else ())]
+            count_timer(state, at_ms, self.node)
+            returned = [own_values({**row, self.node.key: key}) for row in (on_timer(at_ms, state) if on_timer else ())]
+            settle(state, key)
         except Exception as error:
-            raise failed(self.node, f"the timer {at_ms} of key {state.key!r}", error) from error
+            raise failed(self.node, f"the timer {at_ms} of key {key!r}", error) from error
         about = dict.fromkeys(META) | {TIMESTAMP: at_ms, IS_NULL: False, REVISION: 0, SUPERSEDED: False, WITHIN: ""}
-        made.add(returned, about)
+        made.add(returned, about, due_ms)
 
-    def _leaving(self, made: Made) -> pl.DataFrame:
-        fields = frame_of(made.rows, self.node.fields, self.node)
-        leaving = pl.concat([fields, pl.DataFrame(made.meta, schema={**META, _NUMBER: pl.Int64()})], how="horizontal")
+    def _leaving(self, leaving: pl.DataFrame) -> pl.DataFrame:
         of_timer = window_order(pl.col(TIMESTAMP), pl.col(TIMESTAMP), pl.col(self._key))
         ordered = leaving.with_columns(pl.coalesce(ORDER, of_timer), nth(pl.col(_NUMBER)))
         return ordered.select(list(rows_schema(self.node.fields)))

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from recount.codec.decoder import arrow_type
-from recount.core.returned_values import of_another_type, require_returned
+from recount.core.returned_values import as_declared, of_another_type
 from recount.core.schema import FieldType
 from recount.spark.polars_expressions import field_column, polars_type
 
@@ -37,13 +37,12 @@ def frame_of(made: Sequence[PythonRow], fields: Mapping[str, FieldType], maker: 
 
 
 def _column(made: Sequence[PythonRow], name: str, kind: FieldType, maker: object) -> pl.Series:
-    values = [row.get(name) for row in made]
+    returned = values = [row.get(name) for row in made]
     if not set(map(type, values)) <= _PLAIN.get(kind.kind, set()):
-        for row in made:
-            require_returned(row, {name: kind}, maker)
+        values = [as_declared(row, {name: kind}, maker)[name] for row in made]
     try:
         # Polars would round a decimal to its scale, and panic at a NaN; Arrow, which the recompute asks, cuts 1.5 to 1
-        taken = pa.array(values, arrow_type(kind))
+        taken = pa.array(returned, arrow_type(kind))
         given = taken if (kind.element or kind).kind == "decimal" else values
         column = pl.Series(field_column(name), given, polars_type(kind), strict=True)
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recount.core.errors import Terminal
-from recount.core.returned_values import require_returned
+from recount.core.returned_values import as_declared, require_returned
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, decimal, list_of
 from recount.spark.operators.python_rows import frame_of
 
@@ -33,3 +40,57 @@ def test_the_driver_refuses_what_the_engine_refuses(value: Any, kind: FieldType)
     engine = refusal(frame_of, [{"n": value}], {"n": kind}, "a map")
     driver = refusal(require_returned, {"n": value}, {"n": kind}, "a map")
     assert (engine is None) == (driver is None), (engine, driver)
+    if engine is None:
+        [found] = frame_of([{"n": value}], {"n": kind}, "a map").rows()
+        assert repr(list(found)) == repr(list(as_declared({"n": value}, {"n": kind}, "a map").values()))
+
+
+class Mood(StrEnum):
+    """A text with a name."""
+
+    GOOD = "good"
+
+
+class Size(IntEnum):
+    """A number with a name."""
+
+    LARGE = 7
+
+
+ODD: dict[str, Any] = {
+    "a text with a name": Mood.GOOD,
+    "a number with a name": Size.LARGE,
+    "a number of numpy": np.int64(5),
+    "a double of numpy": np.float64(1.5),
+    "a short double of numpy": np.float32(0.5),
+    "no number of numpy": np.float64("nan"),
+    "a boolean of numpy": np.bool_(True),
+    "an array": np.array([1, 2]),
+    "an array of doubles": np.array([1.5]),
+    "a fraction": Fraction(1, 2),
+    "minus nothing": Decimal("-0"),
+    "hundreds": Decimal("1E2"),
+    "a tuple": (1, 2),
+    "a tuple of texts": ("a", None),
+    "a set": {7},
+    "a frozen set": frozenset({7}),
+    "a range": range(2),
+    "a queue": deque([1]),
+    "the keys of a dict": {1: 2}.keys(),
+    "what is read once": iter([1]),
+    "a dict": {"a": 1},
+    "bytes": b"a",
+    "a date": date(2026, 1, 1),
+    "a moment": datetime(2026, 1, 1, tzinfo=UTC),
+}
+
+
+@pytest.mark.parametrize("kind", [*SCALARS, *map(list_of, SCALARS)], ids=str)
+@pytest.mark.parametrize("value", ODD)
+def test_the_driver_makes_of_odd_values_what_the_engine_makes(value: str, kind: FieldType) -> None:
+    engine = refusal(frame_of, [{"n": ODD[value]}], {"n": kind}, "a map")
+    driver = refusal(as_declared, {"n": ODD[value]}, {"n": kind}, "a map")
+    assert (engine is None) == (driver is None), (engine, driver)
+    if engine is None:
+        [found] = frame_of([{"n": ODD[value]}], {"n": kind}, "a map").rows()
+        assert repr(list(found)) == repr(list(as_declared({"n": ODD[value]}, {"n": kind}, "a map").values()))
