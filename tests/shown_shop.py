@@ -101,7 +101,7 @@ class ShownShop:
         app.dependency_overrides = {
             pages.reader: lambda: None,
             pages.settings_here: lambda: self.settings,
-            pages.brokers: lambda: lambda _: self.say,
+            pages.brokers: lambda: lambda: self.say,
             pages.airflow_runs: lambda: self.runs,
             pages.now_ms: lambda: NOW_MS,
             get_user: lambda: self.user,

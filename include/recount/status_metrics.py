@@ -13,7 +13,9 @@ Labels = Sequence[str]
 
 # name: what it is, and its value in a status, None where there is none
 _OF_STATUS: Mapping[str, tuple[str, Callable[[StreamStatus], float | None]]] = {
-    "lag_records": ("Records on the broker that the last batch had not read when it was planned", lambda s: s.lag),
+    "lag_records": ("Offsets from what is committed to the ends of the topics", lambda s: s.lag),
+    "oldest_unread_timestamp_seconds": ("Time of the oldest record of them", lambda s: _seconds(s.oldest_unread_ms)),
+    "held_back_seconds": ("For how long an open transaction has stopped reading", lambda s: _held_back(s)),
     "records_per_second": ("Records per second of the last batch", lambda s: s.records_per_second),
     "batch_duration_seconds": ("Duration of the last batch", lambda s: _seconds(s.batch_duration_ms)),
     "commit_duration_seconds": ("Of that, commits to Kafka and Delta", lambda s: _seconds(s.commit_duration_ms)),
@@ -32,6 +34,10 @@ _TOTALS: Mapping[str, tuple[str, Callable[[StreamStatus], float]]] = {
 
 def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1_000
+
+
+def _held_back(status: StreamStatus) -> float:
+    return 0.0 if status.held_since_ms is None else (status.heartbeat_ms - status.held_since_ms) / 1_000
 
 
 def _delay(status: StreamStatus) -> float | None:

@@ -13,7 +13,7 @@ from recount.airflow.naming import audit_dag, backfill_dag, stream_dag
 from recount.core.errors import Transient
 from recount.core.registry import declared
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import lag
+from recount.kafka.lags import lags_of
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRuns
 from recount.local.home import Home
@@ -63,7 +63,7 @@ def _wait_until_read(connection: Connection) -> None:
 
 def _is_read(connection: Connection) -> bool:
     try:
-        parts = lag(connection, f"recount.{STREAM}", ["orders"]).values()
+        parts = lags_of(connection, {STREAM: ["orders"]})[STREAM].partitions.values()
     except Transient:  # the group has no coordinator yet
         return False
     return all(part.lag == 0 and part.committed is not None for part in parts)

@@ -24,7 +24,7 @@ from tests.integration.spark.purchases import create_topics
 from recount.core.errors import RecountError, Transient
 from recount.core.settings import Settings
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection
-from recount.kafka.offsets import lag
+from recount.kafka.lags import lags_of
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
@@ -317,15 +317,8 @@ class ChaosRun:
             return False
         self._next_look_s = time.monotonic() + _LOOK_S
         try:
-            return all(
-                part.lag == 0
-                for topology in TOPOLOGIES
-                for part in lag(
-                    self.connection,
-                    self.connection.group(topology.name),
-                    [source.topic.name for source in topology.sources],
-                ).values()
-            )
+            topics = {one.name: [source.topic.name for source in one.sources] for one in TOPOLOGIES}
+            return not any(lag.records for lag in lags_of(self.connection, topics).values())
         except RecountError:
             return False
 

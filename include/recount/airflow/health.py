@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from recount.core.durations import readable, roughly
+from recount.core.instants import told_time
 from recount.core.limits import Health
+from recount.core.quantities import quantity
 from recount.kafka.status import StreamStatus
 
 State = Literal["ok", "degraded", "failed"]
@@ -37,23 +40,32 @@ def health_of(status: StreamStatus, limits: Health, now_ms: int) -> StreamHealth
 def standstill(status: StreamStatus, limits: Health, now_ms: int) -> tuple[str, ...]:
     """Why the driver makes no progress and should be relaunched; empty when it does.
 
-    A value equal to its limit is well. Progress counts only while there is lag: a batch that begins or is committed,
-    and the driver may wait for its trigger interval before the next. A driver that is starting does not speak while it
-    recovers, and has the time of the progress limit for it.
+    A value equal to its limit is well. Silence is a fault at once; no progress is one only where there is something to
+    do: records that can be read, or a batch. It counts from the last sign of work, or from when there was something to
+    do, by the driver's own clock; the driver may wait for its trigger interval before the next batch. A driver that is
+    starting may be silent while it recovers, and has the time of the progress limit for each of its steps.
     """
     if status.state == "starting":
-        start_age_ms = now_ms - status.started_at_ms
+        start_age_ms = now_ms - max(status.started_at_ms, status.waiting_since_ms or 0)
         late = start_age_ms > limits.progress_age_ms
-        return (_beyond("starting for", start_age_ms, limits.progress_age_ms),) if late else ()
+        return (_beyond("starting, no step done for", start_age_ms, limits.progress_age_ms),) if late else ()
     found = []
     heartbeat_age_ms = now_ms - status.heartbeat_ms
     if heartbeat_age_ms > limits.heartbeat_age_ms:
         found.append(_beyond("last heartbeat", heartbeat_age_ms, limits.heartbeat_age_ms))
-    progress_age_ms = now_ms - max(status.last_progress_ms or status.started_at_ms, status.batch_begun_ms or 0)
-    limit_ms = limits.progress_age_ms + status.trigger_interval_ms
-    if (status.lag or 0) > 0 and progress_age_ms > limit_ms:
-        found.append(_beyond("last progress", progress_age_ms, limit_ms))
+    if status.waiting_since_ms is not None:
+        waited_ms = status.heartbeat_ms - status.waiting_since_ms
+        limit_ms = limits.progress_age_ms + status.trigger_interval_ms
+        if waited_ms > limit_ms:
+            found.append(_stands(status, waited_ms, limit_ms))
     return tuple(found)
+
+
+def _stands(status: StreamStatus, waited_ms: int, limit_ms: int) -> str:
+    if (status.batch_begun_ms or 0) > (status.last_progress_ms or 0):
+        return _beyond("the batch at hand: no sign of work for", waited_ms, limit_ms)
+    unread = quantity(status.lag or 0, "record waits", "records wait")
+    return f"no batch for {roughly(waited_ms)} while {unread}, limit {readable(limit_ms)}"
 
 
 def alerts(status: StreamStatus, limits: Health) -> tuple[str, ...]:
@@ -63,7 +75,8 @@ def alerts(status: StreamStatus, limits: Health) -> tuple[str, ...]:
     """
     found = []
     if (status.lag or 0) > limits.lag:
-        found.append(f"lag {status.lag} records, limit {limits.lag}")
+        found.append(f"lag {quantity(status.lag or 0, 'record')}, limit {limits.lag:,}")
+    found += _held_back(status, limits)
     if status.frontier_ms is not None and status.stream_time_ms is not None:
         frontier_age_ms = status.stream_time_ms - status.frontier_ms
         if frontier_age_ms > limits.frontier_age_ms:
@@ -76,6 +89,22 @@ def alerts(status: StreamStatus, limits: Health) -> tuple[str, ...]:
     last = (status.batch_records, status.batch_dead_letters, status.batch_late_records)
     found += limits.excesses_of_batch("the last batch", *last)
     return tuple(found)
+
+
+def _held_back(status: StreamStatus, limits: Health) -> Iterator[str]:
+    """Reading that an open transaction stops: nothing is lost, and nothing comes until that is ended."""
+    if status.held_place is None or status.held_offset is None or status.held_since_ms is None:
+        return
+    stood_ms = status.heartbeat_ms - status.held_since_ms
+    if stood_ms <= limits.open_transaction_ms:
+        return
+    topic, _, partition = status.held_place.rpartition("-")
+    end = f"kafka-transactions.sh abort --topic {topic} --partition {partition} --start-offset {status.held_offset}"
+    yield (
+        f"reading of {status.held_place} stands at offset {status.held_offset} since {told_time(status.held_since_ms)}"
+        f" UTC ({roughly(stood_ms)}): an open transaction of {status.held_by or 'a producer that could not be named'};"
+        f" where nobody ends it: {end}"
+    )
 
 
 def _short_of_memory(status: StreamStatus, share: float, limit: float) -> str:

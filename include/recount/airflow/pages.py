@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,7 +46,7 @@ _EVERYWHERE = "default-src 'none'; base-uri 'none'; frame-ancestors 'self'"
 _OWN = f"{_EVERYWHERE}; style-src 'self'; img-src 'self'; form-action 'self'"
 _REPORTS = f"{_EVERYWHERE}; style-src 'unsafe-inline'; img-src data:; form-action 'none'"
 """Certificates are pages of one file."""
-Watch = Callable[[Collection[tuple[str, int]]], BrokersSay]
+Watch = Callable[[], BrokersSay]
 
 
 def reader(user: GetUserDep) -> None:
@@ -64,7 +64,7 @@ Here = Annotated[Settings, Depends(settings_here)]
 
 @lru_cache(maxsize=4)
 def _watch(settings: Settings) -> BrokerWatch:
-    return BrokerWatch(Connection.of(settings), declared(settings.topologies).streams)
+    return BrokerWatch(Connection.of(settings), declared(settings.topologies).read_topics)
 
 
 def brokers(settings: Here) -> Watch:
@@ -127,7 +127,7 @@ def overview(
     """All declared streams, those that match ``text`` and ``state``; a filter that there is not shows all."""
     declarations = declared(settings.topologies)
     audits = {dag for name in declarations.audited for dag in (audit_dag(name), nightly_dag(declarations, name))}
-    scene = Scene(settings=settings, declarations=declarations, say=watch(()), dags=runs.states(audits), now_ms=now)
+    scene = Scene(settings=settings, declarations=declarations, say=watch(), dags=runs.states(audits), now_ms=now)
     lines = [scene.line(name, stream_lines.NIGHTS) for name in declarations.streams]
     wanted = stream_lines.Wanted.of(text, state, by)
     return _page(
@@ -160,9 +160,8 @@ def stream_page(
     declarations = declared(settings.topologies)
     stream = _stream(declarations, name)
     say = tables_say(Tables(settings.data), stream)
-    parts = {(part.topic, part.partition) for part in say.newest.partitions} if say.newest else set()
     states = runs.states({*dags_of(stream), nightly_dag(declarations, name)})
-    scene = Scene(settings=settings, declarations=declarations, say=watch(parts), dags=states, now_ms=now)
+    scene = Scene(settings=settings, declarations=declarations, say=watch(), dags=states, now_ms=now)
     line, group = scene.line(name, MOST), declarations.group_of(name)
     found = buttons(stream, states, runs, user)
     told = next((f"{button.dag} was started: {button.does}." for button in found if button.order == started), None)
@@ -179,7 +178,7 @@ def stream_page(
         stream_dag=stream_dag(name),
         tables=say,
         drawing=say.drawing(stream),
-        partitions=say.partitions(scene.say.ends),
+        partitions=say.partitions(line.lag),
         charts=line.charts,
         history_said=scene.say.history_said,
         misses=first_misses(settings.reports, line.certificates[0]) if line.certificates else [],

@@ -42,6 +42,7 @@ class Scene:
             status=status,
             health=None if status is None else health_of(status, stream.health, self.now_ms),
             samples=self.say.samples.get(name, ()),
+            lag=self.say.lags.get(name),
             certificates=certificates(self.settings.reports, name, most_certificates),
             next_audit=self._next_audit(stream),
         )

@@ -15,10 +15,12 @@ LEAST_COUNT = 10
 class Health:
     """The limits of a stream's health; ages in milliseconds of a driver's life, shares between 0 and 1.
 
-    Beyond ``heartbeat_age_ms``, or ``progress_age_ms`` and the trigger interval while there is lag, the driver makes no
-    progress: it has failed, and is relaunched. A stream with nothing to read makes none and is well.
+    Beyond ``heartbeat_age_ms``, or ``progress_age_ms`` and the trigger interval without a sign of work while there is
+    something to do, the driver makes no progress: it has failed, and is relaunched. A stream with nothing to read makes
+    none and is well, and so is a batch that takes long and goes on.
 
-    Beyond the others the stream is degraded, its driver goes on, and somebody is told. ``lag`` counts records,
+    Beyond the others the stream is degraded, its driver goes on, and somebody is told. ``lag`` counts offsets from what
+    is committed to the end of the log; for longer than ``open_transaction_ms`` no transaction may stop reading.
     ``frontier_age_ms`` is in event time. ``dead_letters`` and ``late`` are the largest shares of a night's records, by
     which an audit warns, and of those that a driver has read; ``batch_dead_letters`` and ``batch_late`` those of the
     last batch. Fewer than ``LEAST_COUNT`` are never too many. ``memory`` is the share of the memory of the driver's
@@ -28,6 +30,7 @@ class Health:
     heartbeat_age_ms: int = 30_000
     progress_age_ms: int = 180_000
     lag: int = 10_000_000
+    open_transaction_ms: int = 60_000
     frontier_age_ms: int = 86_400_000
     dead_letters: float = 0.01
     late: float = 0.05

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TypeGuard, TypeVar
@@ -23,6 +23,11 @@ Stream = Topology | Archive
 def is_audited(stream: Stream) -> TypeGuard[Topology]:
     """Whether ``stream`` writes records that an audit can judge: an archive copies, and actions write none."""
     return isinstance(stream, Topology) and bool(stream.written)
+
+
+def topics_read(stream: Stream) -> list[str]:
+    """The topics that ``stream`` reads."""
+    return [source.topic.name for source in stream.sources] if isinstance(stream, Topology) else [stream.topic.name]
 
 
 Declared = TypeVar("Declared", Topic, Topology, Archive, StreamGroup)
@@ -46,6 +51,11 @@ class Declarations:
     def streams(self) -> Mapping[str, Stream]:
         """All that runs as a stream: topologies and archives."""
         return {**self.topologies, **self.archives}
+
+    @property
+    def read_topics(self) -> Mapping[str, Sequence[str]]:
+        """The topics that each stream reads."""
+        return {name: topics_read(stream) for name, stream in self.streams.items()}
 
     @property
     def audited(self) -> Mapping[str, Topology]:

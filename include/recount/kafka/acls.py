@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from recount.core.registry import Declarations, Stream, is_audited
+from recount.core.registry import Declarations, Stream, is_audited, topics_read
 from recount.core.settings import Profile, Role
 from recount.core.topology import Topology
 from recount.kafka import platform
@@ -57,7 +57,7 @@ def _of_streams(declarations: Declarations, connection: Connection) -> Iterator[
     """Drivers of streams, and backfills, which publish as they do."""
     own = connection.own
     for stream in declarations.streams.values():
-        yield from _topics("stream", "Read", _read_by(stream), "source")
+        yield from _topics("stream", "Read", topics_read(stream), "source")
         yield from _topics("stream", "Write", _written_by(stream), "result")
         yield from _topics("stream", "Write", _letters_of(stream), "dead letters")
         for group in _groups_of(stream, connection):
@@ -75,13 +75,17 @@ def _of_audits(declarations: Declarations, connection: Connection) -> Iterator[A
     """Audits, and who only looks: `recount verify`, `query`, `serve` and `lens`."""
     own = connection.own
     for stream in declarations.topologies.values():
-        yield from _topics("audit", "Read", _read_by(stream), "source")
-        yield from _topics("audit", "DescribeConfigs", _read_by(stream), "source")
+        yield from _topics("audit", "Read", topics_read(stream), "source")
+        yield from _topics("audit", "DescribeConfigs", topics_read(stream), "source")
         yield from _topics("audit", "Read", _written_by(stream), "result")
         yield from _topics("audit", "Read", _letters_of(stream), "dead letters")
         yield from _topics("audit", "DescribeConfigs", _letters_of(stream), "dead letters")
         for group in _groups_of(stream, connection):
             yield Acl(role="audit", resource="group", name=group, operation="Describe", what="offsets of a stream")
+    for archive in declarations.archives.values():
+        yield from _topics("audit", "Describe", topics_read(archive), "source")
+        group = connection.group(archive.name)
+        yield Acl(role="audit", resource="group", name=group, operation="Describe", what="offsets of a stream")
     yield from _ids("audit", (head_id(connection, name) for name in declarations.audited))
     read = (platform.STATUS, platform.POSITIONS, platform.CERTIFICATES)
     yield from _topics("audit", "Read", map(own, read), "platform")
@@ -127,10 +131,6 @@ def _readers(role: Role, *names: str) -> Iterator[Acl]:
     """Groups by which consumers are named that commit nothing: the client asks for their coordinator all the same."""
     for name in names:
         yield Acl(role=role, resource="group", name=name, operation="Describe", what="readers")
-
-
-def _read_by(stream: Stream) -> list[str]:
-    return [source.topic.name for source in stream.sources] if isinstance(stream, Topology) else [stream.topic.name]
 
 
 def _written_by(stream: Stream) -> list[str]:

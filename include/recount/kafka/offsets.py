@@ -1,4 +1,4 @@
-"""Log ends, lag, and the explanation of offsets that no reader gets to see."""
+"""Log ends, and the explanation of offsets that no reader gets to see."""
 
 from __future__ import annotations
 
@@ -41,15 +41,6 @@ class LogRange:
 
     start: int
     end: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionLag:
-    """How far a group is behind in one partition, in offsets (transaction markers included, as in Kafka's tools)."""
-
-    committed: int | None
-    end: int
-    lag: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +135,8 @@ def log_ranges(
 ) -> dict[Partition, LogRange]:
     """The log of each partition: what is decided of it, as a read_committed reader finds it, unless told otherwise."""
     asked = sorted(partitions)
-    starts = _list_offsets(connection, asked, OffsetSpec.earliest(), isolation_level)
-    ends = _list_offsets(connection, asked, OffsetSpec.latest(), isolation_level)
+    starts = list_offsets(connection, asked, OffsetSpec.earliest(), isolation_level)
+    ends = list_offsets(connection, asked, OffsetSpec.latest(), isolation_level)
     return {key: LogRange(start=starts[key], end=ends[key]) for key in asked}
 
 
@@ -197,26 +188,6 @@ def committed_offsets(connection: Connection, group: str, partitions: Iterable[P
     finally:
         consumer.close()
     return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}
-
-
-def lag(
-    connection: Connection, group: str, topics: Iterable[str], read: Mapping[Partition, int] | None = None
-) -> dict[Partition, PartitionLag]:
-    """The group's lag per partition; where it has no offset (any more) it stands where the caller has ``read`` up to.
-
-    Without either the whole kept log is the lag.
-    """
-    partitions = [partition for topic in topics for partition in partitions_of(connection, topic)]
-    ranges = log_ranges(connection, partitions)
-    committed = {**(read or {}), **committed_offsets(connection, group, partitions)}
-    return {
-        key: PartitionLag(
-            committed=committed.get(key),
-            end=ranges[key].end,
-            lag=max(0, ranges[key].end - committed.get(key, ranges[key].start)),
-        )
-        for key in partitions
-    }
 
 
 def classify_gap(connection: Connection, topic: str, partition: int, start: int, end: int) -> Gap:
@@ -301,10 +272,13 @@ def _consume(consumer: Consumer, topic: str) -> Iterator[Message]:
         yield message
 
 
-def _list_offsets(
+def list_offsets(
     connection: Connection, partitions: list[Partition], spec: OffsetSpec, isolation_level: IsolationLevel
 ) -> dict[Partition, int]:
-    """Asked for again, as long as a request may take, where the leader of a partition has moved or is not known yet."""
+    """The offset of each partition that ``spec`` means.
+
+    Asked for again, as long as a request may take, where the leader of a partition has moved or is not known yet.
+    """
     asked = {TopicPartition(topic, partition): spec for topic, partition in partitions}
     admin, deadline = connection.admin(), time.monotonic() + REQUEST_TIMEOUT_S
     while True:

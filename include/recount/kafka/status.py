@@ -29,10 +29,15 @@ class UnreadableStatus(Terminal):
 class StreamStatus:
     """One driver's last word. Times are milliseconds since the epoch by the driver's clock, durations milliseconds.
 
-    ``lag`` and all totals count records; totals are of this driver since it started. ``frontier_ms`` and
+    ``lag`` is that of Kafka's own tool, as the brokers said at ``lag_at_ms``: the ends of the topics minus what the
+    stream's group has committed; ``oldest_unread_ms`` is the time of the oldest record of it. All totals count records
+    of this driver since it started. ``frontier_ms`` and
     ``stream_time_ms`` (the largest of all partitions) are event times and None before the first record.
     ``last_progress_ms`` is when a batch was last committed; the counts ``batch_…`` are of that batch.
     ``batch_begun_ms`` is when the driver last began to process one, and ``trigger_interval_ms`` how often it does.
+    ``waiting_since_ms`` is since when there has been something to do (a batch, or records that can be read) and nothing
+    was done: None while there is nothing to do. ``held_…`` says where an open transaction stops reading: a partition
+    (as topic-partition), its offset, since when, and whose transaction it is, if that is known.
     ``memory_…`` are bytes: of the driver, and what is left to it (``spark.driver_memory``).
     ``fingerprint`` is that of the declaration that the driver runs. ``final`` says of a failure that no relaunch can
     help: a human must act.
@@ -52,6 +57,13 @@ class StreamStatus:
     batch_begun_ms: int | None = None
     trigger_interval_ms: int = 0
     lag: int | None = None
+    lag_at_ms: int | None = None
+    oldest_unread_ms: int | None = None
+    waiting_since_ms: int | None = None
+    held_place: str | None = None
+    held_offset: int | None = None
+    held_since_ms: int | None = None
+    held_by: str | None = None
     records_total: int = 0
     records_per_second: float = 0.0
     late_records: int = 0

@@ -18,7 +18,7 @@ from recount.audit.certificate import load
 from recount.core.errors import Terminal, Transient
 from recount.core.registry import declared
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import PartitionLag, lag
+from recount.kafka.lags import PartitionLag, lags_of
 from recount.kafka.status import StatusBoard, StreamStatus
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.dag_runs import DagRun, DagRuns
@@ -142,7 +142,7 @@ class DemoSteps:
         return sum(ends["orders"].values())
 
     def _parts(self) -> Collection[PartitionLag]:
-        return lag(self._connection, self._connection.group(STREAM), ["orders"]).values()
+        return lags_of(self._connection, {STREAM: ["orders"]})[STREAM].partitions.values()
 
     def _wait(self, what: str, holds: Callable[[StreamStatus], bool]) -> StreamStatus:
         """The first status for which ``holds`` is true."""

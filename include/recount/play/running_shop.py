@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Self
 
 import httpx
@@ -14,6 +14,7 @@ from recount.core.registry import Declarations, declared
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
+from recount.kafka.lags import LagWatch, lags_of
 from recount.kafka.status import StatusBoard, StreamStatus
 from recount.kafka.topics import apply, plan
 from recount.local.airflow_api import AirflowApi
@@ -83,7 +84,18 @@ class RunningShop:
                 remedy="see what runs: recount status",
             ) from error
 
+    @cached_property
+    def _lags(self) -> LagWatch:
+        watch = LagWatch(partial(lags_of, self.connection))
+        for name, topics in self.declarations.read_topics.items():
+            watch.follow(name, topics)
+        return watch
+
     def statuses(self) -> dict[str, StreamStatus]:
-        """The last word of every driver."""
+        """The last word of every driver, with how far its stream is behind now."""
         with closing(StatusBoard(self.connection)) as board:
-            return dict(board.latest())
+            statuses, lags = board.latest(), self._lags.now()
+        return {
+            name: replace(status, lag=lags[name].records, lag_at_ms=lags[name].at_ms) if name in lags else status
+            for name, status in statuses.items()
+        }

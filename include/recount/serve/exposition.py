@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -20,12 +20,12 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.proofs import Proofs
 from recount.serve.answer import reading
-from recount.serve.broker_reading import BrokerReading, Partition
+from recount.serve.broker_reading import BrokerReading
 from recount.serve.moment import Audits, JudgedTo
 from recount.status_metrics import gauge, of_status
 
 _LOG = logging.getLogger(__name__)
-Ask = Callable[[Collection[Partition]], BrokerReading | None]
+Ask = Callable[[], BrokerReading | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Exposition(Collector):
             for stream, one in known.items()
             for part in (one.newest.partitions if one.newest else ())
         }
-        broker = self.ask({(topic, partition) for _, topic, partition in ends})
+        broker = self.ask()
         sources = [(["tables"], len(known) == len(found)), (["kafka"], broker is not None)]
         yield gauge("source_up", "Whether it could be read", ["source"], sources)
         yield from _of_tables(known)
@@ -77,9 +77,12 @@ class Exposition(Collector):
         if broker is not None:
             yield from of_status({name: broker.statuses[name] for name in found if name in broker.statuses})
             lags = {
-                place: max(0, broker.ends[place[1:]] - end) for place, end in ends.items() if place[1:] in broker.ends
+                (stream, *place): part.lag
+                for stream in found
+                if stream in broker.lags
+                for place, part in broker.lags[stream].partitions.items()
             }
-            help_text = "Offsets behind the last committed batch, transaction markers included"
+            help_text = "Offsets from what is committed to the end of the log, as kafka-consumer-groups tells"
             yield gauge("partition_lag_offsets", help_text, _PARTITION, lags.items())
 
     def _read(self, stream: Stream) -> StreamTablesReading | None:

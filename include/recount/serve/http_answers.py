@@ -105,7 +105,7 @@ class Server:
         exposition = Exposition(
             tables=Tables(self.settings.data),
             streams=list(self.declarations.streams.values()),
-            ask=self.ask or BrokerReader(Connection.of(self.settings)),
+            ask=self.ask or BrokerReader(Connection.of(self.settings), self.declarations.read_topics),
         )
 
         def metrics(request: Request) -> Response:

@@ -21,6 +21,7 @@ from recount.spark.checkpoint import BatchRange, Partition
 from recount.spark.delta_table import LEDGER_PROPERTIES
 from recount.spark.history import History
 from recount.spark.partition_clock import PartitionClock
+from recount.spark.signs_of_work import worked
 from recount.spark.stage import TOTALS_SCHEMA
 from recount.spark.state_use import StateUse
 from recount.spark.work import Attempt, BatchResult
@@ -117,6 +118,7 @@ class ArchiveProcessor:
             "userMetadata": proof.to_json(),
         }
         dated.write.format("delta").mode("append").options(**options).save(self._work.path)
+        worked()
         self._attempt.observer("delta committed", batch)
         appended = time.monotonic()
         self._attempt.transaction.commit_once(

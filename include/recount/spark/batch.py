@@ -42,6 +42,7 @@ from recount.spark.graph_computation import GraphComputation
 from recount.spark.output_records import output_records
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.plan import plan_of
+from recount.spark.signs_of_work import worked
 from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import BatchRows, StreamTables
 from recount.spark.trimming import AgeingRows
@@ -153,6 +154,7 @@ class BatchProcessor:
 
         def mark(step: Step) -> None:
             marks.append(time.monotonic())
+            worked()
             self._attempt.observer(step, batch)
 
         with without_its_record(self._topology.name, span):
@@ -262,7 +264,12 @@ class BatchRecords:
     version: int = 1
 
     def __iter__(self) -> Iterator[KafkaRecord]:
-        """From the first."""
+        """From the first; each is a sign of work."""
+        for record in self._records():
+            worked()
+            yield record
+
+    def _records(self) -> Iterator[KafkaRecord]:
         for sink in self.sinks:
             yield from output_records(
                 sink, self.computed.emitted[sink.table], self.computed.encoded.get(sink.table), version=self.version

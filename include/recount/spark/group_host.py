@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol
 
 from pyspark import InheritableThread
@@ -22,9 +23,12 @@ from recount.kafka.status import MOST_CHARACTERS, StreamStatus, last_epoch, stat
 from recount.log_lines import about, told_of
 from recount.spark.driver_memory import DriverMemory
 from recount.spark.driver_metrics import DriverMetrics
+from recount.spark.open_transactions import producer_at
 from recount.spark.refused_start import publish_refusal
-from recount.spark.runner import RunOptions, Shared, StreamRunner, first_status, is_final
+from recount.spark.runner import RunOptions, Shared, StreamRunner, is_final
+from recount.spark.stream_reports import first_status
 from recount.spark.turns import Turns
+from recount.spark.unread_records import UnreadRecords
 from recount.spark.work import Observer, Work, unobserved
 
 _LOG = logging.getLogger(__name__)
@@ -102,7 +106,11 @@ class GroupHost:
             lease = Lease.acquire(self._connection, self._name)
             held.callback(lease.release)
             orders = held.enter_context(closing(StandingOrders(self._connection, max_age_s=0.5)))
-            shared = Shared(orders=orders, is_stopping=self._is_stopping, turn=Turns(_AT_ONCE))
+            name = partial(producer_at, self._session, self._connection.of_spark)
+            unread = UnreadRecords(self._connection, name, self._options.heartbeat_s)
+            held.enter_context(unread.asking())
+            turns = Turns(_AT_ONCE)
+            shared = Shared(orders=orders, is_stopping=self._is_stopping, unread=unread, turn=turns)
             status = replace(first_status(self._name, lease.epoch, self._session), state="running")
             try:
                 self._told(lease, status)

@@ -15,7 +15,8 @@ from recount.kafka.lease import Lease
 from recount.kafka.status import MOST_CHARACTERS
 from recount.spark.alone import is_driven, status_of
 from recount.spark.driver_metrics import DriverMetrics
-from recount.spark.runner import first_status, is_final
+from recount.spark.runner import is_final
+from recount.spark.stream_reports import first_status
 
 _LOG = logging.getLogger(__name__)
 

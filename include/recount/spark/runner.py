@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import time
-import uuid
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from confluent_kafka import KafkaException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.aside_log import AsideLog
-from recount.core.errors import RecountError, Terminal, Transient, says_all
+from recount.core.errors import RecountError, Terminal, says_all
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.declarations import DeclarationLog, Enacted
@@ -27,7 +25,7 @@ from recount.kafka.control import ControlChannel, StandingOrders
 from recount.kafka.lease import Lease
 from recount.kafka.offsets import (
     MissingTopics,
-    lag,
+    Partition,
     partitions_of,
     require_kept,
     require_topics,
@@ -42,16 +40,19 @@ from recount.spark.checkpoint import Checkpoint, OneBatch
 from recount.spark.driver_memory import DriverMemory
 from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.headroom import Headroom
-from recount.spark.progress import BatchProgress, ProgressListener
+from recount.spark.open_transactions import producer_at
+from recount.spark.progress import ProgressListener
 from recount.spark.resuming import Known, Planned, Resumption, Standing, Unfinished
 from recount.spark.same_topics import SameTopics
+from recount.spark.signs_of_work import SignsOfWork, now_ms, worked
 from recount.spark.source import kafka_range, kafka_source
 from recount.spark.stream_query import StreamQuery
+from recount.spark.stream_reports import StreamReports, first_status, progressed
 from recount.spark.turns import Turn, at_once
-from recount.spark.work import Attempt, Observer, Processor, Work, unobserved
+from recount.spark.unread_records import UnreadRecords
+from recount.spark.work import Attempt, Observer, Work, unobserved
 
 _LOG = logging.getLogger(__name__)
-_SILENCE_MS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +81,7 @@ class Shared:
     """What the streams of one driver share. ``is_stopping`` says whether a stream is to stop after its batch."""
 
     orders: StandingOrders
+    unread: UnreadRecords
     is_stopping: Callable[[str], bool]
     turn: Callable[[], Turn] = at_once
 
@@ -113,6 +115,7 @@ class StreamRunner:
         self._declarations = DeclarationLog(settings.data, work.name)
         self._erasures = ErasureLog(settings.data, work.name)
         self._last: BatchProof | None = None
+        self._signs = SignsOfWork()
 
     def run(self) -> None:
         """Acquire the lease and run; the last status says ``stopped`` or ``failed``."""
@@ -126,31 +129,52 @@ class StreamRunner:
             status = self._first_status(lease.epoch)
             _LOG.info("stream %s, lease epoch %d", self._work.name, lease.epoch)
             listener = ProgressListener(self._work.name)
+            unread = self._shared.unread if self._shared else held.enter_context(self._asking())
+            reports = StreamReports(
+                lease=lease,
+                metrics=self._metrics,
+                session=self._session,
+                heartbeat_s=self._options.heartbeat_s,
+                memory=self._memory,
+                unread=lambda: unread.of(self._work.name),
+            )
+            starting, job_group = SignsOfWork(), f"recount start of {self._work.name}"
             try:
                 transaction = held.enter_context(closing(self._outputs(lease)))
-                self._tell(lease, status)
+                reports.tell(status)
                 self.has_spoken = True
                 control = held.enter_context(closing(self._control(lease)))
                 self._session.streams.addListener(listener)
                 held.callback(lambda: self._session.streams.removeListener(listener))
-                query = self._start(transaction, lease.epoch)
+                self._session.sparkContext.setJobGroup(job_group, job_group)
+                with reports.speaking(status, starting, job_group), starting.batch():
+                    query = self._start(transaction, lease.epoch)
+                held.enter_context(unread.following(self._work.name, self._work.topics, lambda: self._read_to(query)))
                 held.enter_context(self._metrics.of_states(self._work.name, lambda: query.processor.used))
-                status = self._watch(query, lease, control, listener, replace(status, state="running"))
-                self._tell(lease, replace(status, state="stopped", heartbeat_ms=_now_ms()))
+                status = self._watch(query, reports, control, listener, replace(status, state="running"))
+                reports.tell(replace(status, state="stopped", heartbeat_ms=now_ms()))
             except BaseException as error:
                 _LOG.error("stream %s failed", self._work.name, exc_info=None if says_all(error) else error)
-                last = self._with_memory(status)
+                last = reports.with_memory(status)
                 failed = replace(last, state="failed", error=str(error)[:MOST_CHARACTERS], final=is_final(error))
                 try:
-                    self._tell(lease, replace(failed, heartbeat_ms=_now_ms()))
+                    reports.tell(replace(failed, heartbeat_ms=now_ms()))
                     self.has_spoken = True
                 except RecountError as unheard:
                     _LOG.warning("the failure could not be published, a lost lease for instance: %s", unheard)
                 raise
 
-    def _tell(self, lease: Lease, status: StreamStatus) -> None:
-        lease.publish(status)
-        self._metrics.told(status)
+    @contextmanager
+    def _asking(self) -> Iterator[UnreadRecords]:
+        """What a driver for one stream asks the brokers; the streams of a group share it."""
+        unread = UnreadRecords(self._connection, partial(producer_at, self._session, self._connection.of_spark))
+        with unread.asking():
+            yield unread
+
+    def _read_to(self, query: StreamQuery) -> Mapping[Partition, int]:
+        """Up to where the stream has read, by its last batch."""
+        last = query.processor.last.proof if query.processor.last else self._last
+        return {(part.topic, part.partition): part.end for part in last.partitions} if last else {}
 
     def _control(self, lease: Lease) -> ControlChannel:
         orders = self._shared.orders if self._shared else None
@@ -174,17 +198,19 @@ class StreamRunner:
         self._declarations.require(self._work.declared, last)
         topics = SameTopics(self._settings, self._work, last)
         topics.require()
+        worked()
         known = self._declarations.last()
         location = checkpoint_location(self._settings, self._work.name, known.version if known else 1)
         checkpoint = Checkpoint(self._session, location, sources=len(self._work.layers))
         resumption = self._resumption(transaction, checkpoint, last, known)
         repeated = self._repeated(resumption, last, known)
-
+        worked()
         if known is None and last is None:
             self._work.require_new()
         self._work.require_schemas()
         enacted = self._declarations.admit(self._work.declared, last)
         self._work.create()
+        worked()
         attempt = Attempt(
             checkpoint=checkpoint,
             transaction=transaction,
@@ -200,6 +226,7 @@ class StreamRunner:
         )
         for unfinished in repeated:
             self._repeat(unfinished, attempt)
+            worked()
         self._last = self._work.history.last_before()
         processor = self._work.processor(attempt)
         start = resumption.start
@@ -221,7 +248,7 @@ class StreamRunner:
             return writer.foreachBatch(told_of(process, stream=self._work.name, lease_epoch=lease_epoch)).start()
 
         turn = self._shared.turn if self._shared else at_once
-        return StreamQuery(started, processor, self._first_limit(), Headroom(self._memory), turn)
+        return StreamQuery(started, processor, self._first_limit(), Headroom(self._memory), turn, self._signs)
 
     def _memory(self) -> DriverMemory:
         memory, limit = DriverMemory.now(), self._options.memory_limit
@@ -302,7 +329,7 @@ class StreamRunner:
     def _watch(
         self,
         query: StreamQuery,
-        lease: Lease,
+        reports: StreamReports,
         control: ControlChannel,
         listener: ProgressListener,
         status: StreamStatus,
@@ -317,11 +344,13 @@ class StreamRunner:
                 limit = replace(limit, layer=limit.layer + 1)
             if control.stop_requested() or (self._shared and self._shared.is_stopping(self._work.name)):
                 _LOG.info("stop requested")
-                self._tell(lease, replace(status, state="stopping", heartbeat_ms=_now_ms()))
-                query.stop()
+                status = replace(status, state="stopping", heartbeat_ms=now_ms())
+                reports.tell(status)
+                with reports.speaking(status, self._signs, query.job_group):
+                    query.stop()
                 break
             for progress in listener.take(timeout_s=0.5):
-                status = _progressed(status, progress, query.processor)
+                status = progressed(status, progress, query.processor.last)
                 size = size.after(progress.records, progress.duration_ms, progress.lag)
                 if progress.lags and not self._options.available_now:
                     # not by the size at hand: a busy table could always have more left than a small batch takes
@@ -331,37 +360,17 @@ class StreamRunner:
             if not self._options.available_now:
                 limit = replace(limit, records=size.records)
             if limit != query.limit:
-                query.go_on(limit)
+                with reports.speaking(status, self._signs, query.job_group):
+                    query.go_on(limit)
             if time.monotonic() >= heartbeat_due:
-                status = replace(
-                    self._with_memory(status),
-                    heartbeat_ms=_now_ms(),
-                    batch_begun_ms=query.batch_begun_ms,
-                    lag=self._lag_between_batches(status, query.processor),
-                )
-                self._tell(lease, status)
+                now = replace(status, batch_begun_ms=query.batch_begun_ms)
+                status = reports.looked(now, self._signs, query.job_group)
+                reports.tell(status)
                 heartbeat_due = time.monotonic() + self._options.heartbeat_s
         query.await_end()
         for progress in listener.rest(timeout_s=2.0):
-            status = _progressed(status, progress, query.processor)
+            status = progressed(status, progress, query.processor.last)
         return status
-
-    def _with_memory(self, status: StreamStatus) -> StreamStatus:
-        memory = self._memory()
-        return replace(status, memory_used=memory.used, memory_left=memory.left, memory_limit=memory.limit)
-
-    def _lag_between_batches(self, status: StreamStatus, processor: Processor) -> int | None:
-        """The lag as Kafka knows it, when no batch has said it lately: Spark is silent with nothing to read."""
-        silence_ms = max(_SILENCE_MS, 2 * self._options.trigger_interval_ms)
-        if status.lag is not None and _now_ms() - (status.last_progress_ms or 0) < silence_ms:
-            return status.lag
-        try:
-            last = processor.last.proof if processor.last else self._last
-            read = {(part.topic, part.partition): part.end for part in last.partitions} if last else {}
-            parts = lag(self._connection, self._connection.group(self._work.name), self._work.topics, read)
-        except Transient:
-            return status.lag
-        return sum(part.lag for part in parts.values())
 
     def _first_status(self, lease_epoch: int) -> StreamStatus:
         return replace(
@@ -369,22 +378,6 @@ class StreamRunner:
             fingerprint=self._work.declared.fingerprint,
             trigger_interval_ms=self._options.trigger_interval_ms,
         )
-
-
-def first_status(name: str, lease_epoch: int, session: SparkSession) -> StreamStatus:
-    """What the driver of this process says of ``name`` when it has just taken the lease."""
-    now_ms = _now_ms()
-    return StreamStatus(
-        stream=name,
-        driver_id=str(uuid.uuid4()),
-        lease_epoch=lease_epoch,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        state="starting",
-        started_at_ms=now_ms,
-        heartbeat_ms=now_ms,
-        application_id=session.sparkContext.applicationId,
-    )
 
 
 def checkpoint_location(settings: Settings, stream: str, version: int) -> str:
@@ -401,35 +394,3 @@ def is_final(error: BaseException) -> bool:
         return True
     passes = isinstance(error, MissingTopics) or isinstance(error.__cause__, KafkaException)
     return isinstance(error, Terminal) and not passes
-
-
-def _progressed(status: StreamStatus, progress: BatchProgress, processor: Processor) -> StreamStatus:
-    """``status`` after a batch, from Spark's progress and the proof of the last batch, which may be a later one."""
-    status = replace(
-        status,
-        batch=progress.batch,
-        lag=progress.lag,
-        records_total=status.records_total + progress.records,
-        records_per_second=progress.records_per_second,
-        batch_duration_ms=progress.duration_ms,
-        last_progress_ms=_now_ms(),
-    )
-    last = processor.last
-    if last is None:
-        return status
-    times = [part.stream_time_ms for part in last.proof.partitions if part.stream_time_ms is not None]
-    return replace(
-        status,
-        late_records=last.late_total,
-        dead_letters=last.dead_letters_total,
-        batch_records=sum(part.records for part in last.proof.partitions),
-        batch_late_records=sum(part.late for part in last.proof.partitions),
-        batch_dead_letters=sum(part.dead_lettered for part in last.proof.partitions),
-        frontier_ms=last.proof.frontier_ms,
-        stream_time_ms=max(times, default=None),
-        commit_duration_ms=last.kafka_ms + last.delta_ms,
-    )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -17,6 +17,7 @@ from recount.log_lines import about
 from recount.spark.calls_of_jvm import connection_of_this_thread, end_calls
 from recount.spark.catching_up import BatchLimit
 from recount.spark.headroom import Headroom
+from recount.spark.signs_of_work import SignsOfWork, now_ms
 from recount.spark.turns import Turn, at_once
 from recount.spark.work import Processor
 
@@ -36,7 +37,8 @@ class StreamQuery:
     Spark reads the limit when a query starts. A query that is started again goes on from its checkpoint, with
     the same processor and its state: a batch that Spark had planned keeps its range, one that it had not yet noted as
     done is not processed twice. A batch for which ``headroom`` sees no memory is not begun. Each batch waits for its
-    ``turn``; ``batch_begun_ms`` is when the last one had it, by the clock of this process.
+    ``turn``; ``batch_begun_ms`` is when the last one had it, by the clock of this process. Batches, and starts of the
+    query, are ``signs`` of work.
     """
 
     def __init__(
@@ -46,9 +48,11 @@ class StreamQuery:
         limit: BatchLimit,
         headroom: Headroom | None = None,
         turn: Callable[[], Turn] = at_once,
+        signs: SignsOfWork | None = None,
     ) -> None:
         self._start = start
         self._turn = turn
+        self._signs = signs or SignsOfWork()
         self._headroom = headroom or Headroom()
         self._between_batches = threading.Lock()
         self.processor = processor
@@ -64,6 +68,11 @@ class StreamQuery:
         """Whether it runs."""
         return self._query.isActive
 
+    @property
+    def job_group(self) -> str:
+        """Under which Spark runs the jobs of its batches."""
+        return str(self._query.runId)
+
     def go_on(self, limit: BatchLimit) -> None:
         """Go on with batches within ``limit``."""
         begun_s = time.monotonic()
@@ -71,6 +80,7 @@ class StreamQuery:
         self.await_end()
         self.limit, self._is_stopping, self._left_one_out = limit, False, False
         self._query = self._start(limit, _held_weakly(self._process))
+        self._signs.did()
         took_s = time.monotonic() - begun_s
         _LOG.info(
             "batches of at most %d records of layer %d; stopped and started in %.1f s",
@@ -105,11 +115,12 @@ class StreamQuery:
 
     def _process(self, records: DataFrame, batch: int) -> None:
         self._called_by = connection_of_this_thread()
-        with about(batch=batch), self._turn(), self._between_batches:
+        self._signs.did()
+        with about(batch=batch), self._turn(), self._between_batches, self._signs.batch():
             if self._is_stopping:
                 self._left_one_out = True
                 raise _Stopped
-            self.batch_begun_ms = time.time_ns() // 1_000_000
+            self.batch_begun_ms = now_ms()
             last = self.processor.last
             if last is None or batch > last.proof.batch:
                 try:

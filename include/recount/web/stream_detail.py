@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.registry import Stream
 from recount.core.tables import Tables
 from recount.core.topology import Topology
+from recount.kafka.lags import PartitionLag, StreamLag
 from recount.proofs import Proofs
 from recount.serve.answer import reading
 from recount.serve.exposition import size_of
@@ -22,7 +23,6 @@ from recount.web.open_windows_now import OpenWindows, open_windows
 from recount.web.operator_drawing import Drawing, drawing
 
 _LOG_TAIL_BYTES = 20_000
-Partition = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +36,15 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadPartition:
-    """A source partition after the newest batch; ``end`` and ``lag`` are None where the brokers do not say."""
+    """A source partition after the newest batch, and how far the stream is behind in it, where the brokers said it."""
 
     proof: PartitionProof
-    end: int | None
+    lag: PartitionLag | None
 
     @property
-    def lag(self) -> int | None:
-        """Offsets behind the end, transaction markers included."""
-        return None if self.end is None else max(0, self.end - self.proof.end)
+    def read(self) -> int:
+        """Up to which offset it is read."""
+        return self.proof.end if self.lag is None else self.lag.read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,12 @@ class TablesSay:
     state: Size | None = None
     problem: str | None = None
 
-    def partitions(self, ends: Mapping[Partition, int]) -> list[ReadPartition]:
-        """The partitions that the newest batch knows, beside the ``ends`` of the log."""
+    def partitions(self, lag: StreamLag | None) -> list[ReadPartition]:
+        """The partitions that the newest batch knows, and the ``lag`` in each."""
+        lags = lag.partitions if lag else {}
         parts = self.newest.partitions if self.newest else ()
         known = sorted(parts, key=lambda part: (part.topic, part.partition))
-        return [ReadPartition(proof=part, end=ends.get((part.topic, part.partition))) for part in known]
+        return [ReadPartition(proof=part, lag=lags.get((part.topic, part.partition))) for part in known]
 
     def drawing(self, stream: Stream) -> Drawing | None:
         """The operators with their rates; an archive has none."""

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 
 from markupsafe import Markup
 
+from recount.kafka.lags import StreamLag
 from recount.kafka.status import StreamStatus
 from recount.kafka.status_history import STEP_MS, Sample
 from recount.web.charts import line_chart, sparkline
@@ -46,7 +47,10 @@ class NextAudit:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamLine:
-    """One stream. ``status`` None: no driver has spoken yet, or the brokers were not ``heard``."""
+    """One stream. ``status`` None: no driver has spoken yet, or the brokers were not ``heard``.
+
+    ``lag`` is what they said last of it, however long ago; None where they have not said it yet.
+    """
 
     name: str
     is_archive: bool
@@ -57,6 +61,7 @@ class StreamLine:
     status: StreamStatus | None
     health: Judged | None
     samples: Sequence[Sample]
+    lag: StreamLag | None
     certificates: Sequence[Issued]
     next_audit: NextAudit | None
 
@@ -83,6 +88,28 @@ class StreamLine:
     def open_findings(self) -> int | None:
         """As of the newest certificate."""
         return self.certificates[0].open_findings if self.certificates else None
+
+    @property
+    def behind(self) -> int | None:
+        """How many records it is behind; None for a stream that was never started, and where nobody has said it."""
+        if self.status is None and self.heard:
+            return None
+        if self.lag is not None:
+            return self.lag.records
+        return self.status.lag if self.status else None
+
+    @property
+    def behind_at_ms(self) -> int | None:
+        """When the brokers said so."""
+        if self.lag is not None:
+            return self.lag.at_ms
+        return self.status.lag_at_ms if self.status else None
+
+    @property
+    def oldest_unread_ms(self) -> int | None:
+        """The time of the oldest unread record, as its driver says; None where it has not looked."""
+        is_known = self.status is not None and self.status.state == "running" and self.behind
+        return self.status.oldest_unread_ms if self.status and is_known else None
 
     @property
     def late_share(self) -> float | None:
@@ -156,7 +183,7 @@ class Totals:
             running=sum(status.state == "running" for status in statuses) if heard else None,
             attention=sum(line.needs_a_look for line in lines),
             findings=sum(line.open_findings or 0 for line in lines),
-            lag=sum(status.lag or 0 for status in statuses) if heard else None,
+            lag=sum(known) if (known := [line.behind for line in lines if line.behind is not None]) else None,
             rate=sum(line.rate or 0 for line in lines) if heard else None,
         )
 

@@ -8,13 +8,16 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import TopicPartition
+from tests.consumer_groups import described
 from tests.eventually import eventually
 from tests.integration.kafka.conftest import MakeTopic
 
 from recount.core.errors import Terminal
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import classify_gap, lag, log_ranges, partitions_of
+from recount.kafka.lags import lags_of
+from recount.kafka.offsets import classify_gap, log_ranges, partitions_of
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
+from recount.local.project import Project
 
 
 def write(connection: Connection, topic: str, transactional_id: str, values: list[bytes], *, commit: bool) -> None:
@@ -82,8 +85,8 @@ def test_an_open_transaction_is_not_yet_part_of_the_log(
         assert time.monotonic() < deadline
 
 
-def test_lag_is_what_the_group_has_not_committed(
-    connection: Connection, make_topic: MakeTopic, unique: Callable[[str], str]
+def test_lag_is_what_kafka_s_own_tool_says_and_counts_what_a_transaction_hides(
+    connection: Connection, project: Project, make_topic: MakeTopic, unique: Callable[[str], str]
 ) -> None:
     source, stream = make_topic("source", partitions=2), unique("stream")
     producer = connection.producer()
@@ -97,11 +100,22 @@ def test_lag_is_what_the_group_has_not_committed(
         end_offsets={(source, 0): 4},
         batch=0,
     )
-    found = lag(connection, f"recount.{stream}", [source])
-    assert [(key[1], item.committed, item.end, item.lag) for key, item in found.items()] == [
-        (0, 4, 5, 1),
-        (1, None, 3, 3),
+    till = connection.producer({"transactional.id": unique("till")})
+    till.init_transactions(20)
+    till.begin_transaction()
+    till.produce(source, value=b"undecided", partition=0)
+    till.flush(10)
+    found = lags_of(connection, {stream: [source], "nobody": [source, unique("missing")]})
+    parts = found[stream].partitions
+    assert [(one.committed, one.end, one.lag, one.readable) for one in parts.values()] == [
+        (4, 6, 2, 1),
+        (None, 3, 3, 3),
     ]
+    assert found["nobody"].records == 9, "the whole log"
+    [told] = described(project, connection.bootstrap_servers, [f"recount.{stream}"]).values()
+    assert {place: (one.committed, one.end, one.lag) for place, one in told.items()} == {(source, 0): (4, 6, 2)}
+    assert lags_of(connection, {stream: [source]}, lambda _: {(source, 0): 1, (source, 1): 2})[stream].records == 2 + 1
+    till.abort_transaction(10)
 
 
 def test_a_missing_topic_is_terminal(connection: Connection, unique: Callable[[str], str]) -> None:

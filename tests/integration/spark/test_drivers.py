@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from tests.consumer_groups import described
 from tests.integration.spark.drivers import Deployment, by_key, committed, proofs
 from tests.integration.spark.purchases import create_topics, produce, purchases
 from tests.integration.spark.streams import live, live_purchases
@@ -72,6 +74,28 @@ def expected_output(records: int, topology: Topology = live) -> dict[bytes | Non
     return found
 
 
+def assert_an_open_transaction_is_named_and_counts_as_lag(deployment: Deployment) -> None:
+    """The stream that has read everything else stands before it, and reads on when it is aborted."""
+    connection, begun_ms = deployment.connection, time.time_ns() // 1_000_000
+    till = connection.producer({"transactional.id": "till-3"})
+    till.init_transactions(20)
+    till.begin_transaction()
+    till.produce(live_purchases.name, value=b"undecided", partition=1)
+    till.flush(10)
+    held = status_when(deployment, lambda status: status.held_by is not None)
+    assert held.held_by is not None
+    assert re.fullmatch(r"producer \d+ \(transactional\.id till-3\)", held.held_by)
+    told = described(deployment.project, connection.bootstrap_servers, ["recount.live"])["recount.live"]
+    assert sum(part.lag for part in told.values()) == held.lag == 1
+    assert (held.held_place, held.held_offset) == (f"{live_purchases.name}-1", told[live_purchases.name, 1].committed)
+    for at_ms in (held.held_since_ms, held.oldest_unread_ms, held.lag_at_ms):
+        assert at_ms is not None
+        assert begun_ms <= at_ms <= held.heartbeat_ms
+    assert held.waiting_since_ms is None, "nothing can be read: the driver stands still without a fault"
+    till.abort_transaction(10)
+    status_when(deployment, lambda status: status.held_place is None and status.lag == 0)
+
+
 def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(deployment: Deployment) -> None:
     connection = deployment.connection
     create_topics(connection, [live])
@@ -92,6 +116,7 @@ def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(dep
     assert "fenced" in first.said()
     status_when(deployment, lambda status: (status.state, status.lease_epoch) == ("running", 2))
 
+    assert_an_open_transaction_is_named_and_counts_as_lag(deployment)
     request_stop(connection, "live", 2)
     assert second.finish() == 0, second.said()
     stopped = status_when(deployment, lambda status: status.is_over)
@@ -126,7 +151,7 @@ def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(dep
     assert third.finish() == 0, third.said()
     ledger = proofs(deployment.tables.state("live"))
     assert {proof.generation for proof in ledger} == {0, 1}
-    assert_each_offset_once(ledger, 2 * HALF)
+    assert_each_offset_once(ledger, 2 * HALF, unseen=2)
     assert by_key(committed(connection, "live-revenue")) == expected_output(2 * HALF)
 
     produce(connection, purchases(live_purchases.name, 2 * HALF, HALF))

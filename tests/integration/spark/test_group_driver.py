@@ -123,8 +123,11 @@ def assert_an_answer_is_what_kafka_has(deployment: Deployment, topology: Topolog
 
 def assert_metrics_are_those_of_the_driver(deployment: Deployment) -> None:
     """What is told of a stream that has read all there is."""
+    topics = {one.name: [group_purchases.name] for one in (steady, strict)}
     exposition = Exposition(
-        tables=deployment.tables, streams=[steady, strict], ask=BrokerReader(deployment.connection, patience_s=60)
+        tables=deployment.tables,
+        streams=[steady, strict],
+        ask=BrokerReader(deployment.connection, topics, patience_s=60),
     )
     families = list(text_string_to_metric_families(exposition.rendered().decode()))
     samples = [one for family in families for one in family.samples if one.labels.get("stream") != strict.name]

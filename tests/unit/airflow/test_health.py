@@ -38,14 +38,10 @@ def test_a_quiet_stream_without_lag_is_well() -> None:
     ("at_the_limit", "beyond"),
     [
         ({"heartbeat_ms": NOW_MS - 30_000}, {"heartbeat_ms": NOW_MS - 30_001}),
-        ({"lag": 1, "last_progress_ms": NOW_MS - 60_000}, {"lag": 1, "last_progress_ms": NOW_MS - 60_001}),
+        ({"waiting_since_ms": NOW_MS - 60_000}, {"waiting_since_ms": NOW_MS - 60_001}),
         (
-            {"lag": 1, "last_progress_ms": NOW_MS - 90_000, "batch_begun_ms": NOW_MS - 60_000},
-            {"lag": 1, "last_progress_ms": NOW_MS - 90_000, "batch_begun_ms": NOW_MS - 60_001},
-        ),
-        (
-            {"lag": 1, "last_progress_ms": NOW_MS - 180_000, "trigger_interval_ms": 120_000},
-            {"lag": 1, "last_progress_ms": NOW_MS - 180_001, "trigger_interval_ms": 120_000},
+            {"waiting_since_ms": NOW_MS - 180_000, "trigger_interval_ms": 120_000},
+            {"waiting_since_ms": NOW_MS - 180_001, "trigger_interval_ms": 120_000},
         ),
     ],
 )
@@ -79,6 +75,45 @@ def test_a_stream_beyond_a_limit_that_works_is_degraded_and_not_relaunched(
     assert standstill(degraded, LIMITS, NOW_MS) == ()
 
 
+def test_a_driver_that_was_idle_for_long_is_well_when_a_record_comes() -> None:
+    """Its last batch was 4 min 29 s ago, the record came a second ago: it had one second for it."""
+    idle = replace(WELL, last_progress_ms=NOW_MS - 269_663, batch_begun_ms=NOW_MS - 270_000)
+    assert state(idle) == "ok"
+    assert state(replace(idle, lag=1, waiting_since_ms=NOW_MS - 1_000)) == "ok"
+    assert health_of(replace(idle, lag=16, waiting_since_ms=NOW_MS - 60_001), LIMITS, NOW_MS).problems == (
+        "no batch for 1 min while 16 records wait, limit 1 min",
+    )
+
+
+def test_progress_is_judged_by_the_clock_of_the_driver() -> None:
+    """The watcher's clock is 20 s ahead: the driver is no later for it."""
+    waits = replace(WELL, heartbeat_ms=NOW_MS - 20_000, waiting_since_ms=NOW_MS - 80_000)
+    assert state(waits) == "ok"
+    assert state(replace(waits, waiting_since_ms=NOW_MS - 80_001)) == "failed"
+
+
+def test_a_batch_without_a_sign_of_work_reads_otherwise_than_records_that_wait() -> None:
+    in_batch = {"lag": 5, "last_progress_ms": NOW_MS - 300_000, "batch_begun_ms": NOW_MS - 200_000}
+    assert state(replace(WELL, **in_batch, waiting_since_ms=NOW_MS - 5_000)) == "ok"
+    found = health_of(replace(WELL, **in_batch, waiting_since_ms=NOW_MS - 61_000), LIMITS, NOW_MS)
+    assert found.problems == ("the batch at hand: no sign of work for 1 min 1 s, limit 1 min",)
+
+
+HELD = {"held_place": "orders-eu-2", "held_offset": 17, "held_by": "producer 1001 (transactional.id till-3)"}
+
+
+def test_an_open_transaction_that_stops_reading_for_long_is_named_with_what_to_do() -> None:
+    held = replace(WELL, lag=370, **HELD, held_since_ms=NOW_MS - 60_000)
+    assert state(held) == "ok"
+    found = health_of(replace(held, held_since_ms=NOW_MS - 269_000), LIMITS, NOW_MS)
+    assert found.state == "degraded"
+    assert found.problems == (
+        "reading of orders-eu-2 stands at offset 17 since 2023-11-14 22:08:51 UTC (4 min 29 s): an open transaction of "
+        "producer 1001 (transactional.id till-3); where nobody ends it: "
+        "kafka-transactions.sh abort --topic orders-eu --partition 2 --start-offset 17",
+    )
+
+
 def test_half_of_the_records_dead_lettered_is_not_well() -> None:
     found = health_of(replace(WELL, records_total=400_000, dead_letters=200_000), LIMITS, NOW_MS)
     assert found.problems == ("200,000 dead letters in 400,000 records: 50.00%, limit 1.00%",)
@@ -94,16 +129,16 @@ def test_the_last_word_of_a_driver_that_ended_is_believed() -> None:
     assert health_of(replace(WELL, state="failed", error="disk full"), LIMITS, NOW_MS).problems == ("disk full",)
 
 
-def test_progress_counts_from_the_start_until_the_first_batch() -> None:
-    starting = replace(WELL, last_progress_ms=None, lag=5, started_at_ms=NOW_MS - 60_000)
-    assert standstill(starting, LIMITS, NOW_MS) == ()
-    assert standstill(starting, LIMITS, NOW_MS + 1) != ()
-
-
 def test_a_starting_driver_may_be_silent_as_long_as_the_progress_limit() -> None:
     starting = replace(WELL, state="starting", heartbeat_ms=NOW_MS - 60_000, started_at_ms=NOW_MS - 60_000)
     assert standstill(starting, LIMITS, NOW_MS) == ()
     assert len(standstill(starting, LIMITS, NOW_MS + 1)) == 1
+
+
+def test_each_step_of_a_start_has_the_time_of_the_progress_limit() -> None:
+    starting = replace(WELL, state="starting", started_at_ms=NOW_MS - 600_000, waiting_since_ms=NOW_MS - 60_000)
+    assert standstill(starting, LIMITS, NOW_MS) == ()
+    assert standstill(starting, LIMITS, NOW_MS + 1) == ("starting, no step done for 1 min, limit 1 min",)
 
 
 def test_old_records_do_not_degrade_a_stream() -> None:

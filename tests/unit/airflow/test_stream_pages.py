@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.shown_shop import ShownShop, shown_shop
+from tests.shown_shop import NOW_MS, ShownShop, shown_shop
 from tests.unit.serve.written_streams import WrittenStream, as_arrivals
 
 from recount.airflow import pages
@@ -25,6 +25,7 @@ from recount.core.tables import Tables
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.kafka.connection import Connection
+from recount.kafka.lags import PartitionLag, StreamLag
 from recount.web.broker_watch import BrokersSay, BrokerWatch
 
 STREAM = "revenue-by-region"
@@ -210,9 +211,14 @@ def written(shop: ShownShop) -> WrittenStream:
 def test_partitions_rates_and_state_come_from_the_tables(
     shop: ShownShop, client: TestClient, written: WrittenStream
 ) -> None:
-    shop.say = replace(shop.say, ends={("orders", 0): 30, ("orders", 1): 0})
+    parts = {
+        ("orders", 0): PartitionLag(committed=24, read=24, decided=28, end=30),
+        ("orders", 1): PartitionLag(committed=0, read=0, decided=0, end=0),
+    }
+    shop.say = replace(shop.say, lags={"product-revenue": StreamLag(at_ms=NOW_MS, partitions=parts)})
     said = text_of(page(client, "/streams/product-revenue"))
-    assert "orders-0 24 30 6 1970-01-01 00:01 no" in said
+    assert "records behind 6 " in said
+    assert "orders-0 24 30 6 2 not readable: an open transaction 1970-01-01 00:01 no" in said
     assert "Rows a second in the batches after 2023-11-14 22:13 and up to 2023-11-14 22:14 UTC" in said
     assert "0.2/s" in said  # twelve records in a minute
     assert "a partition has not had a record yet" in said
@@ -265,7 +271,7 @@ def test_a_stream_of_actions_alone_says_that_it_is_not_audited(
 
 @pytest.mark.timeout(60)
 def test_brokers_that_are_down_are_named_and_the_page_comes_all_the_same(shop: ShownShop, client: TestClient) -> None:
-    watch = BrokerWatch(Connection(bootstrap_servers="127.0.0.1:1"), shop.declarations.streams, patience_s=0.2)
+    watch = BrokerWatch(Connection(bootstrap_servers="127.0.0.1:1"), shop.declarations.read_topics, patience_s=0.2)
     pages.app.dependency_overrides[pages.brokers] = lambda: watch
     for path in ("/", f"/streams/{STREAM}"):
         html = page(client, path)
@@ -273,6 +279,19 @@ def test_brokers_that_are_down_are_named_and_the_page_comes_all_the_same(shop: S
         assert 'badge silent">never started' not in html
         assert 'badge silent">not known' in html
     assert "The brokers have not said how the stream is: see above." in page(client, f"/streams/{STREAM}")
+
+
+def test_a_lag_that_the_brokers_said_long_ago_is_shown_with_its_time(shop: ShownShop, client: TestClient) -> None:
+    known = StreamLag(
+        at_ms=NOW_MS - 269_000, partitions={("clicks", 0): PartitionLag(committed=0, read=0, decided=370, end=370)}
+    )
+    shop.say = BrokersSay(heard=False, lags={STREAM: known}, problems=["the brokers have not answered"])
+    assert "370 at 2026-11-25 09:42" in row(page(client, "/"), STREAM)
+    assert "Records behind, when the brokers said it last: 370 at 2026-11-25 09:42" in text_of(
+        page(client, f"/streams/{STREAM}")
+    )
+    shop.say = replace(shop.say, lags={STREAM: replace(known, at_ms=NOW_MS - 2_000)})
+    assert "370 at" not in row(page(client, "/"), STREAM)
 
 
 def test_settings_that_are_wrong_are_a_page_that_says_so(client: TestClient) -> None:

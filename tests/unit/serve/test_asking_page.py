@@ -61,7 +61,7 @@ def test_the_page_lists_every_metric(audited: WrittenStream) -> None:
     exposition = Exposition(
         tables=audited.tables,
         streams=[audited.topology],
-        ask=lambda _: BrokerReading(statuses={"product-revenue": status}),
+        ask=lambda: BrokerReading(statuses={"product-revenue": status}),
     )
     families = re.findall(r"^# TYPE (\S+) ", exposition.rendered().decode(), re.MULTILINE)
     page = (DOCS / "metrics.md").read_text()

@@ -17,6 +17,7 @@ from tests.unit.serve.written_streams import WrittenStream, as_arrivals, recorde
 from recount.core.ledger import PartitionProof
 from recount.core.registry import declared
 from recount.kafka.connection import Connection
+from recount.kafka.lags import PartitionLag, StreamLag
 from recount.serve.broker_reading import BrokerReader, BrokerReading
 from recount.serve.exposition import Ask, Exposition
 from recount.spark.delta_table import AppendOnlyTable
@@ -54,7 +55,7 @@ def scraped(stream: WrittenStream) -> Callable[[Ask], Samples]:
     return scrape
 
 
-def silent(_: object) -> None:
+def silent() -> None:
     return None
 
 
@@ -93,17 +94,18 @@ def test_lag_is_told_by_partition_and_the_status_by_stream(scraped: Callable[[As
         stream_time_ms=90_000,
         memory_used=5,
     )
-    asked = []
+    parts = {
+        ("orders", 0): PartitionLag(committed=3, read=3, decided=8, end=10),
+        ("orders", 1): PartitionLag(committed=None, read=0, decided=0, end=0),
+    }
+    lags = {name: StreamLag(at_ms=1, partitions=parts) for name in ("order-counts", "stranger")}
 
-    def ask(partitions: object) -> BrokerReading:
-        asked.append(partitions)
-        ends = {("orders", 0): 10, ("orders", 1): 0}
-        return BrokerReading(statuses={"order-counts": status, "stranger": a_status(stream="stranger")}, ends=ends)
+    def ask() -> BrokerReading:
+        return BrokerReading(statuses={"order-counts": status, "stranger": a_status(stream="stranger")}, lags=lags)
 
     told = scraped(ask)
-    assert asked == [{("orders", 0), ("orders", 1)}]
-    lags = [told["recount_partition_lag_offsets", "order-counts", "orders", partition] for partition in "01"]
-    assert lags == [7, 0]
+    of_partitions = [told["recount_partition_lag_offsets", "order-counts", "orders", partition] for partition in "01"]
+    assert of_partitions == [7, 0]
     of_stream = {name: value for (name, *labels), value in told.items() if labels == ["order-counts"]}
     assert of_stream.items() >= {
         ("recount_stream_lag_records", 7),
@@ -123,14 +125,14 @@ def test_lag_is_told_by_partition_and_the_status_by_stream(scraped: Callable[[As
 
 
 def test_what_a_driver_has_not_said_is_left_out(scraped: Callable[[Ask], Samples]) -> None:
-    told = scraped(lambda _: BrokerReading(statuses={"order-counts": a_status(stream="order-counts")}))
+    told = scraped(lambda: BrokerReading(statuses={"order-counts": a_status(stream="order-counts")}))
     assert ("recount_stream_frontier_delay_seconds", "order-counts") not in told
     assert ("recount_partition_lag_offsets", "order-counts", "orders", "0") not in told
 
 
 def test_a_scrape_does_not_wait_for_brokers_that_do_not_answer() -> None:
-    reader = BrokerReader(Connection(bootstrap_servers="127.0.0.1:1"), patience_s=0.2)
+    reader = BrokerReader(Connection(bootstrap_servers="127.0.0.1:1"), {}, patience_s=0.2)
     began = monotonic()
-    assert reader([]) is None
-    assert reader([]) is None
+    assert reader() is None
+    assert reader() is None
     assert monotonic() - began < 5

@@ -68,7 +68,7 @@ def test_the_families_of_a_status_are_those_of_the_server_of_answers(tmp_path: P
     metrics.told(status)
     topology = declared().topologies["order-counts"]
     exposition = Exposition(
-        tables=Tables(str(tmp_path)), streams=[topology], ask=lambda _: BrokerReading(statuses={topology.name: status})
+        tables=Tables(str(tmp_path)), streams=[topology], ask=lambda: BrokerReading(statuses={topology.name: status})
     )
     families = {one.name: one for one in exposition.collect()}
     ours = [one for one in metrics.collect() if one.name.startswith("recount_stream_")]

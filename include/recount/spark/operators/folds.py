@@ -17,6 +17,7 @@ from recount.spark.columns import TIMESTAMP
 from recount.spark.operators.accumulator_kinds import VALUE
 from recount.spark.operators.accumulator_lists import Values
 from recount.spark.operators.rows import ORDER, origin
+from recount.spark.signs_of_work import worked
 
 
 class FoldedSession(NamedTuple):
@@ -136,6 +137,7 @@ def _merged(fold: Fold, accumulator: Any, other: Any) -> Any:
 
 
 def _added(fold: Fold, accumulator: Any, value: Any) -> Any:
+    worked()
     if fold.initial is None and (accumulator is None or value is None):
         return own_value(value) if accumulator is None else accumulator
     return fold.adder(accumulator, own_value(value))

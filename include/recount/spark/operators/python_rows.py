@@ -12,6 +12,7 @@ from recount.codec.decoder import arrow_type
 from recount.core.returned_values import as_declared, of_another_type
 from recount.core.schema import FieldType
 from recount.spark.polars_expressions import field_column, polars_type
+from recount.spark.signs_of_work import worked
 
 _NULL = type(None)
 _PLAIN: Mapping[str, set[type]] = {
@@ -26,9 +27,11 @@ PythonRow = Mapping[str, Any]
 
 
 def python_rows(rows: pl.DataFrame, fields: Mapping[str, FieldType]) -> Iterator[dict[str, Any]]:
-    """Each of ``rows`` as its ``fields`` by name."""
+    """Each of ``rows`` as its ``fields`` by name; each is a sign of work."""
     named = rows.select(pl.col(field_column(name)).alias(name) for name in fields)
-    return named.iter_rows(named=True)
+    for row in named.iter_rows(named=True):
+        worked()
+        yield row
 
 
 def frame_of(made: Sequence[PythonRow], fields: Mapping[str, FieldType], maker: object) -> pl.DataFrame:

@@ -1,0 +1,218 @@
+"""What the streams of a driver have not read: how much, since when, and what holds it back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from recount.core.durations import roughly
+from recount.core.errors import RecountError
+from recount.core.limits import Health
+from recount.kafka.connection import Connection
+from recount.kafka.lags import ASKED_EVERY_S, LagWatch, StreamLag, lags_of
+from recount.kafka.offsets import TO_THE_END, Partition
+from recount.kafka.status import StreamStatus
+from recount.spark.signs_of_work import now_ms
+
+_LOG = logging.getLogger(__name__)
+_AGE_EVERY_S = 10.0
+_PATIENCE_S = 2.0
+_NAMED_AFTER_MS = 5_000
+_NAMED_EVERY_MS = 60_000
+_ALARM_AFTER_MS = Health().open_transaction_ms
+_ONE_RECORD = {
+    "isolation.level": "read_uncommitted",
+    "queued.min.messages": 1,
+    "max.partition.fetch.bytes": 16_384,
+}
+"""Settings of a consumer that wants the first record of a partition, and not the megabytes after it."""
+NameProducer = Callable[[Partition, int], str | None]
+"""Who has a transaction open that begins at an offset of a partition; None where that cannot be found out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldBack:
+    """Reading of ``place`` stands at ``offset`` since ``since_ms``: a transaction ``by`` somebody is open there."""
+
+    place: Partition
+    offset: int
+    since_ms: int
+    by: str | None = None
+
+    def __str__(self) -> str:
+        return (
+            f"reading of {self.place[0]}-{self.place[1]} stands at offset {self.offset}: an open transaction"
+            f" of {self.by or 'a producer that could not be named'}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """Of one stream: ``lag``, the time of its oldest unread record, and the partition that was held back first."""
+
+    lag: StreamLag
+    oldest_ms: int | None = None
+    held: HeldBack | None = None
+
+
+def with_unread(status: StreamStatus, unread: Unread) -> StreamStatus:
+    """``status`` with what is ``unread``."""
+    held = unread.held
+    return replace(
+        status,
+        lag=unread.lag.records,
+        lag_at_ms=unread.lag.at_ms,
+        oldest_unread_ms=unread.oldest_ms,
+        held_place=f"{held.place[0]}-{held.place[1]}" if held else None,
+        held_offset=held.offset if held else None,
+        held_since_ms=held.since_ms if held else None,
+        held_by=held.by if held else None,
+    )
+
+
+def held_back(lag: StreamLag, known: Collection[HeldBack]) -> list[HeldBack]:
+    """The partitions that open transactions hold back in ``lag``, the first one first; those ``known`` still are.
+
+    One is known as long as the last stable offset stands where it stood.
+    """
+    before = {(one.place, one.offset): one for one in known}
+    found = [
+        before.get((place, part.decided), HeldBack(place=place, offset=part.decided, since_ms=lag.at_ms))
+        for place, part in lag.partitions.items()
+        if part.is_held_back
+    ]
+    return sorted(found, key=lambda one: (one.since_ms, one.place))
+
+
+class UnreadRecords:
+    """Asks the brokers for all streams of a driver together, in a thread of its own: no stream waits for an answer.
+
+    What they last said stands, with its time, while they do not answer.
+    """
+
+    def __init__(self, connection: Connection, name_producer: NameProducer, every_s: float = ASKED_EVERY_S) -> None:
+        self._connection = connection
+        self._name_producer = name_producer
+        self._every_s = every_s
+        self._read: dict[str, Callable[[], Mapping[Partition, int]]] = {}
+        self._lags = LagWatch(lambda topics: lags_of(connection, topics, self._read_to), max_age_s=0)
+        self._known: dict[str, Unread] = {}
+        self._held: dict[str, list[HeldBack]] = {}
+        self._named_ms: dict[tuple[Partition, int], int] = {}
+        self._oldest: dict[tuple[Partition, int], int | None] = {}
+        self._aged_s: dict[str, float] = {}
+        self._ending = threading.Event()
+        self._consumer: Consumer | None = None
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Ask meanwhile."""
+        thread = threading.Thread(target=self._run, name="unread records", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ending.set()
+            thread.join(_PATIENCE_S)
+
+    @contextmanager
+    def following(
+        self, stream: str, topics: Collection[str], read: Callable[[], Mapping[Partition, int]]
+    ) -> Iterator[None]:
+        """Ask meanwhile for ``stream`` and its ``topics``; ``read`` says where it stands if its group has no offset."""
+        self._read[stream] = read
+        self._lags.follow(stream, topics)
+        try:
+            yield
+        finally:
+            self._lags.forget(stream)
+            for known in (self._read, self._known, self._held, self._aged_s):
+                known.pop(stream, None)
+
+    def of(self, stream: str) -> Unread | None:
+        """What was said last of ``stream``; None before anything was."""
+        return self._known.get(stream)
+
+    def _read_to(self, stream: str) -> Mapping[Partition, int]:
+        read = self._read.get(stream)
+        return read() if read else {}
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._every_s if self._known else min(self._every_s, ASKED_EVERY_S)):
+            try:
+                for stream, lag in self._lags.now().items():
+                    self._take(stream, lag)
+            except (RecountError, KafkaException) as error:
+                _LOG.warning("how far the streams are behind is not known: %s", error)
+            except Exception:
+                _LOG.exception("how far the streams are behind is not known")
+        if self._consumer is not None:
+            self._consumer.close()
+
+    def _take(self, stream: str, lag: StreamLag) -> None:
+        held = [self._named(one) for one in held_back(lag, self._held.get(stream, ()))]
+        self._tell(stream, self._held.get(stream, ()), held, lag)
+        if stream in self._read:
+            self._held[stream] = held
+            self._known[stream] = Unread(
+                lag=lag, oldest_ms=self._oldest_of(stream, lag), held=held[0] if held else None
+            )
+
+    def _named(self, held: HeldBack) -> HeldBack:
+        """``held`` with who holds it, asked again and again until that is known."""
+        asked_ms = self._named_ms.get((held.place, held.offset), 0)
+        is_young = now_ms() - held.since_ms < _NAMED_AFTER_MS
+        if held.by or is_young or now_ms() - asked_ms < _NAMED_EVERY_MS:
+            return held
+        self._named_ms = {(held.place, held.offset): now_ms()}
+        return replace(held, by=self._name_producer(held.place, held.offset))
+
+    def _tell(self, stream: str, before: Collection[HeldBack], held: Collection[HeldBack], lag: StreamLag) -> None:
+        """Log what has stood for long, once, and that it goes on."""
+        for one in held:
+            stood_ms = lag.at_ms - one.since_ms
+            stood_before_ms = self._known[stream].lag.at_ms - one.since_ms if stream in self._known else 0
+            if stood_before_ms <= _ALARM_AFTER_MS < stood_ms:
+                _LOG.warning("stream %s: %s for %s", stream, one, roughly(stood_ms))
+        for one in before:
+            if one.place not in {other.place for other in held} and lag.at_ms - one.since_ms > _ALARM_AFTER_MS:
+                _LOG.info("stream %s: reading of %s-%s goes on", stream, *one.place)
+
+    def _oldest_of(self, stream: str, lag: StreamLag) -> int | None:
+        """The time of the oldest unread record, read at most every ten seconds; what is open counts as well."""
+        firsts = {(place, part.read) for place, part in lag.partitions.items() if part.lag}
+        if not firsts:
+            return None
+        known = self._known.get(stream)
+        if time.monotonic() - self._aged_s.get(stream, float("-inf")) < _AGE_EVERY_S and known is not None:
+            return known.oldest_ms
+        self._aged_s[stream] = time.monotonic()
+        return min(self._times_of(firsts).values(), default=None)
+
+    def _times_of(self, firsts: Collection[tuple[Partition, int]]) -> Mapping[Partition, int]:
+        """The time of the first record at or after each offset; of a partition that does not answer in time none."""
+        if self._consumer is None:
+            self._consumer = self._connection.consumer(
+                self._connection.own("recount.offsets"),
+                {**TO_THE_END, **_ONE_RECORD},
+            )
+        waited = {place for place, _ in firsts}
+        self._consumer.assign([TopicPartition(*place, offset) for place, offset in firsts])
+        found: dict[Partition, int] = {}
+        deadline = time.monotonic() + _PATIENCE_S
+        while waited and time.monotonic() < deadline:
+            message = self._consumer.poll(0.2)
+            if message is None:
+                continue
+            place = (message.topic() or "", message.partition() or 0)
+            if place in waited and message.error() is None:
+                found[place] = message.timestamp()[1]
+            waited.discard(place)
+        self._consumer.unassign()
+        return found
