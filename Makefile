@@ -39,7 +39,7 @@ RUN_engines := tests/unit/spark
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-pods test-classes lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-pods test-classes lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -122,7 +122,10 @@ test-spark: setup test-classes ## tests on a local Spark
 test-integration: setup ## tests on a real broker
 test-airflow: setup browser ## tests in a real Airflow
 test-chaos: setup ## tests that kill
-test-faults: setup ## a sample of `make faults`
+test-wake: setup ## twenty streams fall silent and are woken: none may be ended, and the lag is that of Kafka's own tool (ARGS: --minutes 30 --publish)
+	@python -m tests.wake $(ARGS)
+
+faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
 test-dist: dist ## the wheel in an empty folder, in fresh environments, end to end; slow (PYTHONS="python3.11 python3.12")
 	@PYTHONS="$(PYTHONS)" pytest tests/dist/end_to_end.py $(ARGS)

@@ -110,7 +110,7 @@ def test_the_rate_is_of_the_last_five_minutes_where_there_is_a_history(shop: Sho
 def test_what_is_wrong_with_a_stream_is_said_in_its_line(client: TestClient) -> None:
     html = page(client, "/")
     assert "failed 4 s ago disk full: /data is at 100 %" in row(html, "page-paths")
-    assert "lag 12345678 records, limit 10000000" in row(html, "matched-orders")
+    assert "lag 12,345,678 records, limit 10,000,000" in row(html, "matched-orders")
     assert "stopped" in row(html, "departed-users")
     assert "never started" in row(html, "order-balances")
 
