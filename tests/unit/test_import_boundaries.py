@@ -134,7 +134,7 @@ SHARED_WITH_THE_RECOMPUTE = {
 
 # What these declarations compute of themselves and the recompute may ask: shape and types, no rule of time or order.
 ASKED_BY_THE_RECOMPUTE = {
-    *("inputs", "key", "fields", "has_bounds", "type_over"),
+    *("inputs", "key", "fields", "has_bounds", "type_over", "in_reasons"),
     *("nodes", "readers", "forks", "sources", "written"),
 }
 

@@ -17,6 +17,10 @@ AggregateKind = Literal[
 MAX_SUM_PRECISION = 38
 
 
+_NAMES = {"sum": "total", "min": "smallest", "max": "largest", "avg": "average"}
+"""What people write and read for the kinds that fingerprints and stored documents have."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fold:
     """An aggregation in Python functions. ``initial`` None (a reduce) starts with the first value itself.
@@ -59,7 +63,7 @@ class Aggregate:
         """The result's type: a count is LONG, an average DOUBLE, a sum of decimals is exact with 38 digits."""
         if self.where is not None:
             require_boolean(
-                f"aggregate {self.kind} only",
+                f"aggregate {self.word} only",
                 self.where,
                 fields,
                 'compare something: count().only(col("amount") > 100)',
@@ -67,7 +71,7 @@ class Aggregate:
         given = None if self.of is None else type_of(self.of, fields)
         require(
             not self.kind.startswith("distinct") or given is None or given.element is None,
-            f"aggregate {self.kind}",
+            f"aggregate {self.word}",
             given=f"{self.of} ({given})",
             expected="a text, a number or a boolean",
             remedy="count the different values of another field; flat_map makes a row of each item of a list",
@@ -79,7 +83,7 @@ class Aggregate:
         numeric = given is not None and given.kind in ("long", "double", "decimal")
         require(
             numeric or (given is not None and given.kind == "string" and self.kind in {"min", "max"}),
-            f"aggregate {self.kind}",
+            f"aggregate {self.word}",
             given=f"{self.of} ({given})",
             expected="a number or a text" if self.kind in {"min", "max"} else "a number",
             remedy="aggregate another field",
@@ -89,9 +93,18 @@ class Aggregate:
             return FieldType(kind="decimal", precision=MAX_SUM_PRECISION, scale=given.scale)
         return DOUBLE if self.kind == "avg" else given
 
-    def __str__(self) -> str:
+    @property
+    def word(self) -> str:
+        """What the language calls it: ``total`` of the kind ``sum``."""
+        return _NAMES.get(self.kind, self.kind)
+
+    def called(self, name: str) -> str:
+        """The aggregate as text, its function called ``name``."""
         condition = "" if self.where is None else f" only {self.where}"
-        return f"{self.kind}({'' if self.of is None else self.of}){condition}"
+        return f"{name}({'' if self.of is None else self.of}){condition}"
+
+    def __str__(self) -> str:
+        return self.called(self.word)
 
 
 def require_aggregates(given: Mapping[str, object]) -> None:

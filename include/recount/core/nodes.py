@@ -196,8 +196,16 @@ class WindowedAggregate(OneInput):
         results = {name: aggregate.type_over(self.input.fields) for name, aggregate in self.aggregates.items()}
         return {self.key: self.input.fields[self.key], **bounds, **results}
 
+    @property
+    def in_reasons(self) -> str:
+        """The text by which reasons of dead letters name it, as every release has written and compared them."""
+        return self._text({name: one.called(one.kind) for name, one in self.aggregates.items()})
+
     def __str__(self) -> str:
-        named = ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())
+        return self._text({name: str(one) for name, one in self.aggregates.items()})
+
+    def _text(self, aggregates: Mapping[str, str]) -> str:
+        named = ", ".join(f"{name} = {aggregate}" for name, aggregate in aggregates.items())
         return f"{named} per {self.key}, {self.windows}, emit {self.emission.kind}"
 
 

@@ -58,7 +58,8 @@ def is_of_the_record(error: Exception) -> bool:
 
 def reason_of(what: object, error: Exception) -> str:
     """The reason of the dead letter: the operator ``what`` and the type of the error, which every run has alike."""
-    return f"{FUNCTION_RAISED}: {type(error).__name__} in {str(what)[:_MOST_SHOWN]}"
+    operator = str(getattr(what, "in_reasons", what))
+    return f"{FUNCTION_RAISED}: {type(error).__name__} in {operator[:_MOST_SHOWN]}"
 
 
 def message_of(error: Exception) -> str:

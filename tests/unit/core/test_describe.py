@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from recount.core.aggregates import count
+from recount.core.aggregates import average, count, largest, smallest, total
 from recount.core.describe import describe, mermaid
 from recount.core.expressions import col
-from recount.core.schema import STRING, RecordSchema
+from recount.core.fingerprint import Declared
+from recount.core.nodes import WindowedAggregate
+from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
+from recount.core.user_functions import reason_of
 from recount.core.windows import session
 
 CLICKS = Topic(name="clicks", key="id", value=RecordSchema.of(user=STRING))
@@ -40,6 +43,18 @@ def test_every_operator_has_one_line_and_names_what_it_reads() -> None:
         "  8. filter (tier != '<none>')  <- 7",
         "  9. sink enriched, table enriched  <- 8",
     ]
+
+
+def test_aggregates_have_the_names_of_the_language_and_fingerprints_and_reasons_the_kinds_that_are_stored() -> None:
+    counts = Topic(name="counts", key="id", value=RecordSchema.of(n=LONG))
+    of_all = {"t": total("n"), "s": smallest("n"), "l": largest("n").only(col("n") > 0), "a": average("n")}
+    totals = stream(counts).aggregate(**of_all)
+    topology = Topology(name="totals", sinks=[totals.to(Topic(name="out", key="id"))])
+    assert "t = total(n), s = smallest(n), l = largest(n) only (n > 0), a = average(n) per __key" in describe(topology)
+    assert '"sum"' in str(Declared.of(topology).document).replace("'", '"')
+    [node] = [one for one in topology.nodes() if isinstance(one, WindowedAggregate)]
+    reason = reason_of(node, ZeroDivisionError())
+    assert "in t = sum(n), s = min(n), l = max(n) only (n > 0), a = avg(n) per __key" in reason
 
 
 def test_the_diagram_has_an_edge_for_every_input_and_escapes_its_labels() -> None:

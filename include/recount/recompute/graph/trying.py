@@ -30,7 +30,7 @@ def tried(node: WindowedAggregate, placed: DataFrame, window: tuple[str, str]) -
     folds = {name: aggregate for name, aggregate in node.aggregates.items() if aggregate.fold is not None}
     values = {_given(name): F.when(_takes(one, node), F.struct(_value(one, node))) for name, one in folds.items()}
     gap_ms = node.windows.gap_ms if isinstance(node.windows, SessionWindows) else None
-    operator = str(node)
+    operator = node.in_reasons
 
     def of_one_partition(rows: pa.Table) -> pa.Table:
         passed_over: list[list[str]] = [[] for _ in range(rows.num_rows)]
