@@ -19,6 +19,7 @@ from tests.statuses import a_status
 from tests.unit.audit.documents import findings
 
 from recount.airflow import pages
+from recount.airflow.deployed_declarations import Deployment
 from recount.airflow.naming import PAGES, audit_dag, backfill_dag, night_dag, stream_dag
 from recount.airflow.runs_by_hand import DagState
 from recount.audit.expectation_outcomes import outcome_of
@@ -101,6 +102,7 @@ class ShownShop:
         app.dependency_overrides = {
             pages.reader: lambda: None,
             pages.settings_here: lambda: self.settings,
+            pages.deployed_here: lambda: Deployment(declarations=self.declarations),
             pages.brokers: lambda: lambda: self.say,
             pages.airflow_runs: lambda: self.runs,
             pages.now_ms: lambda: NOW_MS,

@@ -20,7 +20,7 @@ FOUNDATION = {
 ROOMS = {
     "core": set(),
     "codec": {"core", "extras"},
-    "commands": {"core", "spark", "audit"},
+    "commands": {"core", "exit_codes", "spark", "audit"},
     "new_project": {"core", "shipped"},
     "testing": {"core"},
     "extras": {"core"},

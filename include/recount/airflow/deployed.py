@@ -17,7 +17,7 @@ from recount.core.settings import Settings
 
 _LOOK_AGAIN_S = 600.0
 """A function that a declaration imports from elsewhere can change while the declaration's own files do not."""
-_TIMEOUT_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def deployed(settings: Settings, stream: str) -> Declared:
@@ -30,7 +30,7 @@ def _said(what: str, *asked: str, modules: str) -> str:
     """The answer of ``recount fingerprint``."""
     command = [sys.executable, "-m", "recount.commands.meaning", *asked]
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
     except subprocess.CalledProcessError as error:
         raise Terminal(
             f"{what} cannot be read",
@@ -76,7 +76,7 @@ class _Fingerprints:
     def now(self) -> Mapping[str, str]:
         """By stream; none where the deployed code cannot be read."""
         with self._busy:
-            files = _changed_at(self._modules)
+            files = changed_at(self._modules)
             now_s = time.monotonic()
             if files != self._seen or now_s - self._asked_s > _LOOK_AGAIN_S:
                 self._seen, self._asked_s = files, now_s
@@ -91,7 +91,7 @@ _KNOWN: dict[str, _Fingerprints] = {}
 _KNOWN_BUSY = threading.Lock()
 
 
-def _changed_at(modules: str) -> dict[str, int]:
+def changed_at(modules: str) -> dict[str, int]:
     """When each file of the declarations was last changed."""
     found: dict[str, int] = {}
     for name in modules.split(","):

@@ -21,19 +21,20 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.middleware.base import RequestResponseEndpoint
 
+from recount.airflow.deployed_declarations import Deployment, deployment
 from recount.airflow.drivers import log_of
 from recount.airflow.naming import audit_dag, stream_dag
 from recount.airflow.page_orders import Order, buttons, dags_of, is_token_of, token_for
 from recount.airflow.runs_by_hand import AirflowRuns, Runs
 from recount.airflow.seen_streams import Scene, nightly_dag
 from recount.core.errors import RecountError
-from recount.core.registry import Declarations, Stream, declared
+from recount.core.registry import Declarations, Stream
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.kafka.connection import Connection
 from recount.web import stream_lines
 from recount.web.broker_watch import BrokersSay, BrokerWatch
-from recount.web.issued import MOST, first_misses
+from recount.web.issued import MOST, certificates, first_misses
 from recount.web.left_behind import left_behind
 from recount.web.panels import TITLES, panel
 from recount.web.rendering import rendered
@@ -62,14 +63,22 @@ def settings_here() -> Settings:
 Here = Annotated[Settings, Depends(settings_here)]
 
 
-@lru_cache(maxsize=4)
-def _watch(settings: Settings) -> BrokerWatch:
-    return BrokerWatch(Connection.of(settings), declared(settings.topologies).read_topics)
+def deployed_here(settings: Here) -> Deployment:
+    """What is declared at this moment, whatever it was when the api-server started."""
+    return deployment(settings.topologies)
 
 
-def brokers(settings: Here) -> Watch:
-    """One watch for the whole process, that keeps its topics open."""
-    return _watch(settings)
+Deployed = Annotated[Deployment, Depends(deployed_here)]
+
+
+@lru_cache(maxsize=2)
+def _watch(settings: Settings, topics: tuple[tuple[str, tuple[str, ...]], ...]) -> BrokerWatch:
+    return BrokerWatch(Connection.of(settings), dict(topics))
+
+
+def brokers(settings: Here, deployed: Deployed) -> Watch:
+    """One watch for the whole process, that keeps its topics open; another one where other streams are declared."""
+    return _watch(settings, tuple((name, tuple(own)) for name, own in deployed.declarations.read_topics.items()))
 
 
 def airflow_runs() -> Runs:
@@ -117,6 +126,7 @@ async def of_http(request: Request, error: AnyHTTPException) -> Response:
 def overview(
     request: Request,
     settings: Here,
+    deployed: Deployed,
     watch: Brokers,
     runs: OfAirflow,
     now: Now,
@@ -125,7 +135,7 @@ def overview(
     by: str = "",
 ) -> str:
     """All declared streams, those that match ``text`` and ``state``; a filter that there is not shows all."""
-    declarations = declared(settings.topologies)
+    declarations = deployed.declarations
     audits = {dag for name in declarations.audited for dag in (audit_dag(name), nightly_dag(declarations, name))}
     scene = Scene(settings=settings, declarations=declarations, say=watch(), dags=runs.states(audits), now_ms=now)
     lines = [scene.line(name, stream_lines.NIGHTS) for name in declarations.streams]
@@ -135,7 +145,7 @@ def overview(
         "overview.html",
         here="overview",
         now_ms=scene.now_ms,
-        problems=scene.say.problems,
+        problems=[*_not_deployed(deployed), *scene.say.problems],
         totals=stream_lines.Totals.of(lines),
         wanted=wanted,
         states=stream_lines.STATES,
@@ -150,6 +160,7 @@ def stream_page(
     name: str,
     request: Request,
     settings: Here,
+    deployed: Deployed,
     watch: Brokers,
     runs: OfAirflow,
     now: Now,
@@ -157,7 +168,7 @@ def stream_page(
     started: str = "",
 ) -> str:
     """One stream; ``started`` names the order that was just given."""
-    declarations = declared(settings.topologies)
+    declarations = deployed.declarations
     stream = _stream(declarations, name)
     say = tables_say(Tables(settings.data), stream)
     states = runs.states({*dags_of(stream), nightly_dag(declarations, name)})
@@ -172,7 +183,7 @@ def stream_page(
         now_ms=scene.now_ms,
         line=line,
         told=told,
-        problems=[*scene.say.problems, *([say.problem] if say.problem else [])],
+        problems=[*_not_deployed(deployed), *scene.say.problems, *([say.problem] if say.problem else [])],
         buttons=found,
         token=token_for(user),
         stream_dag=stream_dag(name),
@@ -181,9 +192,9 @@ def stream_page(
         partitions=say.partitions(line.lag),
         charts=line.charts,
         history_said=scene.say.history_said,
-        misses=first_misses(settings.reports, line.certificates[0]) if line.certificates else [],
-        tried=next(iter(outcomes(settings.reports, name)), None),
-        panels=[one for kind in TITLES if (one := panel(settings.reports, kind, name))],
+        misses=first_misses(settings.reports, line.newest) if line.newest else [],
+        tried=None if line.is_renewed else next(iter(outcomes(settings.reports, name)), None),
+        panels=[one for kind in TITLES if not line.is_renewed and (one := panel(settings.reports, kind, name))],
         in_group=group is not None,
         log=log_tail(log_of(settings.logs, group.name if group else name)),
     )
@@ -194,13 +205,13 @@ def give_order(
     name: str,
     order: Order,
     request: Request,
-    settings: Here,
+    deployed: Deployed,
     runs: OfAirflow,
     user: GetUserDep,
     token: Annotated[str, Form()] = "",
 ) -> RedirectResponse:
     """Start the DAG run of a button, with the rights of ``user``; refused unless a page of ours was asked before."""
-    stream = _stream(declared(settings.topologies), name)
+    stream = _stream(deployed.declarations, name)
     if not is_token_of(user, token):
         raise HTTPException(
             403, "This order does not come from the page of the stream, or the page is older than 12 h."
@@ -219,9 +230,14 @@ def give_order(
 
 
 @app.get("/data-docs", response_class=HTMLResponse)
-def data_docs(request: Request, settings: Here, now: Now) -> str:
-    """What Great Expectations found, by stream, in the newest audit."""
-    names = sorted(declared(settings.topologies).topologies)
+def data_docs(request: Request, settings: Here, deployed: Deployed, watch: Brokers, now: Now) -> str:
+    """What Great Expectations found, by stream, in the newest audit; nothing of a version that a reset has ended."""
+    statuses = watch().statuses
+    names = [
+        name
+        for name in sorted(deployed.declarations.topologies)
+        if not stream_lines.is_renewed(certificates(settings.reports, name, 1), statuses.get(name))
+    ]
     newest = [
         (name, audit, outcome(settings.reports, name, audit))
         for name in names
@@ -231,9 +247,9 @@ def data_docs(request: Request, settings: Here, now: Now) -> str:
 
 
 @app.get("/expectations/{name}/{audit}", response_class=HTMLResponse)
-def expectations(name: str, audit: str, request: Request, settings: Here, now: Now) -> str:
+def expectations(name: str, audit: str, request: Request, settings: Here, deployed: Deployed, now: Now) -> str:
     """What it found in one audit."""
-    _stream(declared(settings.topologies), name)
+    _stream(deployed.declarations, name)
     if audit not in outcomes(settings.reports, name):
         raise HTTPException(404, "The expectations of this audit were not tried, or are kept no longer.")
     found = outcome(settings.reports, name, audit)
@@ -267,6 +283,13 @@ def _stream(declarations: Declarations, name: str) -> Stream:
     if name not in declarations.streams:
         raise HTTPException(404, "There is no such stream.")
     return declarations.streams[name]
+
+
+def _not_deployed(deployed: Deployment) -> list[str]:
+    """What is said above a page of former declarations."""
+    if deployed.problem is None:
+        return []
+    return [f"The deployed declarations cannot be read, and these are the former ones: {deployed.problem}"]
 
 
 def _base(request: Request) -> str:

@@ -39,7 +39,8 @@ class StreamStatus:
     was done: None while there is nothing to do. ``held_…`` says where an open transaction stops reading: a partition
     (as topic-partition), its offset, since when, and whose transaction it is, if that is known.
     ``memory_…`` are bytes: of the driver, and what is left to it (``spark.driver_memory``).
-    ``fingerprint`` is that of the declaration that the driver runs. ``final`` says of a failure that no relaunch can
+    ``fingerprint`` is that of the declaration that the driver runs, ``stream_version`` counts the resets of the stream
+    from 1. ``final`` says of a failure that no relaunch can
     help: a human must act.
     """
 
@@ -81,6 +82,7 @@ class StreamStatus:
     error: str | None = None
     fingerprint: str | None = None
     final: bool = False
+    stream_version: int | None = None
 
     @property
     def is_over(self) -> bool:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from recount.core.errors import RecountError
 from recount.core.settings import Settings
+from recount.declarations import DeclarationLog
 from recount.kafka.connection import Connection, Fenced
 from recount.kafka.lease import Lease
 from recount.kafka.status import MOST_CHARACTERS
@@ -37,7 +38,8 @@ def publish_refusal(
             held.callback(lease.release)
             status = first_status(stream, lease.epoch, session)
             said = str(error)[:MOST_CHARACTERS]
-            failed = replace(status, state="failed", error=said, final=is_final(error))
+            version = DeclarationLog(settings.data, stream).version()
+            failed = replace(status, state="failed", error=said, final=is_final(error), stream_version=version)
             lease.publish(failed)
             metrics.told(failed)
     except RecountError as unheard:

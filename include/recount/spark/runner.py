@@ -376,6 +376,7 @@ class StreamRunner:
         return replace(
             first_status(self._work.name, lease_epoch, self._session),
             fingerprint=self._work.declared.fingerprint,
+            stream_version=self._declarations.version(),
             trigger_interval_ms=self._options.trigger_interval_ms,
         )
 

@@ -1,8 +1,9 @@
 """A new version of a stream: state, outputs, ledger and audit begin anew, and what was before is kept aside.
 
 Steps, each safe to repeat: the intent is recorded, with where the version begins and where the topics that the stream
-writes end; the tables are moved aside; positions and consumer groups are deleted; the new version is recorded. Between
-the first and the last no driver starts.
+writes end; the tables are moved aside; positions and consumer groups are deleted; the stream's status says that the new
+version is stopped, whatever the former one said last; the new version is recorded. Between the first and the last no
+driver starts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
 from recount.versions.aside import Move, moves, put_aside
-from recount.versions.standstill import forget, standstill
+from recount.versions.standstill import forget, say_stopped, standstill
 from recount.versions.topic_ends import ends_of, spans_of
 
 From = Literal["beginning", "now"]
@@ -60,6 +61,7 @@ class Reset:
             begun = last if last and last.kind == "reset begun" else self._begin(last)
             moved = put_aside(planned)
             forget(self._connection, outputs)
+            say_stopped(self._connection, self._stream.name, begun.version)
             enacted = self._log.enact(
                 "reset", self._declared, version=begun.version, begins=begun.begins, published=begun.published
             )

@@ -11,13 +11,10 @@ What audits have found stays: certificates, the tables of its audits, who accept
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import time
-import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -31,11 +28,10 @@ from recount.declarations import DeclarationLog
 from recount.kafka.connection import REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.control import withdraw_stop
 from recount.kafka.held_leases import driver_of, stop_driver
-from recount.kafka.lease import Lease
-from recount.kafka.status import StatusBoard, StreamStatus
+from recount.kafka.status import StatusBoard
 from recount.versions.aside import files_at, is_there, local_path
 from recount.versions.reset import tables_of, written_in
-from recount.versions.standstill import forget, outputs_held
+from recount.versions.standstill import forget, outputs_held, say_stopped
 
 
 class Retirement:
@@ -109,7 +105,7 @@ class Retirement:
                 for place in self._places():
                     _remove(place)
             self._delete_topics()
-        self._say_stopped()
+        say_stopped(self._connection, self._stream, self._log.version())
         if not self._is_declared:
             withdraw_stop(self._connection, self._stream)
         (Path(self._settings.run) / "drivers" / f"{self._stream}.json").unlink(missing_ok=True)
@@ -171,25 +167,6 @@ class Retirement:
                 answer.result()
             except KafkaException as error:
                 raise failure(f"deleting topic {topic}", error) from error
-
-    def _say_stopped(self) -> None:
-        """A driver that was killed could not say so, and would be listed as one that runs."""
-        lease = Lease.acquire(self._connection, self._stream)
-        with ExitStack() as held:
-            held.callback(lease.release)
-            now_ms = _now_ms()
-            lease.publish(
-                StreamStatus(
-                    stream=self._stream,
-                    driver_id=str(uuid.uuid4()),
-                    lease_epoch=lease.epoch,
-                    host=socket.gethostname(),
-                    pid=os.getpid(),
-                    state="stopped",
-                    started_at_ms=now_ms,
-                    heartbeat_ms=now_ms,
-                )
-            )
 
 
 def _remove(place: str) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
@@ -13,7 +16,7 @@ from recount.core.errors import Terminal
 from recount.core.registry import Stream
 from recount.kafka.connection import BACKFILL_SLOT, REQUEST_TIMEOUT_S, Connection, failure
 from recount.kafka.lease import Lease
-from recount.kafka.status import StatusBoard
+from recount.kafka.status import StatusBoard, StreamStatus
 from recount.kafka.transaction import OutputTransaction
 
 
@@ -75,3 +78,27 @@ def forget(connection: Connection, outputs: Sequence[OutputTransaction]) -> None
         except KafkaException as error:
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise failure(f"deleting the group {group}", error) from error
+
+
+def say_stopped(connection: Connection, name: str, version: int) -> None:
+    """Let the last status of the stream be that it is stopped, at ``version``.
+
+    What its last driver said is over: a driver that was killed, or has failed, cannot say so itself.
+    """
+    lease = Lease.acquire(connection, name)
+    with ExitStack() as held:
+        held.callback(lease.release)
+        now_ms = time.time_ns() // 1_000_000
+        lease.publish(
+            StreamStatus(
+                stream=name,
+                driver_id=str(uuid.uuid4()),
+                lease_epoch=lease.epoch,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                state="stopped",
+                started_at_ms=now_ms,
+                heartbeat_ms=now_ms,
+                stream_version=version,
+            )
+        )

@@ -25,7 +25,8 @@ _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Recursi
 class Issued:
     """What one certificate says. ``outcome`` is ``unreadable`` where the file is none, and then the rest says nothing.
 
-    ``open_findings`` are of all nights up to this one, ``misses_found`` grace misses of this one.
+    ``open_findings`` are of all nights up to this one, ``misses_found`` grace misses of this one,
+    ``version`` is that of the stream, which a reset raises.
     """
 
     stream: str
@@ -35,6 +36,7 @@ class Issued:
     open_findings: int = 0
     warnings: Sequence[str] = ()
     misses_found: int = 0
+    version: int = 1
 
     @property
     def page(self) -> str:
@@ -90,6 +92,7 @@ def _read(stream: str, file: str, changed_ns: int) -> Issued:
             open_findings=int(said.get("findings", {}).get("open_found", said["differences_found"])),
             warnings=tuple(str(one)[:500] for one in said.get("warnings", [])[:_SHOWN]),
             misses_found=int(said["grace_misses_found"]),
+            version=int(said.get("declaration", {}).get("stream_version", 1)),
         )
     except _UNREADABLE:
         return Issued(stream=stream, audit=path.stem, outcome="unreadable", issued_ms=issued_ms)

@@ -75,6 +75,16 @@ class StreamLine:
         return "stopped" if self.status.state == "stopped" else "ok"
 
     @property
+    def newest(self) -> Issued | None:
+        """The newest certificate of the version that is in force: what a former one had found went with it."""
+        return None if self.is_renewed else next(iter(self.certificates), None)
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether a reset has begun a version that is not audited yet."""
+        return is_renewed(self.certificates, self.status)
+
+    @property
     def needs_a_look(self) -> bool:
         """Whether it is not well, or its newest audit says so."""
         return self.kind in NEEDS_A_LOOK or bool(self.open_findings) or self.outcome not in ("ok", "none")
@@ -82,12 +92,12 @@ class StreamLine:
     @property
     def outcome(self) -> str:
         """The kind of the newest certificate; ``none``: not audited yet."""
-        return self.certificates[0].kind if self.certificates else "none"
+        return self.newest.kind if self.newest else "none"
 
     @property
     def open_findings(self) -> int | None:
         """As of the newest certificate."""
-        return self.certificates[0].open_findings if self.certificates else None
+        return self.newest.open_findings if self.newest else None
 
     @property
     def behind(self) -> int | None:
@@ -149,6 +159,14 @@ class StreamLine:
     def _of_samples(self, field: str) -> list[tuple[int, float]]:
         found = ((one.at_ms, getattr(one.status, field)) for one in self.samples)
         return [(at_ms, number) for at_ms, number in found if number is not None]
+
+
+def is_renewed(certificates: Sequence[Issued], status: StreamStatus | None) -> bool:
+    """Whether the newest certificate is of a version before the one that the driver, or the reset, names."""
+    if not certificates or status is None or status.stream_version is None:
+        return False
+    newest = certificates[0]
+    return newest.kind != "unreadable" and newest.version < status.stream_version
 
 
 def rates(samples: Sequence[Sample]) -> list[tuple[int, float]]:

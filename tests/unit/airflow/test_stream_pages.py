@@ -81,10 +81,12 @@ def loaded(html: str) -> Loaded:
     return parser
 
 
-def test_the_overview_has_every_stream_grouped_by_module_with_those_first_that_need_a_look(client: TestClient) -> None:
+def test_the_overview_has_every_stream_grouped_by_module_with_those_first_that_need_a_look(
+    shop: ShownShop, client: TestClient
+) -> None:
     html = page(client, "/")
     names = re.findall(r'/streams/([a-z0-9-]+)"', html)
-    assert sorted(names) == sorted(pages.declared("topologies").streams)
+    assert sorted(names) == sorted(shop.declarations.streams)
     assert re.findall(r'rowgroup">(\w+) ', html) == sorted(re.findall(r'rowgroup">(\w+) ', html))
     views = [name for name in names if name in ("page-paths", "departed-users", "enriched-events")]
     assert views == ["page-paths", "departed-users", "enriched-events"]
@@ -113,6 +115,27 @@ def test_what_is_wrong_with_a_stream_is_said_in_its_line(client: TestClient) -> 
     assert "lag 12,345,678 records, limit 10,000,000" in row(html, "matched-orders")
     assert "stopped" in row(html, "departed-users")
     assert "never started" in row(html, "order-balances")
+
+
+def test_after_a_reset_the_pages_show_nothing_that_the_former_version_had_found(
+    shop: ShownShop, client: TestClient
+) -> None:
+    shop.certify(STREAM, 2, outcome="violation", differences_found=3, findings={"open_found": 3})
+    shop.try_expectations(STREAM, "20260001T010000Z-abcdef")
+    shop.say_of(STREAM, stream_version=1)
+    assert "violation, 3 open findings" in text_of(page(client, f"/streams/{STREAM}"))
+    assert STREAM in text_of(page(client, "/data-docs"))
+
+    shop.say_of(STREAM, stream_version=2, state="stopped")
+    said = row(page(client, "/"), STREAM)
+    assert "of former versions" in said and not re.search(r"\b3\b", said), said
+    said = text_of(page(client, f"/streams/{STREAM}"))
+    assert "Version 2 of the stream is not audited yet" in said
+    assert "The newest:" not in said and "What Great Expectations found" not in said.partition("Audits")[2]
+    assert STREAM not in text_of(page(client, "/data-docs"))
+
+    shop.certify(STREAM, 3, declaration={"stream_version": 2})
+    assert "The newest: 20260002T010000Z-abcdef , match" in text_of(page(client, f"/streams/{STREAM}"))
 
 
 def test_what_runs_without_a_declaration_is_listed_with_what_to_do(shop: ShownShop, client: TestClient) -> None:
@@ -156,9 +179,9 @@ def test_streams_can_be_grouped_by_driver(client: TestClient) -> None:
     assert re.findall(r'rowgroup">([\w-]+) ', page(client, "/?by=driver")) == ["customers", "orders", "page-views"]
 
 
-def test_a_filter_that_there_is_not_shows_all(client: TestClient) -> None:
+def test_a_filter_that_there_is_not_shows_all(shop: ShownShop, client: TestClient) -> None:
     html = page(client, f"/?state=nonsense&by=nonsense&text={'%20' * 500}")
-    assert len(re.findall(r'/streams/([a-z0-9-]+)"', html)) == len(pages.declared("topologies").streams)
+    assert len(re.findall(r'/streams/([a-z0-9-]+)"', html)) == len(shop.declarations.streams)
 
 
 def test_each_audit_is_a_square_that_leads_to_its_certificate(shop: ShownShop, client: TestClient) -> None:
@@ -256,13 +279,10 @@ def test_an_archive_says_that_it_is_not_audited(client: TestClient) -> None:
     assert "Backfill" not in said
 
 
-def test_a_stream_of_actions_alone_says_that_it_is_not_audited(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_of_actions_alone_says_that_it_is_not_audited(shop: ShownShop, client: TestClient) -> None:
     payments = stream(Topic(name="payments", key="id", value=RecordSchema.of(cents=LONG)))
     shown = Topology(name="shown", actions=[payments.foreach(print)])
-    alone = Declarations(topologies={"shown": shown}, topics={}, modules={"shown": "payments"})
-    monkeypatch.setattr(pages, "declared", lambda _modules: alone)
+    shop.declarations = Declarations(topologies={"shown": shown}, topics={}, modules={"shown": "payments"})
     assert "none: it writes no records" in text_of(page(client, "/"))
     said = text_of(page(client, "/streams/shown"))
     assert "it has actions only and writes no records" in said

@@ -1,0 +1,110 @@
+"""The pages show what is deployed now, and the process that makes them imports none of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.eventually import eventually
+
+from recount.airflow import deployed_declarations
+from recount.airflow.deployed_declarations import DeployedDeclarations
+from recount.core.errors import Terminal
+from recount.core.fingerprint import Declared
+from recount.core.packed_declarations import StandIn, packed, unpacked
+from recount.core.registry import declared
+from recount.web.operator_drawing import drawing
+
+MODULE = """
+from parcels_rules import LIMIT
+from recount.core.expressions import col
+from recount.core.schema import LONG, RecordSchema
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+
+parcels = Topic(name="parcels", key="id", value=RecordSchema.of(grams=LONG))
+heavy = stream(parcels).filter(col("grams") > LIMIT).map(lambda row: row, grams=LONG)
+one = Topology(name="NAME", sinks=[heavy.to(Topic(name="heavy", key="id"))])
+"""
+
+
+@pytest.fixture
+def deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts the module ``parcels`` in place, with a stream of that name, and the module it imports."""
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def write(name: str, limit: str = "1000") -> None:
+        (tmp_path / "parcels.py").write_text(MODULE.replace("NAME", name))
+        (tmp_path / "parcels_rules.py").write_text(f"LIMIT = {limit}")
+
+    return write
+
+
+def test_a_later_deployment_is_shown_by_the_next_page(deploy: Callable[..., None]) -> None:
+    deploy("light")
+    known = DeployedDeclarations("parcels")
+    first = known.now()
+    assert list(first.declarations.streams) == ["light"]
+    assert known.now().declarations is first.declarations, "nothing is imported where no file has changed"
+
+    deploy("renamed")
+    assert list(known.now().declarations.streams) == ["renamed"]
+    deploy("renamed", limit="20_000")  # of a module that the declared one imports
+    assert "20000" in str(Declared.of(known.now().declarations.streams["renamed"]).document)
+    assert not {"parcels", "parcels_rules"} & set(sys.modules)
+
+
+def test_a_deployment_that_cannot_be_read_leaves_the_former_one_and_says_why(deploy: Callable[..., None]) -> None:
+    deploy("light")
+    known = DeployedDeclarations("parcels")
+    assert known.now().problem is None
+    deploy("light", limit="1 / 0")
+    broken = known.now()
+    assert list(broken.declarations.streams) == ["light"]
+    assert "ZeroDivisionError" in (broken.problem or "")
+    deploy("mended")
+    assert (list(known.now().declarations.streams), known.now().problem) == (["mended"], None)
+
+
+def test_a_deployment_that_could_never_be_read_is_an_error(deploy: Callable[..., None]) -> None:
+    deploy("light", limit="1 / 0")
+    with pytest.raises(Terminal, match="ZeroDivisionError"):
+        DeployedDeclarations("parcels").now()
+
+
+def test_what_no_file_tells_is_seen_after_a_minute(
+    deploy: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "limit.txt").write_text("1000")
+    deploy("light", limit=f"int(open({str(tmp_path / 'limit.txt')!r}).read())")
+    monkeypatch.setattr(deployed_declarations, "_LOOK_AGAIN_S", 0.0)
+    known = DeployedDeclarations("parcels")
+    known.now()
+    (tmp_path / "limit.txt").write_text("7777")
+    said = lambda: str(Declared.of(known.now().declarations.streams["light"]).document)  # noqa: E731
+    assert eventually(lambda: "7777" in said(), True)
+
+
+def test_the_shop_is_the_same_without_its_code() -> None:
+    shop, read = declared(), unpacked(packed("topologies")).declarations
+    assert list(read.streams) == list(shop.streams)
+    assert {name: one.members for name, one in read.groups.items()} == {
+        name: one.members for name, one in shop.groups.items()
+    }
+    assert read.modules == shop.modules
+    for name, topology in shop.topologies.items():
+        found, expected = drawing(read.topologies[name], {}), drawing(topology, {})
+        assert {arrow.of for arrow in found.arrows} == {arrow.of for arrow in expected.arrows}
+        assert {box.text for box in found.boxes} == {box.text for box in expected.boxes}
+        assert read.streams[name].health == topology.health
+
+
+def test_a_stand_in_has_the_name_of_the_function_and_cannot_be_called() -> None:
+    function = StandIn("topologies.page_views", "_then")
+    assert (function.__module__, function.__name__) == ("topologies.page_views", "_then")
+    with pytest.raises(Terminal, match=r"topologies\.page_views\._then"):
+        function()
