@@ -89,11 +89,13 @@ class ShownShop:
     def try_expectations(self, stream: str, audit: str, text: str = "Every offset is accounted for") -> None:
         """An outcome of Great Expectations, of which one expectation failed."""
         check = {"expectation": text, "judged_as": None, "holds": True, "is_warning": False, "unexpected": 0}
+        check |= {"column": "amount", "type": "expect_column_values_to_be_between"}
         failed = {**check, "holds": False, "unexpected": 3, "examples": ["{'key': 'EU'}"]}
         suites = {"raw_log": [{**check, "examples": []}], "reconciliation": [failed]}
         file = outcome_of(self.settings.reports, stream, audit)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"suites": suites, "disagreements": [], "lines": [], "exit_code": 3}))
+        os.utime(file, (NOW_MS / 1_000, NOW_MS / 1_000))
 
     @contextmanager
     def served(self) -> Iterator[Starlette]:

@@ -158,7 +158,7 @@ class ExpectationsOperator(ProcessOperator):
         if exit_code == EXIT_DISAGREED:
             raise AirflowFailException("Great Expectations and the audit disagree: see the log above for what to do")
         if exit_code == EXIT_FAILED:
-            raise AirflowFailException("an expectation failed: see the log above and the Data Docs")
+            raise AirflowFailException("an expectation failed: see the log above and the page Expectations")
         if exit_code:
             raise AirflowFailException(f"the expectations could not be tried: exit code {exit_code}, see the log above")
 

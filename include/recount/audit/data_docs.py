@@ -28,10 +28,13 @@ _SOURCE = "audited"
 class Checked:
     """One expectation of a suite and what came of it; ``unexpected`` rows are None where it could not be evaluated.
 
-    ``examples`` are the first rows that a query found, or what went wrong.
+    ``column`` names the columns that it is about, empty where it is about rows; ``type`` is Great Expectations' name of
+    it. ``examples`` are the first rows that a query found, or what went wrong.
     """
 
     expectation: str
+    column: str = ""
+    type: str = ""
     judged_as: str | None
     holds: bool
     is_warning: bool
@@ -109,7 +112,10 @@ def _checked(result: Any, frame: DataFrame) -> Checked:
     meta = configuration.meta or {}
     notes = meta.get("notes")
     said = notes.get("content") if isinstance(notes, Mapping) else notes
+    columns = configuration.kwargs.get("column_list") or [configuration.kwargs.get("column")]
     return Checked(
+        column=", ".join(map(str, filter(None, columns))),
+        type=str(configuration.type),
         expectation=str((said[0] if isinstance(said, list) and said else said) or configuration.type),
         judged_as=meta.get("judged_as"),
         holds=holds,

@@ -48,12 +48,13 @@ def declared_columns(written: Written) -> list[Expectation]:
 
     Great Expectations takes ``weight.kg`` for a part of ``weight``: of fields with such names it is not asked.
     """
+    said = {**{name: str(kind) for name, kind in written.fields.items()}, REVISION: "int", RESULT_TIME: "long"}
     types = {name: type(spark_type(kind)).__name__ for name, kind in written.fields.items()}
     return [
         {
             "type": "expect_column_values_to_be_of_type",
             "kwargs": {"column": name, "type_": kind},
-            "meta": {"notes": {"format": "markdown", "content": ["As the sink declares it."]}},
+            "meta": {"notes": {"format": "markdown", "content": [f"{said[name]}, as the sink declares it."]}},
         }
         for name, kind in {**types, REVISION: "IntegerType", RESULT_TIME: "LongType"}.items()
         if name.isidentifier()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -26,7 +27,13 @@ from recount.audit.audited_log import AuditedLog
 from recount.audit.audited_rows import AuditedRows
 from recount.audit.certified_runs import certified_runs, removed_by_now
 from recount.audit.data_docs import Checked, data_docs, data_docs_of, great_expectations
-from recount.audit.expectation_outcomes import EXIT_DISAGREED, EXIT_FAILED, EXIT_UNTRIED, outcome_of
+from recount.audit.expectation_outcomes import (
+    EXIT_DISAGREED,
+    EXIT_FAILED,
+    EXIT_UNTRIED,
+    expectations_page_of,
+    outcome_of,
+)
 from recount.audit.expectation_suites import (
     BATCH_LEDGER,
     OUTPUTS,
@@ -37,6 +44,7 @@ from recount.audit.expectation_suites import (
     expectations_of,
     suites_of,
 )
+from recount.audit.expectations_page import expectations_page
 from recount.audit.register import read_register
 from recount.audit.store import RECONCILIATION as COMPARED
 from recount.audit.store import AuditStore, Run
@@ -77,7 +85,8 @@ class Outcome:
             told.append(f"{stream} {suite}: {self.told(suite)}")
             for one in checks:
                 if not one.holds:
-                    told.append(f"  {'warning' if one.is_warning else 'failed'}: {one.expectation}")
+                    of_column = f"{one.column}: " if one.column else ""
+                    told.append(f"  {'warning' if one.is_warning else 'failed'}: {of_column}{one.expectation}")
                     told += [f"    {example}" for example in one.examples]
         told += [f"{stream} DISAGREEMENT on {one}" for one in self.disagreements]
         if self.disagreements:
@@ -137,7 +146,7 @@ def validate(
             check(rows.output(written), OUTPUTS, declared_columns(written), written.table)
         check(rows.reconciliation(), RECONCILIATION)
     outcome.disagreements = disagreements(unexpected, judged(topology, store, run, register))
-    _keep(outcome, topology.name, outcome_of(settings.reports, topology.name, audit))
+    _keep(outcome, topology.name, audit, settings.reports)
     return outcome
 
 
@@ -183,8 +192,9 @@ def tried(
             codes.add(EXIT_UNTRIED)
             continue
         print(*outcome.lines(topology.name), sep="\n", flush=True)
+        print(expectations_page_of(settings.reports, topology.name, audit), flush=True)
         codes.add(outcome.exit_code)
-    print(data_docs(settings.reports), flush=True)
+    print(f"Data Docs, which load styles from the internet: {data_docs(settings.reports)}", flush=True)
     return max(codes)
 
 
@@ -205,10 +215,14 @@ def _require_compared(store: AuditStore, run: Run) -> None:
         )
 
 
-def _keep(outcome: Outcome, stream: str, path: Path) -> None:
+def _keep(outcome: Outcome, stream: str, audit: str, reports: str) -> None:
+    path, now_ms = outcome_of(reports, stream, audit), time.time_ns() // 1_000_000
     told = {**asdict(outcome), "lines": outcome.lines(stream), "exit_code": outcome.exit_code}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(told, indent=2), encoding="utf-8")
+    suites = {name: (outcome.told(name), checks) for name, checks in outcome.suites.items()}
+    page = expectations_page(stream, audit, now_ms, suites, outcome.disagreements)
+    expectations_page_of(reports, stream, audit).write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from recount.core.certificate import Certificate, standing
 from recount.core.instants import told_time, told_window
 from recount.core.quantities import quantity
 
-_STYLE = """
+STYLE = """
 :root{--ink:#1d2433;--soft:#5b6578;--line:#dfe3ea;--good:#12805c;--bad:#b3261e;--late:#b7791f;--ground:#fff}
 @media (prefers-color-scheme:dark){:root{--ink:#e6e9f0;--soft:#9aa4b5;--line:#333b4a;--good:#4cc38a;--bad:#ff8a80;
 --late:#e3b341;--ground:#151a23}}
@@ -56,7 +56,7 @@ def page(certificate: Certificate) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta name="viewport" content="width=device-width">'
-        f"<title>{stream}: {outcome}</title><style>{_STYLE}</style></head><body>"
+        f"<title>{stream}: {outcome}</title><style>{STYLE}</style></head><body>"
         f'<h1>{stream} <span class="badge {outcome}">{outcome}</span></h1>'
         f'<p>{said}</p><p class="soft">Audit {escape(certificate["audit"])}, certificate {certificate["sequence"]} '
         f"of this stream, up to batch {certificate['cut']['generation']}/{certificate['cut']['batch']} of "

@@ -12,7 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from recount.audit.certificate import load, verify_file
+from recount.audit.expectation_outcomes import expectations_page_of
+from recount.audit.row_changes import sides_in_words
 from recount.core.certificate import Certificate, Unverified
+from recount.core.instants import told_window
 from recount.local.dag_runs import DagRun
 from recount.local.order_flow import OrderFlow
 
@@ -90,7 +93,7 @@ class DemoOutcome:
         last = self.second or self.first
         places = {
             "Airflow": self.airflow_url,
-            "Data Docs": self._data_docs(),
+            "expectations": self._expectations(),
             "certificate": last.certificate.with_suffix(".html"),
             "verify it": f"recount verify {last.certificate}",
             "took": f"{self.seconds:.0f} s",
@@ -128,17 +131,19 @@ class DemoOutcome:
             "verdict", "where", "key", "window", "expected", "actual", "cause", title="\nDifferences", box=None
         )
         for found in self.first.document["differences"][:10]:
-            window = f"{found['window_start']} to {found['window_end']}"
+            window = told_window(found["window_start"], found["window_end"])
+            expected, actual = sides_in_words(found["expected"], found["actual"])
             table.add_row(
                 *(str(found[name]) for name in ("verdict", "place", "key")),
                 window,
-                *(str(found[name]) for name in ("expected", "actual", "cause")),
+                *map(str, (expected, actual, found["cause"])),
             )
         yield table
 
-    def _data_docs(self) -> Path:
-        found = sorted(self.reports.glob("gx/**/data_docs/**/index.html"))
-        return found[0] if found else self.reports / "gx"
+    def _expectations(self) -> Path:
+        """A page of ours: the Data Docs load their styles from the internet."""
+        last = (self.second or self.first).document
+        return expectations_page_of(str(self.reports), last["stream"], last["audit"])
 
 
 def _equal(name: str, expected: int, found: int) -> tuple[str, str, str, bool]:

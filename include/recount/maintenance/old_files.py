@@ -39,6 +39,7 @@ def remove_old(settings: Settings, now_ms: int, *, only_count: bool = False) -> 
             *_below(results / "validations", 3),
             *_below(results / "data_docs" / "local_site" / "validations", 3),
             *(reports / "expectations").glob("*/*.json"),
+            *(reports / "expectations").glob("*/*.html"),
         ],
         "logs": (path for path in _walked(logs) if path.is_file() and path.parent != of_drivers),
     }

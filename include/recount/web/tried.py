@@ -18,9 +18,14 @@ _EXAMPLES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """One expectation: ``state`` is ``holds``, ``warns`` or ``failed``; ``unexpected`` rows None: not evaluated."""
+    """One expectation of a ``column``, empty where it is of rows.
+
+    ``state`` is ``holds``, ``warns`` or ``failed``; ``unexpected`` rows None: not evaluated.
+    """
 
     expectation: str
+    column: str
+    type: str
     state: str
     unexpected: int | None
     examples: Sequence[str]
@@ -42,8 +47,9 @@ class Suite:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The suites of one audit, and on what they and the audit disagree."""
+    """The suites of one audit, tried ``at_ms``, and on what they and the audit disagree."""
 
+    at_ms: int
     suites: Sequence[Suite]
     disagreements: Sequence[str]
 
@@ -59,7 +65,11 @@ def outcome(reports: str, stream: str, audit: str) -> Outcome | None:
             Suite(name=str(name), tried=sorted(map(_tried, checks[:_MOST]), key=lambda one: _ORDER[one.state]))
             for name, checks in said["suites"].items()
         ]
-        return Outcome(suites=suites, disagreements=[str(one) for one in said["disagreements"][:_MOST]])
+        return Outcome(
+            at_ms=file.stat().st_mtime_ns // 1_000_000,
+            suites=suites,
+            disagreements=[str(one) for one in said["disagreements"][:_MOST]],
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -80,6 +90,8 @@ def _tried(check: dict[str, object]) -> Tried:
         raise TypeError("examples are a list")
     return Tried(
         expectation=str(check["expectation"]),
+        column=str(check.get("column", "")),
+        type=str(check.get("type", "")),
         state="holds" if check["holds"] is True else "warns" if check["is_warning"] is True else "failed",
         unexpected=unexpected if isinstance(unexpected, int) else None,
         examples=[str(one) for one in examples[:_EXAMPLES]],

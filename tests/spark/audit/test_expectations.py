@@ -10,7 +10,7 @@ from tests.spark.audit.conftest import Scene, an_hour_of_orders
 from recount.audit import expectations
 from recount.audit.audit_session import suit
 from recount.audit.data_docs import data_docs
-from recount.audit.expectation_outcomes import EXIT_DISAGREED, outcome_of
+from recount.audit.expectation_outcomes import EXIT_DISAGREED, expectations_page_of, outcome_of
 from recount.audit.expectations import validate
 
 pytestmark = pytest.mark.timeout(900)
@@ -36,6 +36,13 @@ def test_expectations_hold_for_an_honest_night_and_what_they_alone_find_is_a_dis
         ("raw_log", "batch_ledger", "outputs-revenue", "reconciliation"), "holds"
     )
     assert data_docs(scene.settings.reports).exists()
+    page = expectations_page_of(scene.settings.reports, scene.topology.name, honest).read_text()
+    for text in (
+        "<code>revenue</code></td><td>decimal(38, 2), as the sink declares it.",
+        f"<h1>{scene.topology.name}, ",
+    ):
+        assert text in page
+    assert "http" not in page and "<script" not in page
     kept = json.loads(outcome_of(scene.settings.reports, scene.topology.name, honest).read_text())
     assert (kept["exit_code"], kept["disagreements"]) == (0, [])
 

@@ -332,7 +332,10 @@ def test_what_great_expectations_found_is_on_a_page_of_ours(shop: ShownShop, cli
     assert "raw_log: holds" in page(client, "/data-docs")
     said = text_of(page(client, f"/expectations/{STREAM}/night-1"))
     assert "reconciliation failed" in said
-    assert "Every offset is accounted for The first of them {&#39;key&#39;: &#39;EU&#39;} failed 3" in said
+    assert f"{STREAM}, 2026-11-25 09:46 UTC Expectations of audit night-1" in said
+    each = "amount Every offset is accounted for{} expect_column_values_to_be_between"
+    assert each.format(" The first of them {&#39;key&#39;: &#39;EU&#39;}") + " failed 3" in said
+    assert each.format("") + " holds 0" in said
     assert f"/expectations/{STREAM}/night-1" in page(client, f"/streams/{STREAM}")
 
 

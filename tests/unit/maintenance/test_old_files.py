@@ -23,6 +23,7 @@ FILES = {
     f"{GX}/validations/orders/outputs/night-2/20260102/b.json": 30,
     f"{GX}/data_docs/local_site/validations/orders/outputs/night-1/20260101/a.html": 31,
     "reports/expectations/orders/night-1.json": 31,
+    "reports/expectations/orders/night-1.html": 31,
     "reports/expectations/orders/night-2.json": 30,
     f"{GX}/data_docs/local_site/index.html": 400,
     "reports/certificates/orders/night-1.json": 4_000,
@@ -52,7 +53,7 @@ def test_what_is_older_than_declared_goes_and_certificates_never(settings: Setti
     assert left(tmp_path) == set(FILES)
     assert remove_old(settings, NOW_MS) == would
     assert {freed.kind: (freed.files, freed.bytes) for freed in would} == {
-        "validations": (4, 40),
+        "validations": (5, 50),
         "logs": (1, 10),
         "logs of drivers": (0, 0),
         "long logs": (0, 0),
