@@ -88,7 +88,7 @@ def main(
 ) -> None:
     """Wake twenty streams that were silent, and compare their lag with what the broker's own tool says."""
     place = Place.new()
-    os.environ["PYTHONPATH"] = str(place.project.root)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(place.project.root), *filter(None, [os.environ.get("PYTHONPATH")])])
     declarations = declared(MODULE)
     home = Home(path=place.folder)
     streams = sorted(declarations.streams)

@@ -27,7 +27,7 @@ def _stream(number: int) -> Topology:
             .select_key(sensor=col("sensor"))
             .windowed_by(tumbling("10 s", grace="2 s"))
             .aggregate(readings=count(), sum=total("value"))
-            .emit_changes()
+            .emit_each_batch()
             .to(Topic(name=f"{name}-out", key="sensor", partitions=1))
         ],
     )

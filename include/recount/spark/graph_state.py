@@ -15,6 +15,7 @@ from recount.core.errors import Terminal
 from recount.core.own_columns import BATCH, GENERATION
 from recount.proofs import earlier
 from recount.spark.operators.keyed_rows import DELETED, KeyedRows
+from recount.spark.signs_of_work import worked
 
 SNAPSHOT = "snapshot"
 STATE_SCHEMA: dict[str, pl.DataType] = {
@@ -67,6 +68,7 @@ class GraphState:
         for name, state in self._states.items():
             rows = latest.filter(pl.col("state") == name)["row"]
             state.load(rows.str.json_decode(pl.Struct(state.schema)).struct.unnest())
+            worked()
 
     @property
     def size(self) -> int:

@@ -32,6 +32,8 @@ _ONE_RECORD = {
     "max.partition.fetch.bytes": 16_384,
 }
 """Settings of a consumer that wants the first record of a partition, and not the megabytes after it."""
+Place = tuple[Partition, int]
+"""A partition and an offset."""
 NameProducer = Callable[[Partition, int], str | None]
 """Who has a transaction open that begins at an offset of a partition; None where that cannot be found out."""
 
@@ -104,9 +106,8 @@ class UnreadRecords:
         self._lags = LagWatch(lambda topics: lags_of(connection, topics, self._read_to), max_age_s=0)
         self._known: dict[str, Unread] = {}
         self._held: dict[str, list[HeldBack]] = {}
-        self._named_ms: dict[tuple[Partition, int], int] = {}
-        self._oldest: dict[tuple[Partition, int], int | None] = {}
-        self._aged_s: dict[str, float] = {}
+        self._names: dict[Place, tuple[int, str | None]] = {}
+        self._aged: dict[str, tuple[float, Collection[Place]]] = {}
         self._ending = threading.Event()
         self._consumer: Consumer | None = None
 
@@ -132,7 +133,7 @@ class UnreadRecords:
             yield
         finally:
             self._lags.forget(stream)
-            for known in (self._read, self._known, self._held, self._aged_s):
+            for known in (self._read, self._known, self._held, self._aged):
                 known.pop(stream, None)
 
     def of(self, stream: str) -> Unread | None:
@@ -148,6 +149,8 @@ class UnreadRecords:
             try:
                 for stream, lag in self._lags.now().items():
                     self._take(stream, lag)
+                held = {(one.place, one.offset) for several in self._held.values() for one in several}
+                self._names = {at: known for at, known in self._names.items() if at in held}
             except (RecountError, KafkaException) as error:
                 _LOG.warning("how far the streams are behind is not known: %s", error)
             except Exception:
@@ -166,12 +169,14 @@ class UnreadRecords:
 
     def _named(self, held: HeldBack) -> HeldBack:
         """``held`` with who holds it, asked again and again until that is known."""
-        asked_ms = self._named_ms.get((held.place, held.offset), 0)
-        is_young = now_ms() - held.since_ms < _NAMED_AFTER_MS
-        if held.by or is_young or now_ms() - asked_ms < _NAMED_EVERY_MS:
+        if held.by or now_ms() - held.since_ms < _NAMED_AFTER_MS:
             return held
-        self._named_ms = {(held.place, held.offset): now_ms()}
-        return replace(held, by=self._name_producer(held.place, held.offset))
+        at = (held.place, held.offset)
+        asked_ms, by = self._names.get(at, (0, None))
+        if by is None and now_ms() - asked_ms >= _NAMED_EVERY_MS:
+            by = self._name_producer(*at)
+            self._names[at] = now_ms(), by
+        return replace(held, by=by)
 
     def _tell(self, stream: str, before: Collection[HeldBack], held: Collection[HeldBack], lag: StreamLag) -> None:
         """Log what has stood for long, once, and that it goes on."""
@@ -190,9 +195,11 @@ class UnreadRecords:
         if not firsts:
             return None
         known = self._known.get(stream)
-        if time.monotonic() - self._aged_s.get(stream, float("-inf")) < _AGE_EVERY_S and known is not None:
+        read_s, then = self._aged.get(stream, (float("-inf"), ()))
+        is_new = known is None or known.oldest_ms is None
+        if known and time.monotonic() - read_s < _AGE_EVERY_S and (then == firsts or not is_new):
             return known.oldest_ms
-        self._aged_s[stream] = time.monotonic()
+        self._aged[stream] = time.monotonic(), firsts
         return min(self._times_of(firsts).values(), default=None)
 
     def _times_of(self, firsts: Collection[tuple[Partition, int]]) -> Mapping[Partition, int]:

@@ -40,6 +40,7 @@ from recount.spark.operators.table_aggregates import TableAggregateOperator
 from recount.spark.operators.table_joins import TableTableJoinOperator
 from recount.spark.operators.tables import TableFilterOperator, ToTableOperator
 from recount.spark.operators.windowed import WindowedOperator
+from recount.spark.signs_of_work import worked
 from recount.spark.stage import LATE_SCHEMA
 
 _READS_HISTORY = (
@@ -109,6 +110,7 @@ class Graph:
         for node in self._nodes:
             inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
             output = self._operators[node].process(batch, inputs)
+            worked()
             leaving[node] = output.rows
             made.outputs.append(output)
             if isinstance(node, Sink | Through):
