@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -48,7 +48,7 @@ class Watch:
     def look(self, round_: int, at_s: float) -> None:
         """Note which streams have another lease, are not well, or would not have been by the rule of 5fe5348."""
         now_ms = time.time_ns() // 1_000_000
-        for name, status in self.board.latest().items():
+        for name, status in said(self.board).items():
             if name not in self.streams:
                 continue
             if status.lease_epoch != self.epochs.setdefault(name, status.lease_epoch) or status.is_over:
@@ -58,6 +58,14 @@ class Watch:
                 self.unhealthy.append(f"{at_s:.0f} s: {name}: {'; '.join(health.problems)}")
             if stood_by_the_former_rule(status, now_ms):
                 self.by_the_former_rule.add(f"{name} in round {round_}")
+
+
+def said(board: StatusBoard) -> Mapping[str, StreamStatus]:
+    """The last statuses; none where a busy broker does not answer."""
+    try:
+        return board.latest()
+    except Transient:
+        return {}
 
 
 def stood_by_the_former_rule(status: StreamStatus, now_ms: int) -> bool:
@@ -151,7 +159,7 @@ def main(
 def _until_all_run(board: StatusBoard, streams: list[str]) -> None:
     deadline = time.monotonic() + _START_LIMIT_S
     while True:
-        statuses = board.latest()
+        statuses = said(board)
         running = [name for name in streams if name in statuses and statuses[name].batch is not None]
         if len(running) == len(streams):
             return
