@@ -15,7 +15,7 @@ Labels = Sequence[str]
 _OF_STATUS: Mapping[str, tuple[str, Callable[[StreamStatus], float | None]]] = {
     "lag_records": ("Offsets from what is committed to the ends of the topics", lambda s: s.lag),
     "oldest_unread_timestamp_seconds": ("Time of the oldest record of them", lambda s: _seconds(s.oldest_unread_ms)),
-    "held_back_seconds": ("For how long an open transaction has stopped reading", lambda s: _held_back(s)),
+    "open_transaction_seconds": ("For how long an open transaction has stopped reading", lambda s: _blocked(s)),
     "records_per_second": ("Records per second of the last batch", lambda s: s.records_per_second),
     "batch_duration_seconds": ("Duration of the last batch", lambda s: _seconds(s.batch_duration_ms)),
     "commit_duration_seconds": ("Of that, commits to Kafka and Delta", lambda s: _seconds(s.commit_duration_ms)),
@@ -36,8 +36,8 @@ def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1_000
 
 
-def _held_back(status: StreamStatus) -> float:
-    return 0.0 if status.held_since_ms is None else (status.heartbeat_ms - status.held_since_ms) / 1_000
+def _blocked(status: StreamStatus) -> float:
+    return 0.0 if status.blocked_since_ms is None else (status.heartbeat_ms - status.blocked_since_ms) / 1_000
 
 
 def _delay(status: StreamStatus) -> float | None:

@@ -76,7 +76,7 @@ def alerts(status: StreamStatus, limits: Health) -> tuple[str, ...]:
     found = []
     if (status.lag or 0) > limits.lag:
         found.append(f"lag {quantity(status.lag or 0, 'record')}, limit {limits.lag:,}")
-    found += _held_back(status, limits)
+    found += _blocked(status, limits)
     if status.frontier_ms is not None and status.stream_time_ms is not None:
         frontier_age_ms = status.stream_time_ms - status.frontier_ms
         if frontier_age_ms > limits.frontier_age_ms:
@@ -91,18 +91,19 @@ def alerts(status: StreamStatus, limits: Health) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _held_back(status: StreamStatus, limits: Health) -> Iterator[str]:
+def _blocked(status: StreamStatus, limits: Health) -> Iterator[str]:
     """Reading that an open transaction stops: nothing is lost, and nothing comes until that is ended."""
-    if status.held_place is None or status.held_offset is None or status.held_since_ms is None:
+    if status.blocked_place is None or status.blocked_offset is None or status.blocked_since_ms is None:
         return
-    stood_ms = status.heartbeat_ms - status.held_since_ms
+    stood_ms = status.heartbeat_ms - status.blocked_since_ms
     if stood_ms <= limits.open_transaction_ms:
         return
-    topic, _, partition = status.held_place.rpartition("-")
-    end = f"kafka-transactions.sh abort --topic {topic} --partition {partition} --start-offset {status.held_offset}"
+    topic, _, partition = status.blocked_place.rpartition("-")
+    end = f"kafka-transactions.sh abort --topic {topic} --partition {partition} --start-offset {status.blocked_offset}"
     yield (
-        f"reading of {status.held_place} stands at offset {status.held_offset} since {told_time(status.held_since_ms)}"
-        f" UTC ({roughly(stood_ms)}): an open transaction of {status.held_by or 'a producer that could not be named'};"
+        f"reading of {status.blocked_place} stands at offset {status.blocked_offset}"
+        f" since {told_time(status.blocked_since_ms)} UTC ({roughly(stood_ms)}): an open transaction"
+        f" of {status.blocked_by or 'a producer that could not be named'};"
         f" where nobody ends it: {end}"
     )
 

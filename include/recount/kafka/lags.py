@@ -42,7 +42,7 @@ class PartitionLag:
         return max(0, self.decided - self.read)
 
     @property
-    def is_held_back(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether all that can be read is read, and an open transaction hides the rest."""
         return self.read >= self.decided and self.decided < self.end
 

@@ -36,7 +36,7 @@ class StreamStatus:
     ``last_progress_ms`` is when a batch was last committed; the counts ``batch_…`` are of that batch.
     ``batch_begun_ms`` is when the driver last began to process one, and ``trigger_interval_ms`` how often it does.
     ``waiting_since_ms`` is since when there has been something to do (a batch, or records that can be read) and nothing
-    was done: None while there is nothing to do. ``held_…`` says where an open transaction stops reading: a partition
+    was done: None while there is nothing to do. ``blocked_…`` says where an open transaction stops reading: a partition
     (as topic-partition), its offset, since when, and whose transaction it is, if that is known.
     ``memory_…`` are bytes: of the driver, and what is left to it (``spark.driver_memory``).
     ``fingerprint`` is that of the declaration that the driver runs, ``stream_version`` counts the resets of the stream
@@ -61,10 +61,10 @@ class StreamStatus:
     lag_at_ms: int | None = None
     oldest_unread_ms: int | None = None
     waiting_since_ms: int | None = None
-    held_place: str | None = None
-    held_offset: int | None = None
-    held_since_ms: int | None = None
-    held_by: str | None = None
+    blocked_place: str | None = None
+    blocked_offset: int | None = None
+    blocked_since_ms: int | None = None
+    blocked_by: str | None = None
     records_total: int = 0
     records_per_second: float = 0.0
     late_records: int = 0

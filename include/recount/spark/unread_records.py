@@ -39,7 +39,7 @@ NameProducer = Callable[[Partition, int], str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeldBack:
+class Blocked:
     """Reading of ``place`` stands at ``offset`` since ``since_ms``: a transaction ``by`` somebody is open there."""
 
     place: Partition
@@ -56,38 +56,38 @@ class HeldBack:
 
 @dataclass(frozen=True, kw_only=True)
 class Unread:
-    """Of one stream: ``lag``, the time of its oldest unread record, and the partition that was held back first."""
+    """Of one stream: ``lag``, the time of its oldest unread record, and the partition that was blocked first."""
 
     lag: StreamLag
     oldest_ms: int | None = None
-    held: HeldBack | None = None
+    blocked: Blocked | None = None
 
 
 def with_unread(status: StreamStatus, unread: Unread) -> StreamStatus:
     """``status`` with what is ``unread``."""
-    held = unread.held
+    blocked = unread.blocked
     return replace(
         status,
         lag=unread.lag.records,
         lag_at_ms=unread.lag.at_ms,
         oldest_unread_ms=unread.oldest_ms,
-        held_place=f"{held.place[0]}-{held.place[1]}" if held else None,
-        held_offset=held.offset if held else None,
-        held_since_ms=held.since_ms if held else None,
-        held_by=held.by if held else None,
+        blocked_place=f"{blocked.place[0]}-{blocked.place[1]}" if blocked else None,
+        blocked_offset=blocked.offset if blocked else None,
+        blocked_since_ms=blocked.since_ms if blocked else None,
+        blocked_by=blocked.by if blocked else None,
     )
 
 
-def held_back(lag: StreamLag, known: Collection[HeldBack]) -> list[HeldBack]:
-    """The partitions that open transactions hold back in ``lag``, the first one first; those ``known`` still are.
+def blocked_in(lag: StreamLag, known: Collection[Blocked]) -> list[Blocked]:
+    """The partitions that open transactions block in ``lag``, the first one first; those ``known`` still are.
 
     One is known as long as the last stable offset stands where it stood.
     """
     before = {(one.place, one.offset): one for one in known}
     found = [
-        before.get((place, part.decided), HeldBack(place=place, offset=part.decided, since_ms=lag.at_ms))
+        before.get((place, part.decided), Blocked(place=place, offset=part.decided, since_ms=lag.at_ms))
         for place, part in lag.partitions.items()
-        if part.is_held_back
+        if part.is_blocked
     ]
     return sorted(found, key=lambda one: (one.since_ms, one.place))
 
@@ -105,7 +105,7 @@ class UnreadRecords:
         self._read: dict[str, Callable[[], Mapping[Partition, int]]] = {}
         self._lags = LagWatch(lambda topics: lags_of(connection, topics, self._read_to), max_age_s=0)
         self._known: dict[str, Unread] = {}
-        self._held: dict[str, list[HeldBack]] = {}
+        self._blocked: dict[str, list[Blocked]] = {}
         self._names: dict[Place, tuple[int, str | None]] = {}
         self._aged: dict[str, tuple[float, Collection[Place]]] = {}
         self._ending = threading.Event()
@@ -133,7 +133,7 @@ class UnreadRecords:
             yield
         finally:
             self._lags.forget(stream)
-            for known in (self._read, self._known, self._held, self._aged):
+            for known in (self._read, self._known, self._blocked, self._aged):
                 known.pop(stream, None)
 
     def of(self, stream: str) -> Unread | None:
@@ -149,8 +149,8 @@ class UnreadRecords:
             try:
                 for stream, lag in self._lags.now().items():
                     self._take(stream, lag)
-                held = {(one.place, one.offset) for several in self._held.values() for one in several}
-                self._names = {at: known for at, known in self._names.items() if at in held}
+                blocked = {(one.place, one.offset) for several in self._blocked.values() for one in several}
+                self._names = {at: known for at, known in self._names.items() if at in blocked}
             except (RecountError, KafkaException) as error:
                 _LOG.warning("how far the streams are behind is not known: %s", error)
             except Exception:
@@ -159,34 +159,34 @@ class UnreadRecords:
             self._consumer.close()
 
     def _take(self, stream: str, lag: StreamLag) -> None:
-        held = [self._named(one) for one in held_back(lag, self._held.get(stream, ()))]
-        self._tell(stream, self._held.get(stream, ()), held, lag)
+        blocked = [self._named(one) for one in blocked_in(lag, self._blocked.get(stream, ()))]
+        self._tell(stream, self._blocked.get(stream, ()), blocked, lag)
         if stream in self._read:
-            self._held[stream] = held
+            self._blocked[stream] = blocked
             self._known[stream] = Unread(
-                lag=lag, oldest_ms=self._oldest_of(stream, lag), held=held[0] if held else None
+                lag=lag, oldest_ms=self._oldest_of(stream, lag), blocked=blocked[0] if blocked else None
             )
 
-    def _named(self, held: HeldBack) -> HeldBack:
-        """``held`` with who holds it, asked again and again until that is known."""
-        if held.by or now_ms() - held.since_ms < _NAMED_AFTER_MS:
-            return held
-        at = (held.place, held.offset)
+    def _named(self, blocked: Blocked) -> Blocked:
+        """``blocked`` with who holds it, asked again and again until that is known."""
+        if blocked.by or now_ms() - blocked.since_ms < _NAMED_AFTER_MS:
+            return blocked
+        at = (blocked.place, blocked.offset)
         asked_ms, by = self._names.get(at, (0, None))
         if by is None and now_ms() - asked_ms >= _NAMED_EVERY_MS:
             by = self._name_producer(*at)
             self._names[at] = now_ms(), by
-        return replace(held, by=by)
+        return replace(blocked, by=by)
 
-    def _tell(self, stream: str, before: Collection[HeldBack], held: Collection[HeldBack], lag: StreamLag) -> None:
+    def _tell(self, stream: str, before: Collection[Blocked], blocked: Collection[Blocked], lag: StreamLag) -> None:
         """Log what has stood for long, once, and that it goes on."""
-        for one in held:
+        for one in blocked:
             stood_ms = lag.at_ms - one.since_ms
             stood_before_ms = self._known[stream].lag.at_ms - one.since_ms if stream in self._known else 0
             if stood_before_ms <= _ALARM_AFTER_MS < stood_ms:
                 _LOG.warning("stream %s: %s for %s", stream, one, roughly(stood_ms))
         for one in before:
-            if one.place not in {other.place for other in held} and lag.at_ms - one.since_ms > _ALARM_AFTER_MS:
+            if one.place not in {other.place for other in blocked} and lag.at_ms - one.since_ms > _ALARM_AFTER_MS:
                 _LOG.info("stream %s: reading of %s-%s goes on", stream, *one.place)
 
     def _oldest_of(self, stream: str, lag: StreamLag) -> int | None:

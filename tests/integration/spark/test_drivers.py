@@ -82,18 +82,21 @@ def assert_an_open_transaction_is_named_and_counts_as_lag(deployment: Deployment
     till.begin_transaction()
     till.produce(live_purchases.name, value=b"undecided", partition=1)
     till.flush(10)
-    held = status_when(deployment, lambda status: status.held_by is not None)
-    assert held.held_by is not None
-    assert re.fullmatch(r"producer \d+ \(transactional\.id till-3\)", held.held_by)
+    blocked = status_when(deployment, lambda status: status.blocked_by is not None)
+    assert blocked.blocked_by is not None
+    assert re.fullmatch(r"producer \d+ \(transactional\.id till-3\)", blocked.blocked_by)
     told = described(deployment.project, connection.bootstrap_servers, ["recount.live"])["recount.live"]
-    assert sum(part.lag for part in told.values()) == held.lag == 1
-    assert (held.held_place, held.held_offset) == (f"{live_purchases.name}-1", told[live_purchases.name, 1].committed)
-    for at_ms in (held.held_since_ms, held.oldest_unread_ms, held.lag_at_ms):
+    assert sum(part.lag for part in told.values()) == blocked.lag == 1
+    assert (blocked.blocked_place, blocked.blocked_offset) == (
+        f"{live_purchases.name}-1",
+        told[live_purchases.name, 1].committed,
+    )
+    for at_ms in (blocked.blocked_since_ms, blocked.oldest_unread_ms, blocked.lag_at_ms):
         assert at_ms is not None
-        assert begun_ms <= at_ms <= held.heartbeat_ms
-    assert held.waiting_since_ms is None, "nothing can be read: the driver stands still without a fault"
+        assert begun_ms <= at_ms <= blocked.heartbeat_ms
+    assert blocked.waiting_since_ms is None, "nothing can be read: the driver stands still without a fault"
     till.abort_transaction(10)
-    status_when(deployment, lambda status: status.held_place is None and status.lag == 0)
+    status_when(deployment, lambda status: status.blocked_place is None and status.lag == 0)
 
 
 def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(deployment: Deployment) -> None:

@@ -99,13 +99,17 @@ def test_a_batch_without_a_sign_of_work_reads_otherwise_than_records_that_wait()
     assert found.problems == ("the batch at hand: no sign of work for 1 min 1 s, limit 1 min",)
 
 
-HELD = {"held_place": "orders-eu-2", "held_offset": 17, "held_by": "producer 1001 (transactional.id till-3)"}
+BLOCKED = {
+    "blocked_place": "orders-eu-2",
+    "blocked_offset": 17,
+    "blocked_by": "producer 1001 (transactional.id till-3)",
+}
 
 
 def test_an_open_transaction_that_stops_reading_for_long_is_named_with_what_to_do() -> None:
-    held = replace(WELL, lag=370, **HELD, held_since_ms=NOW_MS - 60_000)
-    assert state(held) == "ok"
-    found = health_of(replace(held, held_since_ms=NOW_MS - 269_000), LIMITS, NOW_MS)
+    blocked = replace(WELL, lag=370, **BLOCKED, blocked_since_ms=NOW_MS - 60_000)
+    assert state(blocked) == "ok"
+    found = health_of(replace(blocked, blocked_since_ms=NOW_MS - 269_000), LIMITS, NOW_MS)
     assert found.state == "degraded"
     assert found.problems == (
         "reading of orders-eu-2 stands at offset 17 since 2023-11-14 22:08:51 UTC (4 min 29 s): an open transaction of "

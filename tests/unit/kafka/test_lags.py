@@ -33,9 +33,9 @@ class Clock:
 
 def test_what_an_open_transaction_hides_is_lag_that_cannot_be_read() -> None:
     part = PartitionLag(committed=10, read=10, decided=12, end=15)
-    assert (part.lag, part.readable, part.is_held_back) == (5, 2, False)
+    assert (part.lag, part.readable, part.is_blocked) == (5, 2, False)
     read = PartitionLag(committed=12, read=12, decided=12, end=15)
-    assert (read.lag, read.readable, read.is_held_back) == (3, 0, True)
+    assert (read.lag, read.readable, read.is_blocked) == (3, 0, True)
     assert (StreamLag(at_ms=0, partitions={("a", 0): part, ("a", 1): read}).records) == 8
 
 

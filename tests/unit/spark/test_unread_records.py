@@ -1,4 +1,4 @@
-"""A partition is held back where all that can be read is read, and an open transaction hides the rest."""
+"""A partition is blocked where all that can be read is read, and an open transaction hides the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.statuses import a_status
 
 from recount.kafka.lags import PartitionLag, StreamLag
-from recount.spark.unread_records import HeldBack, Unread, held_back, with_unread
+from recount.spark.unread_records import Blocked, Unread, blocked_in, with_unread
 
 READ = PartitionLag(committed=17, read=17, decided=17, end=17)
 OPEN = replace(READ, end=20)
@@ -19,37 +19,40 @@ def lag(at_ms: int, **parts: PartitionLag) -> StreamLag:
     return StreamLag(at_ms=at_ms, partitions={("orders", int(name[1:])): part for name, part in parts.items()})
 
 
-def test_a_partition_that_can_be_read_on_is_not_held_back() -> None:
-    assert held_back(lag(1, p0=READ, p1=replace(OPEN, read=16)), ()) == []
+def test_a_partition_that_can_be_read_on_is_not_blocked() -> None:
+    assert blocked_in(lag(1, p0=READ, p1=replace(OPEN, read=16)), ()) == []
 
 
-def test_it_is_held_back_since_it_was_first_seen_to_be() -> None:
-    [first] = held_back(lag(1_000, p0=READ, p2=OPEN), ())
+def test_it_is_blocked_since_it_was_first_seen_to_be() -> None:
+    [first] = blocked_in(lag(1_000, p0=READ, p2=OPEN), ())
     assert (first.place, first.offset, first.since_ms) == (TWO, 17, 1_000)
     named = replace(first, by="producer 1001")
-    assert held_back(lag(5_000, p2=replace(OPEN, end=99)), [named]) == [named]
+    assert blocked_in(lag(5_000, p2=replace(OPEN, end=99)), [named]) == [named]
 
 
 def test_another_transaction_behind_the_first_one_counts_by_itself() -> None:
-    known = HeldBack(place=TWO, offset=17, since_ms=1_000, by="producer 1001")
+    known = Blocked(place=TWO, offset=17, since_ms=1_000, by="producer 1001")
     moved = replace(OPEN, committed=19, read=19, decided=19)
-    assert held_back(lag(9_000, p2=moved), [known]) == [HeldBack(place=TWO, offset=19, since_ms=9_000)]
+    assert blocked_in(lag(9_000, p2=moved), [known]) == [Blocked(place=TWO, offset=19, since_ms=9_000)]
 
 
-def test_the_partition_that_was_held_back_first_comes_first() -> None:
-    known = HeldBack(place=TWO, offset=17, since_ms=1_000)
-    assert [one.place[1] for one in held_back(lag(2_000, p0=OPEN, p2=OPEN), [known])] == [2, 0]
+def test_the_partition_that_was_blocked_first_comes_first() -> None:
+    known = Blocked(place=TWO, offset=17, since_ms=1_000)
+    assert [one.place[1] for one in blocked_in(lag(2_000, p0=OPEN, p2=OPEN), [known])] == [2, 0]
 
 
 def test_what_is_unread_is_in_the_status_and_what_is_decided_leaves_it() -> None:
-    held = HeldBack(place=TWO, offset=17, since_ms=1_000, by="producer 1001")
-    said = with_unread(a_status(), Unread(lag=lag(2_000, p2=OPEN), oldest_ms=900, held=held))
+    blocked = Blocked(place=TWO, offset=17, since_ms=1_000, by="producer 1001")
+    said = with_unread(a_status(), Unread(lag=lag(2_000, p2=OPEN), oldest_ms=900, blocked=blocked))
     assert (said.lag, said.lag_at_ms, said.oldest_unread_ms) == (3, 2_000, 900)
-    assert (said.held_place, said.held_offset, said.held_since_ms, said.held_by) == (
+    assert (said.blocked_place, said.blocked_offset, said.blocked_since_ms, said.blocked_by) == (
         "orders-2",
         17,
         1_000,
         "producer 1001",
     )
     after = with_unread(said, Unread(lag=lag(3_000, p2=READ)))
-    assert (after.lag, after.held_place, after.held_offset, after.held_since_ms, after.held_by) == (0, *[None] * 4)
+    assert (after.lag, after.blocked_place, after.blocked_offset, after.blocked_since_ms, after.blocked_by) == (
+        0,
+        *[None] * 4,
+    )
