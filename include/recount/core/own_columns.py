@@ -24,6 +24,8 @@ ORIGIN = "recount_origin"
 """Which records of the log a row was made of, where it is no window's; in the audit, who wrote it."""
 GENERATION, BATCH = "recount_generation", "recount_batch"
 """Which batch wrote the row."""
+BEYOND = "recount_beyond_"
+"""Before the name of a sum, in state and in what audits keep: what it has beyond its own column; null in most rows."""
 
 AUDIT = "recount_audit"
 """Which audit wrote the row."""

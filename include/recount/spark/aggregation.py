@@ -10,10 +10,12 @@ from pyspark.sql import DataFrame
 
 from recount.core.nodes import WINDOW_END
 from recount.core.own_columns import REVISION
+from recount.core.sums import SumTooLarge
 from recount.core.topology import Written
 from recount.proofs import earlier
 from recount.spark.checkpoint import BatchRange
 from recount.spark.computation import Computed, staged
+from recount.spark.largest_addend import with_record_of_log
 from recount.spark.open_windows import NOT_EMITTED, OpenWindows
 from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
@@ -75,12 +77,15 @@ class AggregationComputation:
         after = clock.advanced(span, mapped["totals"], self._plan.topology.idle_after_ms)
         partials = self._partials.merge(mapped["partials"])
         self._touched += partials.height
-        self._windows, emitted = self._windows.advanced(
-            partials,
-            self._closing(clock.frontier_ms),
-            self._closing(after.frontier_ms),
-            lambda wanted: self.emitted_before(self._tables, before, wanted),
-        )
+        try:
+            self._windows, emitted = self._windows.advanced(
+                partials,
+                self._closing(clock.frontier_ms),
+                self._closing(after.frontier_ms),
+                lambda wanted: self.emitted_before(self._tables, before, wanted),
+            )
+        except SumTooLarge as error:
+            raise with_record_of_log(error, records, stage) from None
         if self._windows.stored:
             self._windows.stored.begin()
         return Computed(

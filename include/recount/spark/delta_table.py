@@ -25,6 +25,7 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
 from recount.core.errors import Terminal
+from recount.core.own_columns import BEYOND
 
 LEDGER_PROPERTIES = {
     "delta.logRetentionDuration": "interval 3650 days",
@@ -78,11 +79,20 @@ class AppendOnlyTable:
             )
             return
         table = DeltaTable(self.path)
+        self._add_columns(table)
         self._require_columns(table)
         configured = table.metadata().configuration
         changed = {name: value for name, value in self._properties.items() if configured.get(name) != value}
         if changed:
             table.alter.set_table_properties(changed, post_commithook_properties=_AFTER_COMMIT)
+
+    def _add_columns(self, table: DeltaTable) -> None:
+        """Add the columns ``BEYOND`` that a table of an earlier release lacks: in its rows nothing is beyond a sum."""
+        known = {field.name for field in table.schema().fields}
+        new = {name: kind for name, kind in self.schema.items() if name.startswith(BEYOND) and name not in known}
+        if new:
+            fields = Schema.from_arrow(pl.DataFrame(schema=new).to_arrow().schema).fields
+            table.alter.add_columns(list(fields), post_commithook_properties=_AFTER_COMMIT)
 
     def _require_columns(self, table: DeltaTable) -> None:
         missing = sorted(set(self.schema) - {field.name for field in table.schema().fields})

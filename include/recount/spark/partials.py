@@ -11,10 +11,10 @@ import polars as pl
 from recount.core.aggregates import Aggregate
 from recount.core.expression_types import type_of
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
-from recount.core.own_columns import RESULT_TIME
+from recount.core.own_columns import BEYOND, RESULT_TIME
 from recount.core.schema import FieldType
 from recount.spark.columns import TIMESTAMP
-from recount.spark.exact_sums import OF_LONGS, carrier, exact_sum, fitted, require_room
+from recount.spark.exact_sums import Carrier, Sum, fitted, grouped
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 
@@ -37,11 +37,13 @@ class Partials:
         """What identifies a result."""
         return [self.key, WINDOW_START, WINDOW_END]
 
-    @property
+    @cached_property
     def schema(self) -> dict[str, pl.DataType]:
-        """The columns of a partial; sums are wider than the results that they make."""
-        wide = {name: carrier(one, self.result_schema[name]) for name, one in self.aggregates.items()}
-        return {**self.result_schema, **wide}
+        """The columns of a partial: sums are wider than their results, and can have something ``BEYOND``."""
+        carriers = self._carriers
+        wide = {name: one.total for name, one in carriers.items()}
+        beyond = {BEYOND + name: one.beyond for name, one in carriers.items() if one.beyond is not None}
+        return {**self.result_schema, **wide, **beyond}
 
     @cached_property
     def result_schema(self) -> dict[str, pl.DataType]:
@@ -50,13 +52,12 @@ class Partials:
 
     def results(self, partials: pl.DataFrame) -> pl.DataFrame:
         """The results that ``partials`` make; raises ``SumTooLarge`` where a sum does not fit into its type."""
-        told = partials.select(*self.group, *self.aggregates)
-        columns = [
-            fitted(told.select(*self.group, name), name, name, self.result_schema[name], self.fields[name])
-            for name, one in self.aggregates.items()
-            if one.kind == "sum"
-        ]
-        return partials.with_columns(columns)
+        columns = []
+        for name, carrier in self._carriers.items():
+            beyond = None if carrier.beyond is None else BEYOND + name
+            told = partials.select(*self.group, name, *([] if beyond is None else [beyond]))
+            columns.append(fitted(told, name, beyond, name, self.fields[name]))
+        return partials.with_columns(columns).drop(set(self.schema) - set(self.result_schema))
 
     def empty(self) -> pl.DataFrame:
         """No partials."""
@@ -64,54 +65,49 @@ class Partials:
 
     def from_records(self, records: pl.DataFrame) -> pl.DataFrame:
         """One partial per key and window of ``records``, which carry the window's bounds."""
-        schema = self.schema
-        made = [
-            _first(aggregate, self.inputs).cast(schema[name]).alias(name) for name, aggregate in self.aggregates.items()
-        ]
-        decimals = {
-            name: (compiled(one.of, self.inputs), self.fields[name])
-            for name, one in self._sums_of_decimals.items()
-            if one.of is not None
-        }
-        require_room(records, [pl.col(field_column(self.key)).alias(self.key), *self.group[1:]], decimals)
         key = pl.col(field_column(self.key)).alias(self.key)
-        return self._grouped(records, key, made, pl.col(TIMESTAMP).max().alias(RESULT_TIME))
+        latest = pl.col(TIMESTAMP).max().alias(RESULT_TIME)
+        return self._grouped(records, key, latest, are_partials=False)
 
     def merge(self, partials: pl.DataFrame, *more: pl.Expr) -> pl.DataFrame:
         """One partial per key and window of ``partials``, with the columns that ``more`` makes of its rows."""
-        made = [_again(name, aggregate) for name, aggregate in self.aggregates.items()]
-        decimals = {name: (pl.col(name), self.fields[name]) for name in self._sums_of_decimals}
-        require_room(partials, self.group, decimals)
-        return self._grouped(partials, pl.col(self.key), made, pl.col(RESULT_TIME).max(), *more)
+        return self._grouped(partials, pl.col(self.key), pl.col(RESULT_TIME).max(), *more, are_partials=True)
 
-    @property
-    def _sums_of_decimals(self) -> dict[str, Aggregate]:
-        kinds = {name: self.fields[name].kind for name, one in self.aggregates.items() if one.kind == "sum"}
-        return {name: self.aggregates[name] for name, kind in kinds.items() if kind == "decimal"}
+    @cached_property
+    def _carriers(self) -> dict[str, Carrier]:
+        """How each sum is carried."""
+        return {
+            name: Carrier.of(polars_type(self._given(one)))
+            for name, one in self.aggregates.items()
+            if one.kind == "sum"
+        }
 
-    def _grouped(self, rows: pl.DataFrame, key: pl.Expr, made: list[pl.Expr], *more: pl.Expr) -> pl.DataFrame:
-        grouped = rows.group_by(key, WINDOW_START, WINDOW_END).agg(*made, *more)
-        return grouped.select(*self.schema, pl.exclude(list(self.schema)))
+    def _given(self, aggregate: Aggregate) -> FieldType:
+        given = None if aggregate.of is None else type_of(aggregate.of, self.inputs)
+        assert given is not None, "refused at declaration"
+        return given
 
+    def _of_record(self, name: str) -> pl.Expr:
+        """What a record adds to the aggregate ``name``."""
+        of = self.aggregates[name].of
+        assert of is not None, "refused at declaration"
+        values = compiled(of, self.inputs)
+        is_long = self.aggregates[name].kind == "sum" and self.fields[name].kind == "long"
+        return values.cast(pl.Int128) if is_long else values
 
-def _first(aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> pl.Expr:
-    if aggregate.of is None:
-        return pl.len()
-    given = type_of(aggregate.of, inputs)
-    assert given is not None, "refused at declaration"
-    return _reduced(aggregate, compiled(aggregate.of, inputs), polars_type(given))
-
-
-def _again(name: str, aggregate: Aggregate) -> pl.Expr:
-    return pl.col(name).sum() if aggregate.kind == "count" else _reduced(aggregate, pl.col(name))
-
-
-def _reduced(aggregate: Aggregate, values: pl.Expr, given: pl.DataType = OF_LONGS) -> pl.Expr:
-    match aggregate.kind:
-        case "sum":
-            return exact_sum(values, given)
-        case "min":
-            return values.min()
-        case "max":
-            return values.max()
-    raise AssertionError(aggregate)
+    def _grouped(self, rows: pl.DataFrame, key: pl.Expr, *more: pl.Expr, are_partials: bool) -> pl.DataFrame:
+        sums, others = [], list(more)
+        for name, aggregate in self.aggregates.items():
+            if aggregate.kind == "count":
+                others.append(pl.col(name).sum() if are_partials else pl.len().cast(self.schema[name]).alias(name))
+                continue
+            values = pl.col(name) if are_partials else self._of_record(name)
+            if aggregate.kind == "sum":
+                carrier, beyond = self._carriers[name], BEYOND + name
+                known = pl.col(beyond) if are_partials and carrier.beyond is not None else None
+                sums.append(Sum(carrier=carrier, values=values, total=name, beyond=beyond, more=known))
+            else:
+                extreme = values.min() if aggregate.kind == "min" else values.max()
+                others.append(extreme.cast(self.schema[name]).alias(name))
+        made = grouped(rows, [key, WINDOW_START, WINDOW_END], sums, *others)
+        return made.select(*self.schema, pl.exclude(list(self.schema)))

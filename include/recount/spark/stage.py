@@ -66,11 +66,15 @@ class MapStage:
         partition_pass: PartitionPass | None = None
         for batch in batches:
             if batch.num_rows:
-                partition_pass = partition_pass or PartitionPass(self, partition_of(batch))
+                partition_pass = partition_pass or self.pass_of(partition_of(batch))
                 partition_pass.feed(batch)
         if partition_pass:
             tables = partition_pass.tables()
             yield pa.record_batch([list(tables), [to_ipc(table) for table in tables.values()]], schema=ARROW_OUTPUT)
+
+    def pass_of(self, partition: Partition) -> PartitionPass:
+        """The pass over the records of ``partition``."""
+        return PartitionPass(self, partition)
 
     def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
         """The four tables without rows, to which those of the tasks are added."""
@@ -126,7 +130,7 @@ class PartitionPass:
         self._counts["counted"] += counted
         self._counts["late"] += timed.height - counted
         if not on_time.is_empty():
-            self._tables["partials"].append(self._partials.from_records(on_time))
+            self.reduce(on_time)
         if not late.is_empty():
             self._tables["late"].append(
                 late.with_columns(
@@ -134,6 +138,10 @@ class PartitionPass:
                     (pl.col(STREAM_TIME) - closes_ms).alias("margin_ms"),
                 ).select(list(LATE_SCHEMA))
             )
+
+    def reduce(self, on_time: pl.DataFrame) -> None:
+        """Reduce the next records that are on time, each with the bounds of a window, to partials."""
+        self._tables["partials"].append(self._partials.from_records(on_time))
 
     def tables(self) -> dict[str, pl.DataFrame]:
         """The four tables of this partition and batch."""

@@ -6,23 +6,27 @@ import json
 from decimal import Context, Decimal, localcontext
 
 import pytest
-from tests.unit.spark.engine import Engine, LogRecord
+from tests.unit.spark.engine import NOW_MS, Engine, LogRecord, arrow_batch
 from tests.unit.spark.topology_engine import TopologyEngine
 
-from recount.core.aggregates import reduce, total
+from recount.core.aggregates import Aggregate, average, reduce, total
 from recount.core.errors import Terminal
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table
 from recount.core.interpreter.driver import TopologyDriver
-from recount.core.schema import LONG, LONG_MAX, LONG_MIN, RecordSchema, decimal
-from recount.core.sums import SumTooLarge
+from recount.core.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, RecordSchema, decimal
+from recount.core.sums import LARGEST_DOUBLE, SumTooLarge
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
-from recount.core.windows import session, sliding, tumbling
+from recount.core.windows import hopping, last_n, session, sliding, tumbling
+from recount.spark.largest_addend import AddendStage
+from recount.spark.plan import plan_of
+from recount.spark.stage import from_ipc
 
 NINES, NEGATIVE = Decimal("9" * 38), Decimal("-" + "9" * 38)
+BIG, MANY = 1.7e308, Decimal("9" * 20)
 EXACT = Context(prec=100)
-FIELDS = RecordSchema.of(n=LONG, d=decimal(38, 0), m=decimal(38, 18))
+FIELDS = RecordSchema.of(n=LONG, d=decimal(38, 0), m=decimal(38, 18), x=DOUBLE)
 PAID = Topic(name="paid", key="id", value=FIELDS, partitions=1)
 OUT = Topic(name="out", key="id")
 SECOND = tumbling("1 s", grace="0 s")
@@ -94,6 +98,8 @@ def test_a_sum_that_fits_is_exact_however_it_is_added_up(field: str, values: lis
 @pytest.mark.parametrize(
     ("field", "values"),
     [
+        ("x", [BIG, BIG]),
+        ("x", [-BIG, -BIG]),
         ("n", [5 * 10**18, 5 * 10**18]),
         ("n", [LONG_MAX, 1]),
         ("n", [LONG_MIN, -1]),
@@ -143,3 +149,79 @@ def test_an_expression_beyond_64_bits_is_null_like_a_division_by_zero(tree: obje
     flow = stream(PAID).with_fields(sum=tree).select("sum")
     assert by_operators(flow, "n", [[LONG_MAX]]) is None
     assert by_interpreter(flow, "n", [LONG_MAX]) is None
+
+
+FITTING: list[tuple[Aggregate, list[object], object]] = [
+    (total("d"), [NINES, NINES, NEGATIVE], NINES),
+    (total("d"), [NEGATIVE, NEGATIVE, NINES, NINES, Decimal(-5)], Decimal(-5)),
+    (total("d"), [NINES, NINES, NEGATIVE, NEGATIVE], Decimal(0)),
+    (
+        total("m"),
+        [MANY, MANY, -MANY, Decimal("0.000000000000000001")],
+        Decimal("99999999999999999999.000000000000000001"),
+    ),
+    (total("n"), [LONG_MIN, LONG_MIN, LONG_MAX, LONG_MAX], -2),
+    (total("x"), [BIG, BIG, -BIG], BIG),
+    (total("x"), [-BIG, BIG, -BIG, 1e308], -7e307),
+    (average("m"), [Decimal(9 * 10**19)] * 3, 9e19),
+    (average("m"), [Decimal(4 * 10**19)] * 3, 4e19),
+    (average("d"), [NINES, NINES, NEGATIVE], 1e38 / 3),
+    (average("n"), [LONG_MAX] * 3, 2.0**63),
+    (average("x"), [LARGEST_DOUBLE] * 3, LARGEST_DOUBLE),
+    (average("x"), [BIG, BIG, -BIG, 5.0], BIG / 4),
+]
+WINDOWS = (hopping("2 s", advance="1 s", grace="0 s"), sliding("1 s", grace="0 s"), session("1 s", grace="0 s"))
+
+
+@pytest.mark.parametrize(("of", "values", "expected"), FITTING)
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_what_is_too_large_only_on_the_way_depends_on_no_cut(
+    of: Aggregate, values: list[object], expected: object, windows: object
+) -> None:
+    flow = stream(PAID).windowed_by(windows).aggregate(sum=of).emit_final()  # type: ignore[arg-type]
+    topology = Topology(name="summed", sinks=[flow.to(OUT)])
+    right = pytest.approx(expected, rel=1e-9) if isinstance(expected, float) else expected
+    field, end = str(of.of), record("n", None, 60_000)
+    assert by_interpreter(flow, field, values) == right
+    for batches in ([values], [[value] for value in values], [values[:2], values[2:]]):
+        engine = TopologyEngine(topology, {"paid": 1})
+        for batch in batches:
+            engine.batch({"paid": [record(field, value) for value in batch]})
+            engine.restart()
+        engine.batch({"paid": [end]})
+        assert engine.emitted("out")["sum"][0] == right
+        if plan_of(topology) is not None:
+            tasks = Engine(topology)
+            for batch in batches:
+                tasks.batch(*(record(field, value) for value in batch))
+            assert tasks.batch(end)["sum"].to_list()[:1] == [right]
+
+
+def test_the_last_n_and_totals_of_all_time_are_as_exact() -> None:
+    values = [NINES, NEGATIVE, NINES, NEGATIVE, NINES]
+    for flow in (
+        stream(PAID).windowed_by(last_n(3)).aggregate(sum=total("d")).emit_each_batch(),
+        stream(PAID).aggregate(sum=total("d")).to_stream(),
+    ):
+        assert by_operators(flow, "d", [values]) == NINES
+        assert by_operators(flow, "d", [[one] for one in values]) == NINES
+
+
+def test_a_sum_that_is_too_large_names_the_record_of_the_batch_that_adds_most() -> None:
+    values = [Decimal(7), NINES, Decimal(9)]
+    engine = TopologyEngine(Topology(name="summed", sinks=[summed("d").to(OUT)]), {"paid": 1})
+    with pytest.raises(SumTooLarge, match=r"paid-0@1 adds most"):
+        engine.batch({"paid": [record("d", value) for value in values]})
+    with pytest.raises(SumTooLarge, match=r"paid-0@1 adds most") as by_driver:
+        by_interpreter(finally_summed("d"), "d", list(values))
+    assert "window_start=0" in str(by_driver.value.given)
+    topology = Topology(name="summed", sinks=[summed("d").to(OUT)])
+    tasks = Engine(topology)
+    with pytest.raises(SumTooLarge) as refused:
+        tasks.batch(*(record("d", value) for value in values))
+    plan = plan_of(topology)
+    assert plan is not None
+    stage = AddendStage(plan=plan, stream_times={}, latest_ms=NOW_MS, error=refused.value)
+    [sent] = stage(iter([arrow_batch("paid", 0, 0, [record("d", value) for value in values])]))
+    tables = dict(zip(*sent.to_pydict().values(), strict=True))
+    assert from_ipc(tables["addends"])["offset"].to_list() == [0, 1, 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from decimal import Context, Decimal, localcontext
+from decimal import Decimal, localcontext
 from functools import partial, reduce
 from typing import Any
 
@@ -13,14 +13,12 @@ from recount.core.aggregates import MAX_SUM_PRECISION, Aggregate, Fold
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.record import Record, Row
 from recount.core.returned_values import as_declared
-from recount.core.schema import LONG, FieldType
-from recount.core.sums import fits, too_large
+from recount.core.schema import DOUBLE, LONG, FieldType
+from recount.core.sums import EXACT, fits, mean_of_doubles, sum_of_doubles, too_large
 from recount.core.user_functions import own_value
 
 SKETCH_SIZE = 1_024
 _HASH_RANGE = 1 << 60
-_EXACT = Context(prec=100)
-"""Wide enough that a sum of 38-digit decimals is never rounded."""
 
 
 def results(
@@ -28,16 +26,39 @@ def results(
     records: Iterable[Record],
     gap_ms: int | None = None,
     passed_over: Callable[[str, Record], bool] = lambda _name, _record: False,
+    about: Row | None = None,
 ) -> Row:
     """Every aggregate over ``records``, taken in log order, less those that it has passed over.
 
-    With the ``gap_ms`` of a session, folds merge as it did.
+    With the ``gap_ms`` of a session, folds merge as it did. ``about`` says to an error what the results are about.
     """
     ordered = sorted(records, key=lambda record: record.order)
-    return {
-        name: _result(aggregate, [record for record in ordered if not passed_over(name, record)], gap_ms)
-        for name, aggregate in aggregates.items()
-    }
+    made = {}
+    for name, aggregate in aggregates.items():
+        taken = [record for record in ordered if not passed_over(name, record)]
+        made[name] = _result(aggregate, taken, gap_ms)
+        if aggregate.kind == "sum" and made[name] is not None:
+            _require_room(name, aggregate, taken, made[name], about or {})
+    return made
+
+
+def _require_room(name: str, aggregate: Aggregate, records: Sequence[Record], total: Any, about: Row) -> None:
+    """Raise ``SumTooLarge`` where no value of the type of the sum is ``total``, naming the record that adds most."""
+    assert aggregate.of is not None
+    added = [(evaluate(aggregate.of, one.row), one) for one in records if takes(aggregate, one)]
+    added = [(value, one) for value, one in added if value is not None]
+    kind = LONG
+    if isinstance(total, float):
+        kind = DOUBLE
+    elif isinstance(total, Decimal):
+        scale = max(0, *(-int(value.as_tuple().exponent) for value, _ in added))
+        kind = FieldType(kind="decimal", precision=MAX_SUM_PRECISION, scale=scale)
+    if fits(total, kind):
+        return
+    with localcontext(EXACT):
+        error = too_large(name, sum(Decimal(value) for value, _ in added), kind, about)
+    most = (min if error.is_negative else max)(added, key=lambda pair: pair[0])[1].entry
+    raise error if most is None else error.naming(f"{most.topic}-{most.partition}@{most.offset}", "of its records")
 
 
 def folded_as_declared(made: Row, aggregates: Mapping[str, Aggregate], fields: Mapping[str, FieldType]) -> Row:
@@ -86,9 +107,9 @@ def _result(aggregate: Aggregate, records: Sequence[Record], gap_ms: int | None)
         return None
     match aggregate.kind:
         case "sum":
-            return total_of(values)
+            return _sum(values)
         case "avg":
-            return float(_sum(values)) / len(values)
+            return mean_of_doubles(values) if isinstance(values[0], float) else float(_sum(values)) / len(values)
         case "min":
             return min(values)
         case "max":
@@ -101,24 +122,10 @@ def _result(aggregate: Aggregate, records: Sequence[Record], gap_ms: int | None)
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    if isinstance(values[0], Decimal):
-        with localcontext(_EXACT):
-            return sum(values, Decimal(0))
-    return sum(values)
-
-
-def total_of(values: Sequence[Any]) -> Any:
-    """The sum of ``values``; raises ``SumTooLarge`` where no value of their type is it."""
-    total = _sum(values)
-    if isinstance(total, float):
-        return total
-    kind = LONG
-    if isinstance(total, Decimal):
-        scale = max(0, *(-int(value.as_tuple().exponent) for value in values))
-        kind = FieldType(kind="decimal", precision=MAX_SUM_PRECISION, scale=scale)
-    if not fits(total, kind):
-        raise too_large("of these values", total, kind, {})
-    return total
+    if isinstance(values[0], float):
+        return sum_of_doubles(values)
+    with localcontext(EXACT):
+        return sum(values)
 
 
 def _folded(fold: Fold, timed: Iterable[tuple[int, Any]]) -> Any:

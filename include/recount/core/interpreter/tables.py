@@ -131,7 +131,7 @@ class TableAggregateOperator(Operator):
         """The time of a group never goes back."""
         self._times[group] = max(cause.timestamp_ms, self._times.get(group, cause.timestamp_ms))
         self._revisions[group] = self._revisions.get(group, -1) + 1
-        made = results(self.node.aggregates, self._groups[group].values())
+        made = results(self.node.aggregates, self._groups[group].values(), about={self.node.key: group})
         folded = folded_as_declared(made, self.node.aggregates, self.node.fields)
         return Record(
             row={self.node.key: group, **folded},

@@ -144,6 +144,7 @@ class WindowedOperator(Operator):
             records,
             self._gap_ms,
             lambda name, record: self._is_passed_over(name, key, window, record),
+            about={self.node.key: key, **self._bounds(window)},
         )
         folded = folded_as_declared(made, self.node.aggregates, self.node.fields)
         row = {self.node.key: key, **self._bounds(window), **folded}

@@ -13,13 +13,14 @@ from typing import Literal, Protocol
 
 import polars as pl
 
-from recount.core.aggregates import MAX_SUM_PRECISION
+from recount.spark.exact_sums import Carrier, mean
 from recount.spark.operators.rows import ORDER
 
 ORDINAL = "ordinal"
 """Which of the rows with one ``order`` it is, from 0; a flat-map makes several of one record."""
 VALUE = "value"
-_LONG, _DOUBLE = pl.Int64(), pl.Float64()
+TOTAL, BEYOND_TOTAL = "sum", "beyond"
+_LONG = pl.Int64()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,26 +74,28 @@ class Counted:
 
 @dataclass(frozen=True)
 class Summed:
-    """The sum in ``carrier``, which is wide enough to be exact (but for DOUBLE); null of no values."""
+    """The sum as it is carried, see ``exact_sums``; null of no values."""
 
-    carrier: pl.DataType
+    carrier: Carrier
 
     @property
     def columns(self) -> dict[str, pl.DataType]:
-        """One sum."""
-        return {"sum": self.carrier}
+        """The total, and what is beyond it."""
+        beyond = {} if self.carrier.beyond is None else {BEYOND_TOTAL: self.carrier.beyond}
+        return {TOTAL: self.carrier.total, **beyond}
 
     def lifted(self, given: Given) -> dict[str, pl.Expr]:
         """The value itself."""
-        return {"sum": given.value.cast(self.carrier)}
+        beyond = {} if self.carrier.beyond is None else {BEYOND_TOTAL: pl.lit(None)}
+        return {TOTAL: given.value.cast(self.carrier.total), **beyond}
 
-    def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """Polars sums nothing to 0; here it is null."""
-        return {"sum": pl.when(column["sum"].count() > 0).then(column["sum"].sum())}
+    def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:  # noqa: ARG002 - see the docstring
+        """Nothing: sums are not made of a group by itself, see ``exact_sums.grouped``."""
+        return {}
 
     def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr:
-        """The sum."""
-        return column["sum"]
+        """The total, without what is beyond it; ``exact_sums.fitted`` makes the result of both."""
+        return column[TOTAL]
 
 
 @dataclass(frozen=True)
@@ -112,12 +115,13 @@ class Averaged:
         return {**self.sum.lifted(given), **self.count.lifted(given)}
 
     def merged(self, column: Mapping[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """Both add up."""
-        return {**self.sum.merged(column), **self.count.merged(column)}
+        """The counts add up; as to the sum, see ``Summed``."""
+        return self.count.merged(column)
 
     def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr:
         """The sum as a DOUBLE, divided by the count."""
-        return pl.when(column["count"] > 0).then(column["sum"].cast(_DOUBLE) / column["count"])
+        total, beyond, count = column[TOTAL], column.get(BEYOND_TOTAL), column["count"]
+        return pl.when(count > 0).then(mean(total, beyond, count, self.sum.carrier))
 
 
 @dataclass(frozen=True)
@@ -172,10 +176,3 @@ class Outermost:
     def result(self, column: Mapping[str, pl.Expr]) -> pl.Expr:
         """The value."""
         return column[VALUE]
-
-
-def exact(carrier: pl.DataType) -> pl.DataType:
-    """A type in which sums of ``carrier`` are exact; DOUBLE stays what it is."""
-    if isinstance(carrier, pl.Decimal):
-        return pl.Decimal(MAX_SUM_PRECISION, carrier.scale)
-    return _DOUBLE if carrier == _DOUBLE else pl.Decimal(MAX_SUM_PRECISION, 0)

@@ -14,9 +14,11 @@ from recount.core.aggregates import Aggregate, Fold
 from recount.core.expression_types import type_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.schema import FieldType
-from recount.spark.exact_sums import fitted, require_room
+from recount.spark.exact_sums import Carrier, Sum, fitted, grouped
 from recount.spark.operators.accumulator_kinds import (
+    BEYOND_TOTAL,
     ORDINAL,
+    TOTAL,
     Accumulator,
     Averaged,
     Counted,
@@ -24,7 +26,6 @@ from recount.spark.operators.accumulator_kinds import (
     Given,
     Outermost,
     Summed,
-    exact,
 )
 from recount.spark.operators.accumulator_lists import Distinct, Listed, Sketched
 from recount.spark.operators.folds import folded, folded_session
@@ -32,8 +33,9 @@ from recount.spark.operators.python_rows import frame_of
 from recount.spark.operators.rows import ORDER
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
-_PLACE = frozenset({WINDOW_START, WINDOW_END, "group"})
-"""Columns that tell a result apart from others, beside the fields."""
+_BOUNDS = frozenset({WINDOW_START, WINDOW_END})
+_PLACE = _BOUNDS | {"group"}
+"""Columns that tell a result apart from others, beside the fields; bounds are 0 of windows that have none."""
 
 
 class Accumulators:
@@ -83,12 +85,27 @@ class Accumulators:
             for name, accumulator in self._kinds.items()
             for part, made in accumulator.merged(_columns(name, accumulator)).items()
         ]
-        require_room(frame, by, self._sums_of_decimals())
-        return frame.group_by(by, maintain_order=True).agg(*columns, **further)
+        others = [*columns, *(made.alias(name) for name, made in further.items())]
+        made = grouped(frame, [pl.col(name) for name in by], self._sums, *others, in_order=True)
+        return made.select(*by, *self.schema, *further)
 
-    def _sums_of_decimals(self) -> dict[str, tuple[pl.Expr, FieldType]]:
-        kinds = {name: one.type_over(self._inputs) for name, one in self._aggregates.items() if one.kind == "sum"}
-        return {name: (pl.col(_column(name, "sum")), kind) for name, kind in kinds.items() if kind.kind == "decimal"}
+    @property
+    def _sums(self) -> list[Sum]:
+        carriers = {
+            name: one.carrier if isinstance(one, Summed) else one.sum.carrier
+            for name, one in self._kinds.items()
+            if isinstance(one, Summed | Averaged)
+        }
+        return [
+            Sum(
+                carrier=carrier,
+                values=pl.col(_column(name, TOTAL)),
+                total=_column(name, TOTAL),
+                beyond=_column(name, BEYOND_TOTAL),
+                more=None if carrier.beyond is None else pl.col(_column(name, BEYOND_TOTAL)),
+            )
+            for name, carrier in carriers.items()
+        ]
 
     def running(self, frame: pl.DataFrame, by: Sequence[str], position: str, **further: pl.Expr) -> pl.DataFrame:
         """``frame`` with each row merged with all before it in its group ``by``; ``position`` counts there from 0.
@@ -120,8 +137,15 @@ class Accumulators:
 
     def _summed(self, name: str, read: pl.DataFrame) -> pl.Series:
         kind, column = self._aggregates[name].type_over(self._inputs), field_column(name)
-        place = [one for one in read.columns if one in _PLACE or one.startswith(field_column(""))]
-        return fitted(read.select(*place), name, column, polars_type(kind), kind)
+        beyond = _column(name, BEYOND_TOTAL)
+        made = {field_column(one) for one in self._aggregates}
+        keys = [one for one in read.columns if one.startswith(field_column("")) and one not in made]
+        place = {one.removeprefix(field_column("")): pl.col(one) for one in keys}
+        has_bounds = WINDOW_END in read.columns and bool((read[WINDOW_END] != 0).any())
+        place |= {one: pl.col(one) for one in read.columns if one in _PLACE and (has_bounds or one not in _BOUNDS)}
+        is_carried = beyond in self.schema
+        told = read.select(column, *([beyond] if is_carried else []), **place)
+        return fitted(told, column, beyond if is_carried else None, name, kind)
 
     def _finished(self, name: str, found: pl.Series) -> pl.Series:
         aggregate = self._aggregates[name]
@@ -154,9 +178,9 @@ def _kind(aggregate: Aggregate, inputs: Mapping[str, FieldType]) -> Accumulator:
         case "count":
             return Counted(of_values=True)
         case "sum":
-            return Summed(exact(carrier))
+            return Summed(Carrier.of(carrier))
         case "avg":
-            return Averaged(Summed(exact(carrier)), Counted(of_values=True))
+            return Averaged(Summed(Carrier.of(carrier)), Counted(of_values=True))
         case "min" | "max" as which:
             return Extreme(which, carrier)
         case "first" | "last" as which:

@@ -10,8 +10,10 @@ import polars as pl
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.own_columns import IS_NULL
 from recount.core.revisions import can_be_revised
+from recount.core.sums import SumTooLarge
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
+from recount.spark.largest_addend import with_record
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.emissions import Emissions
@@ -55,7 +57,10 @@ class WindowedOperator:
         output = Output(no_rows(self.node.fields))
         [given] = inputs
         rows = self._with_key(batch, given, output)
-        output.rows = self._rows(self._leaving(rows, output))
+        try:
+            output.rows = self._rows(self._leaving(rows, output))
+        except SumTooLarge as error:
+            raise with_record(error, rows, self.node) from None
         self._forget()
         return output
 
