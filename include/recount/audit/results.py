@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -10,10 +12,12 @@ import polars as pl
 
 from recount.core.aggregates import Aggregate
 from recount.core.output import encode_value
-from recount.core.own_columns import RECORDS, RESULT_TIME
+from recount.core.own_columns import BEYOND, RECORDS, RESULT_TIME
 from recount.core.schema import FieldType
-from recount.recompute.aggregating import group_of
+from recount.core.sums import EXACT, fits
+from recount.recompute.aggregating import group_of, sums_apart
 from recount.recompute.flow import Flow
+from recount.recompute.rules.exact_totals import MOST_DIGITS, UNIT
 
 EXPECTED, COMPLETE = "expected", "complete"
 KEY_TEXT = "recount_key_text"
@@ -22,9 +26,49 @@ RELATIVE_TOLERANCE = 1e-9
 
 
 def merged(partials: pl.DataFrame, flow: Flow) -> pl.DataFrame:
-    """``partials`` merged to one row per key and window; a sum of LONG beyond 64 bits is null, for no result is it."""
-    made = [_merged(name, aggregate, flow) for name, aggregate in flow.aggregate.aggregates.items()]
-    return partials.group_by(group_of(flow)).agg(*made, pl.col(RESULT_TIME).max(), pl.col(RECORDS).sum())
+    """``partials`` merged to one row per key and window; a sum that its type does not hold is null: no result is it.
+
+    A window that is not due may have none yet that fits; the stream refuses one that is due.
+    """
+    apart = {name for name in sums_apart(flow) if not _is_plain(partials, name, flow)}
+    aggregates = flow.aggregate.aggregates.items()
+    made = [_merged(name, aggregate, flow) for name, aggregate in aggregates if name not in apart]
+    parts = [part for name in apart for part in (name, BEYOND + name) if part in partials.columns]
+    listed = [pl.col(part).drop_nulls() for part in parts]
+    found = partials.group_by(group_of(flow)).agg(*made, *listed, pl.col(RESULT_TIME).max(), pl.col(RECORDS).sum())
+    return found.with_columns(_added_up(found, name, partials.schema[name], flow) for name in apart).drop(
+        [BEYOND + name for name in apart if BEYOND + name in parts]
+    )
+
+
+def _is_plain(partials: pl.DataFrame, name: str, flow: Flow) -> bool:
+    """Whether no sum of some of the ``partials`` can leave the type of the sum ``name``."""
+    kind, beyond = flow.aggregate.fields[name], BEYOND + name
+    if beyond in partials.columns and partials[beyond].count():
+        return False
+    found = [abs(one) for one in partials.select(least=pl.col(name).min(), most=pl.col(name).max()).row(0) if one]
+    return all(fits(one * partials.height, kind) for one in found)
+
+
+def _added_up(rows: pl.DataFrame, name: str, kept_as: pl.DataType, flow: Flow) -> pl.Series:
+    """The sums ``name``, one by one, of lists of parts."""
+    beyond = rows[BEYOND + name].to_list() if BEYOND + name in rows.columns else [()] * rows.height
+    kind = flow.aggregate.fields[name]
+    made = [_exact(values, more, kind) for values, more in zip(rows[name].to_list(), beyond, strict=True)]
+    return pl.Series(name, made, kept_as)
+
+
+def _exact(values: Sequence[Any], beyond: Sequence[float], kind: FieldType) -> Any:
+    unit = Fraction(UNIT) if kind.kind == "double" else Fraction(10) ** (MOST_DIGITS - kind.scale)
+    try:
+        total = sum(map(Fraction, values), sum(map(Fraction, beyond), Fraction(0)) * unit)
+        if kind.kind == "double":
+            return float(total) if values else None
+    except (OverflowError, ValueError):  # beyond every DOUBLE, or a part of an earlier release that is not finite
+        return None
+    with localcontext(EXACT):
+        made = Decimal(int(total * 10**kind.scale)).scaleb(-kind.scale)
+    return made if values and fits(made, kind) else None
 
 
 def result_of(flow: Flow) -> pl.Expr:
@@ -71,5 +115,4 @@ def _merged(name: str, aggregate: Aggregate, flow: Flow) -> pl.Expr:
             return values.nan_max() if kind == "double" else values.max()
     if kind != "long":
         return pl.when(values.count() > 0).then(values.sum())
-    # a window that is not due may have no result yet that fits: the stream refuses one that is due
     return pl.when(values.count() > 0).then(values.cast(pl.Int128).sum().cast(pl.Int64, strict=False))

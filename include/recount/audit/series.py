@@ -13,6 +13,8 @@ import polars as pl
 from recount.audit.copies import KAFKA
 from recount.audit.results import COMPLETE, EXPECTED
 from recount.core.nodes import WINDOW_START
+from recount.core.schema import FieldType
+from recount.core.sums import fits
 from recount.recompute.flow import Flow
 
 MAX_WINDOWS = 500
@@ -42,8 +44,21 @@ def totals_by_window(judged: pl.DataFrame, flow: Flow) -> Sequence[Mapping[str, 
     name = charted(flow)
     if name is None:
         return []
-    totals = [pl.col(column).struct.field(name).sum().alias(side) for side, column in _SIDES.items()]
+    kind = flow.aggregate.fields[name]
+    totals = [
+        _summable(judged, pl.col(column).struct.field(name), kind).sum().alias(side) for side, column in _SIDES.items()
+    ]
     return judged.filter(pl.col(WINDOW_START).is_not_null()).group_by(WINDOW_START).agg(*totals).to_dicts()
+
+
+def _summable(judged: pl.DataFrame, values: pl.Expr, kind: FieldType) -> pl.Expr:
+    """``values`` as a type that holds their sum: over all keys it need not fit into the type of one result."""
+    if kind.kind == "long":
+        return values.cast(pl.Int128)
+    found = [abs(one) for one in judged.select(least=values.min(), most=values.max()).row(0) if one]
+    if kind.kind == "decimal" and not all(fits(one * judged.height, kind) for one in found):
+        return values.cast(pl.Float64)
+    return values
 
 
 def series_of(totals: Iterable[Mapping[str, Any]]) -> tuple[WindowTotal, ...]:

@@ -7,12 +7,21 @@ from pyspark.sql import functions as F
 
 from recount.core.aggregates import Aggregate
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.own_columns import IS_LATE, RECORDS, RESULT_TIME
+from recount.core.own_columns import BEYOND, IS_LATE, RECORDS, RESULT_TIME
 from recount.core.schema import FieldType
 from recount.recompute.columns import named, spark_type
 from recount.recompute.flow import Flow
 from recount.recompute.judging import DEAD_LETTERED, FATE, GROUPED_BY, input_of, windowed
-from recount.recompute.rules.exact_totals import WIDE, as_long, exact_sum
+from recount.recompute.rules.exact_totals import (
+    WIDE,
+    Total,
+    as_long,
+    beyond_type,
+    exact_sum,
+    finished,
+    is_carried_apart,
+    total_of,
+)
 from recount.recompute.rules.starting import newest_start
 from recount.recompute.stream_time import STREAM_TIME
 
@@ -64,15 +73,23 @@ def digested(records: DataFrame, flow: Flow) -> DataFrame:
 
 
 def results(parts: DataFrame, flow: Flow, *further: str) -> DataFrame:
-    """``parts`` merged to one row per key, window and ``further`` columns."""
-    made = [_merged(aggregate, named(name), flow.aggregate.fields[name]) for name, aggregate in _aggregates(flow)]
+    """``parts`` merged to one row per key, window and ``further`` columns; a sum can have something ``BEYOND`` it."""
+    made = [one for name, aggregate in _aggregates(flow) for one in _merged(name, aggregate, parts, flow)]
     return _grouped(parts, flow, made, further)
 
 
 def declared(rows: DataFrame, flow: Flow) -> DataFrame:
-    """``results`` in their declared types; an error where a sum of LONG has more than 64 bits."""
+    """``results`` in their declared types; an error where a sum does not fit into its own."""
     narrow = {name: as_long(named(name)) for name, aggregate in _aggregates(flow) if _is_wide(aggregate, flow, name)}
-    return rows.withColumns(narrow) if narrow else rows
+    for name in sums_apart(flow):
+        narrow[name] = finished(Total(named(name), named(BEYOND + name)), flow.aggregate.fields[name])
+    return rows.withColumns(narrow).drop(*(BEYOND + name for name in sums_apart(flow))) if narrow else rows
+
+
+def sums_apart(flow: Flow) -> list[str]:
+    """The sums that can have something ``BEYOND`` their own column."""
+    found = [name for name, aggregate in _aggregates(flow) if aggregate.kind == "sum"]
+    return [name for name in found if is_carried_apart(flow.given_type(name))]
 
 
 def group_of(flow: Flow) -> list[str]:
@@ -81,22 +98,29 @@ def group_of(flow: Flow) -> list[str]:
 
 
 def _taken_in(flow: Flow) -> list[Column]:
-    fields = flow.aggregate.fields
-    return [
-        _reduced(aggregate.kind, named(input_of(name)) if aggregate.of is not None else F.lit(1), fields[name])
-        for name, aggregate in flow.aggregate.aggregates.items()
-    ]
+    made = []
+    for name, aggregate in flow.aggregate.aggregates.items():
+        values, kind = named(input_of(name)) if aggregate.of is not None else F.lit(1), flow.aggregate.fields[name]
+        if name in sums_apart(flow):
+            made += _apart(name, Total(values, F.lit(None).cast(beyond_type(kind))), kind)
+        else:
+            made.append(_typed(name, aggregate, _reduced(aggregate.kind, values, kind), flow))
+    return made
+
+
+def _apart(name: str, values: Total, kind: FieldType) -> list[Column]:
+    made = total_of(values, kind)
+    return [made.total.cast(spark_type(kind)).alias(name), made.beyond.alias(BEYOND + name)]
+
+
+def _typed(name: str, aggregate: Aggregate, value: Column, flow: Flow) -> Column:
+    kind = WIDE if _is_wide(aggregate, flow, name) else spark_type(flow.aggregate.fields[name])
+    return value.cast(kind).alias(name)
 
 
 def _grouped(rows: DataFrame, flow: Flow, made: list[Column], further: tuple[str, ...], *totals: Column) -> DataFrame:
-    fields = flow.aggregate.fields
-    aggregates = flow.aggregate.aggregates
-    typed = [
-        value.cast(WIDE if _is_wide(aggregates[name], flow, name) else spark_type(fields[name])).alias(name)
-        for name, value in zip(flow.aggregate.aggregates, made, strict=True)
-    ]
     return rows.groupBy(*map(named, group_of(flow)), *further).agg(
-        *typed, F.max(RESULT_TIME).alias(RESULT_TIME), F.sum(RECORDS).cast("long").alias(RECORDS), *totals
+        *made, F.max(RESULT_TIME).alias(RESULT_TIME), F.sum(RECORDS).cast("long").alias(RECORDS), *totals
     )
 
 
@@ -108,13 +132,19 @@ def _is_wide(aggregate: Aggregate, flow: Flow, name: str) -> bool:
     return aggregate.kind == "sum" and flow.aggregate.fields[name].kind == "long"
 
 
-def _merged(aggregate: Aggregate, values: Column, kind: FieldType) -> Column:
-    """Of parts; sums of LONG are decimals by then."""
+def _merged(name: str, aggregate: Aggregate, parts: DataFrame, flow: Flow) -> list[Column]:
+    """Of parts; sums of LONG are decimals by then. Parts that an earlier release has kept have nothing ``BEYOND``."""
+    values, kind = named(name), flow.aggregate.fields[name]
+    if name in sums_apart(flow):
+        beyond = named(BEYOND + name) if BEYOND + name in parts.columns else F.lit(None).cast(beyond_type(kind))
+        return _apart(name, Total(values, beyond), kind)
     if aggregate.kind == "count":
-        return F.sum(values)
-    if aggregate.kind == "sum" and kind.kind != "double":
-        return exact_sum(values, FieldType(kind="decimal", precision=38, scale=kind.scale))
-    return _reduced(aggregate.kind, values, kind)
+        made = F.sum(values)
+    elif aggregate.kind == "sum":
+        made = exact_sum(values, FieldType(kind="decimal", precision=38, scale=kind.scale))
+    else:
+        made = _reduced(aggregate.kind, values, kind)
+    return [_typed(name, aggregate, made, flow)]
 
 
 def _reduced(kind: str, values: Column, of: FieldType) -> Column:

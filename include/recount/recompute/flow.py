@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recount.core.errors import Terminal
-from recount.core.expression_types import columns_of
+from recount.core.expression_types import columns_of, type_of
 from recount.core.expressions import Expression
 from recount.core.nodes import KEY, Filter, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.schema import FieldType
@@ -69,6 +69,13 @@ class Flow:
     def key_type(self) -> FieldType:
         """The type of the grouping key."""
         return self.aggregate.fields[self.key]
+
+    def given_type(self, name: str) -> FieldType:
+        """The type of the values of the aggregate ``name``, a sum."""
+        of = self.aggregate.aggregates[name].of
+        given = None if of is None else type_of(of, self.aggregate.input.fields)
+        assert given is not None, "refused at declaration"
+        return given
 
     @property
     def needs_record_key(self) -> bool:

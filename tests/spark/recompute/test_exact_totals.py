@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from collections.abc import Mapping
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tests.spark.recompute.conftest import LogRecord, MemoryLog
 from tests.user_names import USER_NAMES
 
-from recount.core.aggregates import total
+from recount.core.aggregates import average, total
 from recount.core.expressions import col
 from recount.core.own_columns import IS_LATE
-from recount.core.schema import LONG, LONG_MAX, LONG_MIN, FieldType, RecordSchema, decimal
+from recount.core.schema import DOUBLE, LONG, LONG_MAX, LONG_MIN, FieldType, RecordSchema, decimal
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.recompute.aggregating import declared, results
+from recount.recompute.columns import spark_type
 from recount.recompute.flow import Flow
+from recount.recompute.graph.aggregates import Over, with_totals
 from recount.recompute.recomputation import recompute
-from recount.recompute.rules.exact_totals import as_long, exact_sum
+from recount.recompute.rules.exact_totals import Total, as_long, exact_sum, finished, is_carried_apart, total_of
 
 NINES = "9" * 38
 
@@ -54,13 +58,76 @@ def test_a_sum_of_longs_is_exact(spark: SparkSession, values: tuple[int, ...]) -
             narrow.collect()
 
 
+KINDS = {"d": decimal(38, 0), "m": decimal(38, 18), "e": decimal(38, 38), "x": DOUBLE, "s": decimal(15, 2)}
+TOTALS: list[tuple[str, list[str], object]] = [
+    ("d", [NINES, NINES, f"-{NINES}"], Decimal(NINES)),
+    ("d", [f"-{NINES}", f"-{NINES}", NINES, NINES, "-5"], Decimal(-5)),
+    ("d", [NINES, "1"], None),
+    ("m", ["9" * 20, "9" * 20, "-" + "9" * 20, "0." + "1" * 18], Decimal("9" * 20 + "." + "1" * 18)),
+    ("e", [f"0.{NINES}", f"0.{NINES}", f"-0.{NINES}", "0"], Decimal(f"0.{NINES}")),
+    ("x", ["1.7e308", "1.7e308", "-1.7e308"], 1.7e308),
+    ("x", ["-1.7e308", "-1.7e308"], None),
+    ("x", ["0.25", "0.5"], 0.75),
+    ("s", ["0.01", "-5"], Decimal("-4.99")),
+]
+
+
+def test_totals_and_averages_depend_on_no_order_and_may_be_made_of_parts(spark: SparkSession) -> None:
+    texts = [(case, place, text) for case, (_, values, _) in enumerate(TOTALS) for place, text in enumerate(values)]
+    frame = spark.createDataFrame(texts, "case int, place int, text string").repartition(3)
+    field = dict(enumerate(name for name, _, _ in TOTALS))
+    for name, kind in KINDS.items():
+        mine = F.col("case").isin([case for case, one in field.items() if one == name])
+        frame = frame.withColumn(name, F.when(mine, F.col("text").cast(spark_type(kind))))
+    aggregates = {f"{of.kind} {name}": of for name in KINDS for of in (total(name), average(name))}
+    fitting = frame.where(~F.col("case").isin([case for case, (_, _, right) in enumerate(TOTALS) if right is None]))
+    amounts = fitting.where("place < 2").groupBy("case").agg(*_named(Over(fields=KINDS).amounts(aggregates)))
+    rest = fitting.where("place >= 2").unionByName(with_totals(amounts, aggregates, KINDS), allowMissingColumns=True)
+    going_on = Over(fields=KINDS, counting=F.col("place").isNotNull(), goes_on=True)
+    parts = rest.groupBy("case").agg(*_named(going_on.results(aggregates))).collect()
+    assert len(parts) == sum(right is not None for _, _, right in TOTALS)
+    for row in parts:
+        name, values, right = TOTALS[row["case"]]
+        with localcontext(Context(prec=100)):
+            mean = float(sum(map(Fraction, values))) / len(values) if name != "x" else right / len(values)  # type: ignore[operator]
+        assert row[f"sum {name}"] == right and type(row[f"sum {name}"]) is type(right)
+        assert row[f"avg {name}"] == pytest.approx(mean, rel=1e-12)
+    sums = {name: total_of(_total(name), kind) for name, kind in KINDS.items() if is_carried_apart(kind)}
+    beyond = frame.groupBy("case").agg(*(one.struct.alias(name) for name, one in sums.items())).collect()
+    for case, (name, _, right) in enumerate(TOTALS):
+        if right is None:
+            [row] = [one for one in beyond if one["case"] == case]
+            assert row[name]["beyond"] is not None
+
+
+def _named(columns: Mapping[str, Column]) -> list[Column]:
+    return [column.alias(name) for name, column in columns.items()]
+
+
+def _total(name: str) -> Total:
+    kind = KINDS[name]
+    return Total(F.col(name), F.lit(None).cast("double" if kind.kind == "double" else "long"))
+
+
+def test_amounts_that_an_earlier_release_has_kept_are_read_as_they_are(spark: SparkSession) -> None:
+    aggregates = {"a": total("d"), "b": average("x"), "c": total("x")}
+    kept = spark.sql(
+        f"select 'k' k, cast('{NINES}' as decimal(38, 0)) `__before_a`,"
+        " named_struct('total', 3.0D, 'number', 2L) `__before_b`, 1.5D `__before_c`"
+    )
+    new = spark.sql("select 'k' k, 1 n, cast(-1 as decimal(38, 0)) d, 3.0D x")
+    both = new.unionByName(with_totals(kept, aggregates, KINDS), allowMissingColumns=True)
+    over = Over(fields=KINDS, counting=F.col("n").isNotNull(), goes_on=True)
+    [row] = both.groupBy("k").agg(*_named(over.results(aggregates))).collect()
+    assert (row["a"], row["b"], row["c"]) == (Decimal(NINES[:-1] + "8"), 2.0, 4.5)
+
+
 def test_a_sum_of_decimals_is_exact_or_an_error(spark: SparkSession) -> None:
     kind = FieldType(kind="decimal", precision=38, scale=0)
 
     def summed(*values: str) -> object:
-        return (
-            rows(spark, "decimal(38, 0)", *values).select(exact_sum(F.col("v"), kind).alias("sum")).collect()[0]["sum"]
-        )
+        made = total_of(Total(F.col("v"), F.lit(None).cast("long")), kind)
+        return rows(spark, "decimal(38, 0)", *values).select(finished(made, kind).alias("sum")).collect()[0]["sum"]
 
     assert summed(NINES) == Decimal(NINES) and summed("9" * 37 + "8", "1") == Decimal(NINES)
     with pytest.raises(PySparkException, match="more than 38 digits"):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, WindowSpec
+from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -16,9 +16,18 @@ from recount.core.schema import FieldType
 from recount.recompute.columns import column, named, spark_type
 from recount.recompute.graph.folding import Amount, estimated, folded, folded_in_session, sketched
 from recount.recompute.graph.rows import ORDER, TIME
-from recount.recompute.rules.exact_totals import as_long, exact_sum
+from recount.recompute.rules.exact_totals import (
+    MOST_DIGITS,
+    Total,
+    as_long,
+    beyond_type,
+    exact_sum,
+    finished,
+    is_carried_apart,
+    mean,
+    total_of,
+)
 
-MOST_DIGITS = 38
 BEFORE = "__before_"
 """Begins the name of a column with what an aggregate amounts to of all records that are no longer there."""
 
@@ -68,8 +77,7 @@ class Over:
             case "count":
                 return _joined(before, self._of_all(F.count(values)), operator.add)
             case "sum":
-                kind = aggregate.type_over(self.fields)
-                return self._exact_sum(values, kind, None if before is None else named(BEFORE + name))
+                return self._exact_sum(values, aggregate, before, name)
             case "avg":
                 return self._average(values, self._given_type(aggregate), name, before)
             case "min":
@@ -85,28 +93,42 @@ class Over:
                 return _joined(before, self._of_all(F.collect_set(values)), F.array_union)
         raise AssertionError(aggregate)
 
-    def _exact_sum(self, values: Column, kind: FieldType, before: Column | None) -> Column:
+    def _exact_sum(self, values: Column, aggregate: Aggregate, before: Column | None, name: str) -> Column:
         """The sum ``before`` is one addend more."""
+        kind = aggregate.type_over(self.fields)
+        if is_carried_apart(self._given_type(aggregate)):
+            return self._total(values, kind, None if before is None else named(BEFORE + name)).struct
         if before is None:
-            total = exact_sum(values, kind, self._of_all)
-            return total if kind.kind == "double" else total.cast(_wide(kind))
-        if kind.kind == "double":
-            return exact_sum(F.coalesce(before, values), kind, self._of_all)
+            return exact_sum(values, kind, self._of_all).cast(_wide(kind))
         wide = FieldType(kind="decimal", precision=MOST_DIGITS, scale=kind.scale)
-        return exact_sum(F.coalesce(before, values.cast(_wide(kind))), wide, self._of_all)
+        return exact_sum(F.coalesce(named(BEFORE + name), values.cast(_wide(kind))), wide, self._of_all)
+
+    def _total(self, values: Column, kind: FieldType, before: Column | None) -> Total:
+        wide, nothing = values.cast(_wide(kind)), F.lit(None).cast(beyond_type(kind))
+        if before is None:
+            return total_of(Total(wide, nothing), kind, self._of_all)
+        known = Total.of(before)
+        return total_of(Total(F.coalesce(known.total, wide), known.beyond), kind, self._of_all)
 
     def _average(self, values: Column, given: FieldType, name: str, before: Column | None) -> Column:
         """Sum and number. The sum is exact for LONG, which could overflow 64 bits, and for decimals."""
-        addends = values if given.kind == "double" else values.cast(_wide(given))
+        number = _joined(None if before is None else before["number"], self._of_all(F.count(values)), operator.add)
+        if is_carried_apart(given):
+            total = self._total(values, given, None if before is None else named(BEFORE + name))
+            return F.struct(total.total.alias("total"), number.alias("number"), total.beyond.alias("beyond"))
+        addends = values.cast(_wide(given))
         if before is not None:
             addends = F.coalesce(named(BEFORE + name)["total"], addends)
-        number = _joined(None if before is None else before["number"], self._of_all(F.count(values)), operator.add)
         return F.struct(self._of_all(F.sum(addends)).alias("total"), number.alias("number"))
 
     def _finished(self, aggregate: Aggregate, amount: Column) -> Column:
         match aggregate.kind:
             case "sum" if aggregate.type_over(self.fields).kind == "long":
                 return as_long(amount)
+            case "sum" if is_carried_apart(self._given_type(aggregate)):
+                return finished(Total.of(amount), aggregate.type_over(self.fields))
+            case "avg" if is_carried_apart(self._given_type(aggregate)):
+                return mean(Total.of(amount), amount["number"], self._given_type(aggregate))
             case "avg":
                 return F.try_divide(amount["total"].cast("double"), amount["number"].cast("double"))
             case "first" | "last" | "reduce" | "fold":
@@ -118,7 +140,7 @@ class Over:
         return amount
 
     def _given_type(self, aggregate: Aggregate) -> FieldType:
-        return Aggregate(kind="first", of=aggregate.of).type_over(self.fields)
+        return _given_type(aggregate, self.fields)
 
     def _value(self, aggregate: Aggregate) -> Column:
         assert aggregate.of is not None
@@ -155,13 +177,32 @@ class Over:
         return F.udf(result, schema)(*([taken] if before is None else [taken, before]))
 
 
+def with_totals(before: DataFrame, aggregates: Mapping[str, Aggregate], fields: Mapping[str, FieldType]) -> DataFrame:
+    """``amounts`` that were carried, those of an earlier release as these are: it had nothing beyond a sum."""
+    for name, aggregate in aggregates.items():
+        if aggregate.kind not in ("sum", "avg") or not is_carried_apart(_given_type(aggregate, fields)):
+            continue
+        known, amount = before.schema[BEFORE + name].dataType, named(BEFORE + name)
+        nothing = F.lit(None).cast(beyond_type(_given_type(aggregate, fields))).alias("beyond")
+        if not isinstance(known, T.StructType):
+            before = before.withColumn(BEFORE + name, F.struct(amount.alias("total"), nothing))
+        elif "beyond" not in known.names:
+            parts = [amount[part].alias(part) for part in ("total", "number")]
+            before = before.withColumn(BEFORE + name, F.struct(*parts, nothing))
+    return before
+
+
+def _given_type(aggregate: Aggregate, fields: Mapping[str, FieldType]) -> FieldType:
+    return Aggregate(kind="first", of=aggregate.of).type_over(fields)
+
+
 def _joined(before: Column | None, amount: Column, both: Callable[[Column, Column], Column]) -> Column:
     """``both`` of what was ``before`` and an ``amount``, either of which may be missing."""
     return amount if before is None else F.coalesce(both(before, amount), before, amount)
 
 
 def _wide(kind: FieldType) -> str:
-    return f"decimal({MOST_DIGITS}, {kind.scale})"
+    return "double" if kind.kind == "double" else f"decimal({MOST_DIGITS}, {kind.scale})"
 
 
 def _place(taken: Any) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from recount.core.windows import (
 )
 from recount.recompute.columns import named
 from recount.recompute.graph import windows
-from recount.recompute.graph.aggregates import BEFORE
+from recount.recompute.graph.aggregates import BEFORE, with_totals
 from recount.recompute.graph.carrying import IS_NEW
 from recount.recompute.graph.frontiers import NONE_DUE, behind
 from recount.recompute.graph.judging import STREAM_TIME, judged
@@ -146,6 +146,8 @@ class Windowing:
         node, carrying = self.node, self.operators.carrying
         columns = [node.key, START, END, *(BEFORE + name for name in node.aggregates), TIME]
         before = carrying.carried_to(node, "amounts", columns)
+        if before is not None:
+            before = with_totals(before, node.aggregates, node.input.fields)
         if before is not None and tries_folds(node):
             amounts = before.drop(IS_NEW, TIME)
             seeded = on_time.join(amounts, [node.key, START, END], "left")

@@ -1,8 +1,15 @@
-"""Sums by Spark SQL: exact, or an error; never null or another number where one is too large."""
+"""Sums by Spark SQL: exact, or an error; never null or another number where one is too large.
+
+A sum of DOUBLE, and one of decimals of many digits, is ``Total``: what does not fit while more is to come is carried
+beside it. So what it comes to depends on no order, no partition and no cut between nights.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -11,12 +18,51 @@ from recount.core.schema import FieldType
 
 WIDE = "decimal(38, 0)"
 """Carries a sum of LONG."""
+MOST_DIGITS = 38
+PLAIN_DIGITS = 28
+"""Of decimals of so many digits it takes 10**10 of the largest before a sum has more than 38: no window has them."""
+LARGE, UNIT, MOST_DOUBLE = 2.0**900, 2.0**64, 1.7976931348623157e308
+"""From ``LARGE`` on a DOUBLE is added up in units of ``UNIT``."""
 _HALF = 32
+_LOWER_DIGITS = 19
+_EXACT = Context(prec=100)
 Over = Callable[[Column], Column]
 
 
+@dataclass(frozen=True)
+class Total:
+    """A sum: ``total`` and, null for nothing, what is ``beyond`` it.
+
+    That is how many times 10**38 of the smallest unit of a decimal, how many times ``UNIT`` of a DOUBLE.
+    """
+
+    total: Column
+    beyond: Column
+
+    @property
+    def struct(self) -> Column:
+        """As one column."""
+        return F.struct(self.total.alias("total"), self.beyond.alias("beyond"))
+
+    @classmethod
+    def of(cls, struct: Column) -> Total:
+        """Of what was ``struct``."""
+        return cls(struct["total"], struct["beyond"])
+
+
+def is_carried_apart(given: FieldType) -> bool:
+    """Whether a sum of values of the type ``given`` is a ``Total``."""
+    return given.kind == "double" or (given.kind == "decimal" and given.precision > PLAIN_DIGITS)
+
+
+def beyond_type(kind: FieldType) -> str:
+    """The type of what is beyond a sum of ``kind``."""
+    return "double" if kind.kind == "double" else "long"
+
+
 def exact_sum(values: Column, kind: FieldType, over: Over = lambda aggregated: aggregated) -> Column:
-    """The sum of ``values`` of the type ``kind``: of LONG as ``WIDE``; ``over`` says over what it is taken.
+    """The sum of ``values`` of the type ``kind``, no ``Total``: of LONG as ``WIDE``; ``over`` says over what it is
+    taken.
 
     LONG is summed in two halves of 32 bits, each of which has room for two thousand million records.
     """
@@ -25,10 +71,66 @@ def exact_sum(values: Column, kind: FieldType, over: Over = lambda aggregated: a
         lower = over(F.sum(values.bitwiseAND(F.lit((1 << _HALF) - 1)))).cast("decimal(20, 0)")
         return (upper * F.lit(1 << _HALF).cast("decimal(10, 0)") + lower).cast(WIDE)
     total = over(F.try_sum(values))
-    if kind.kind != "decimal":
-        return total
     missing = total.isNull() & (over(F.count(values)) > 0)
     return F.when(missing, F.raise_error(F.lit("a sum of decimals has more than 38 digits"))).otherwise(total)
+
+
+def total_of(values: Total, kind: FieldType, over: Over = lambda aggregated: aggregated) -> Total:
+    """The sum of ``values``, of which each may be a sum already; ``kind`` is its declared type."""
+    there = over(F.count(values.total)) > 0
+    beyond = F.coalesce(over(F.sum(values.beyond)), F.lit(0).cast(beyond_type(kind)))
+    if kind.kind == "double":
+        is_large = F.abs(values.total) >= LARGE
+        small = F.coalesce(over(F.sum(F.when(~is_large, values.total))), F.lit(0.0))
+        large = F.coalesce(over(F.sum(F.when(is_large, values.total / UNIT))), F.lit(0.0)) + beyond
+        whole = small + large * UNIT
+        is_plain = F.abs(whole) < MOST_DOUBLE
+        return Total(F.when(there, F.when(is_plain, whole).otherwise(small)), F.when(there & ~is_plain, large))
+    wide = values.total.cast(f"decimal({MOST_DIGITS}, {kind.scale})")
+    upper_unit = _power_of_ten(_LOWER_DIGITS - kind.scale)
+    lower = wide % upper_unit
+    # each quotient is rounded, far behind the point; what is left of the difference is a whole number
+    upper = F.round(wide / upper_unit - lower / upper_unit, 0).cast("decimal(20, 0)")
+    made = F.udf(_joined(kind.scale), f"total decimal({MOST_DIGITS}, {kind.scale}), beyond long")(
+        over(F.sum(upper)), over(F.sum(lower)), beyond
+    )
+    return Total(F.when(there, made["total"]), F.when(there, made["beyond"]))
+
+
+def _joined(scale: int) -> Callable[..., Any]:
+    """Adds up the parts of a sum of decimals with ``scale`` places."""
+
+    def joined(upper, lower, beyond):  # type: ignore[no-untyped-def]
+        with localcontext(_EXACT):
+            whole = (upper or Decimal(0)).scaleb(_LOWER_DIGITS - scale) + (lower or Decimal(0))
+            limit = Decimal(1).scaleb(MOST_DIGITS - scale)
+            whole += beyond * limit
+            times = int(whole / limit)
+            return whole - times * limit, times or None
+
+    return joined
+
+
+def finished(sum_of: Total, kind: FieldType) -> Column:
+    """The sum as the value that it was declared to be."""
+    if kind.kind == "double":
+        made = _double(sum_of)
+        told = F.lit("a sum of DOUBLE is beyond every finite number")
+        return F.when(sum_of.total.isNull() | (F.abs(made) <= MOST_DOUBLE), made).otherwise(F.raise_error(told))
+    told = F.lit("a sum of decimals has more than 38 digits")
+    return F.when(sum_of.beyond.isNull(), sum_of.total).otherwise(F.raise_error(told))
+
+
+def mean(sum_of: Total, number: Column, given: FieldType) -> Column:
+    """The mean of ``number`` values of the type ``given``, as DOUBLE: of finite ones it is finite."""
+    count = number.cast("double")
+    plain = F.try_divide(sum_of.total.cast("double"), count)
+    if given.kind == "double":
+        scaled = (sum_of.beyond / count + sum_of.total / UNIT / count) * UNIT
+        beyond = F.greatest(F.lit(-MOST_DOUBLE), F.least(F.lit(MOST_DOUBLE), scaled))
+    else:
+        beyond = plain + sum_of.beyond.cast("double") * 10.0 ** (MOST_DIGITS - given.scale) / count
+    return F.when(sum_of.beyond.isNull(), plain).otherwise(beyond)
 
 
 def as_long(total: Column) -> Column:
@@ -36,3 +138,16 @@ def as_long(total: Column) -> Column:
     fits = total.isNull() | total.between(F.lit(-(2**63)), F.lit(2**63 - 1))
     told = F.concat(F.lit("a sum of LONG has more than 64 bits: "), total.cast("string"))
     return F.when(fits, total.cast("long")).otherwise(F.raise_error(told))
+
+
+def _double(sum_of: Total) -> Column:
+    beyond = F.coalesce(sum_of.beyond, F.lit(0.0))
+    whole = sum_of.total + beyond * UNIT
+    return F.when(F.abs(whole) <= MOST_DOUBLE, whole).otherwise((sum_of.total / UNIT + beyond) * UNIT)
+
+
+def _power_of_ten(exponent: int) -> Column:
+    """As a decimal without more digits than it needs: the type of a quotient depends on them."""
+    if exponent >= 0:
+        return F.lit(str(10**exponent)).cast(f"decimal({exponent + 1}, 0)")
+    return F.lit(format(Decimal(1).scaleb(exponent), "f")).cast(f"decimal({-exponent}, {-exponent})")
