@@ -68,7 +68,7 @@ class Interpreted:
                 output_record(
                     {sink.key: output.key, **_bounds(output), **(output.value or {})},
                     key=sink.key,
-                    fields=list(sink.fields),
+                    fields=sink.fields,
                     timestamp_ms=output.timestamp_ms,
                     revision=output.revision,
                     origin="stream",

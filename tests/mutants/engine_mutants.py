@@ -78,10 +78,10 @@ def _of_decoding() -> Iterator[Mutant]:
 
 
 def _of_sums() -> Iterator[Mutant]:
-    sums, longs = "spark/exact_sums.py", "values.cast(pl.Int128).sum()"
-    yield from comparison(sums, "exact_sum", "a sum of nothing", "values.count() > 0")
-    yield from other(sums, "exact_sum", "a sum of LONG is exact", longs, "values.sum()")
-    missing = "made.null_count() != found.null_count()"
-    yield from other(sums, "fitted", "a sum of LONG is exact", missing, missing.replace("!=", "<"))
-    room = "fits(largest * rows.height, kind)"
-    yield from other(sums, "require_room", "the digits of a sum", room, "fits(largest, kind)")
+    sums, longs = "spark/exact_sums.py", "values.cast(pl.Int128) if is_long else values"
+    yield from comparison(sums, "Sum._plain", "a sum of nothing", "self.values.count() > 0")
+    yield from other("spark/partials.py", "Partials._of_record", "a sum of LONG is exact", longs, "values")
+    missing = "made.is_null() & found.is_not_null()"
+    yield from other(sums, "fitted", "a sum of LONG is exact", missing, "made.is_null() & found.is_null()")
+    more = "rows[beyond].is_not_null()"
+    yield from other(sums, "fitted", "the digits of a sum", more, "rows[beyond].is_null() & rows[beyond].is_not_null()")

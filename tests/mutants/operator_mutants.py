@@ -220,8 +220,6 @@ def _of_the_rest() -> Iterator[Mutant]:
     yield from other(
         AT + "clock.py", "Clock._advance_frontier", "an operator's frontier never falls back", never, "reached"
     )
-    kinds = AT + "accumulator_kinds.py"
-    yield from comparison(kinds, "Summed.merged", "a sum of nothing", 'column["sum"].count() > 0')
     sketch = "found < SKETCH_SIZE"
     yield from comparison(AT + "accumulator_lists.py", "Sketched.result", "when a count is an estimate", sketch)
     longest = "span <= longest"

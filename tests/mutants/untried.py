@@ -48,8 +48,10 @@ def untried() -> Iterator[Untried]:
     yield _one("codec/protobuf_resolution.py", "_decimal", "further > MAX_DECIMAL_PRECISION", room)
     yield _one("codec/protobuf_resolution.py", "_decimal", "-further > unscaled.bit_length()", room)
     yield _one("codec/decoder.py", "ValueDecoder._column", subset, "which of two ways to decode is taken")
-    doubt = "from where on a sum is added up exactly, 1 in 100 before it is too large"
-    yield _one("spark/exact_sums.py", "_require_each", ">= limit", doubt)
+    doubt = (
+        "from where on a sum is added up in parts: whether it must be is tried by tests/unit/spark/test_exact_sums.py"
+    )
+    yield _one("spark/exact_sums.py", "Carrier.of", "given.precision > _ALWAYS_FITS", doubt)
     single = "spark/aggregation.py"
     latest = "span.timestamp_ms + self._plan.topology.max_future_ms"
     yield _one(single, "AggregationComputation.compute", latest, _ON_SPARK)

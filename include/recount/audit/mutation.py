@@ -139,7 +139,7 @@ def _publish(connection: Connection, flow: Flow, row: Row) -> None:
     record = output_record(
         row,
         key=flow.sink.key,
-        fields=list(flow.sink.fields),
+        fields=flow.sink.fields,
         timestamp_ms=row[RESULT_TIME],
         revision=row[REVISION],
         origin="stream",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from decimal import Decimal
+from typing import Annotated, Any
 
 import typer
 from pyspark.sql import SparkSession
@@ -24,6 +25,7 @@ from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import NOW, REVISION
 from recount.core.quantities import quantity
 from recount.core.registry import declared, is_audited
+from recount.core.schema import FieldType, with_places
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -116,7 +118,13 @@ def _table(planned: Plan) -> Table:
     title = f"open misses as of audit {planned.audit}"
     table = Table(planned.flow.key, WINDOW_START, WINDOW_END, *changed, "revision", title=title)
     for row in planned.changes.orderBy(WINDOW_START, named(planned.flow.key)).limit(_SHOWN).collect():
-        values = [value for name in aggregates for value in (row[f"{NOW}{name}"], row[name])]
+        kinds = planned.flow.aggregate.fields
+        values = [_text(row[name], kinds[of]) for of in aggregates for name in (f"{NOW}{of}", of)]
         cells = [row[planned.flow.key], row[WINDOW_START], row[WINDOW_END], *values, row[REVISION]]
         table.add_row(*(str(cell) for cell in cells))
     return table
+
+
+def _text(value: Any, kind: FieldType) -> str:
+    whole = with_places(value, kind)
+    return format(whole, "f") if isinstance(whole, Decimal) else str(whole)

@@ -183,7 +183,7 @@ def _record(row: Mapping[str, Any], flow: Flow, version: int) -> KafkaRecord:
     record = output_record(
         row,
         key=flow.sink.key,
-        fields=list(flow.sink.fields),
+        fields=flow.sink.fields,
         timestamp_ms=row[RESULT_TIME],
         revision=row[REVISION],
         origin="backfill",

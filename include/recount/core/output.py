@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Literal
 
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
+from recount.core.schema import FieldType, with_places
 
 Origin = Literal["stream", "backfill"]
 REVISION_HEADER, ORIGIN_HEADER, WINDOW_HEADER = "recount-revision", "recount-origin", "recount-window"
@@ -42,7 +43,7 @@ def output_record(
     row: Mapping[str, Any],
     *,
     key: str,
-    fields: Sequence[str],
+    fields: Mapping[str, FieldType],
     timestamp_ms: int,
     revision: int,
     origin: Origin,
@@ -68,15 +69,20 @@ def output_record(
     if is_null:
         value = None
     elif plain is not None:
-        value = encode_plain(row[plain])
+        value = encode_plain(with_places(row[plain], fields[plain]))
     else:
-        value = (encode or encode_value)({name: row[name] for name in fields if name != KEY})
+        value = (encode or encode_value)(fields_of(row, {name: fields[name] for name in fields if name != KEY}))
     return OutputRecord(
         key=encode_key(row[key]),
         value=value,
         timestamp_ms=timestamp_ms,
         headers=tuple(headers),
     )
+
+
+def fields_of(row: Mapping[str, Any], fields: Mapping[str, FieldType]) -> dict[str, Any]:
+    """The ``fields`` of ``row``, decimals with all their places: as they are encoded."""
+    return {name: with_places(row[name], kind) for name, kind in fields.items()}
 
 
 def version_header(version: int) -> tuple[tuple[str, bytes], ...]:

@@ -441,4 +441,20 @@ def exact_decimal(written: str, field_type: FieldType) -> Decimal | None:
     return abs(made) if same and not made else made if same and fits else None
 
 
+def with_places(value: Any, kind: FieldType) -> Any:
+    """``value`` of ``kind``, its decimals with all places that are declared: the text of a decimal says them.
+
+    What reads decimals for us may give others: Spark's rows have ``4.0E-8`` for 0.00000004 (net.razorvine.pickle).
+
+    >>> with_places(Decimal("4.0E-8"), decimal(15, 8)), with_places(Decimal("-0"), decimal(9, 2))
+    (Decimal('4E-8'), Decimal('0.00'))
+    """
+    if isinstance(value, list) and kind.element is not None:
+        return [with_places(one, kind.element) for one in value]
+    if not isinstance(value, Decimal) or kind.kind != "decimal":
+        return value
+    made = value.quantize(Decimal((0, (1,), -kind.scale)), context=_WIDE)
+    return value if made != value else made if made else made.copy_abs()
+
+
 _WIDE = Context(prec=100)

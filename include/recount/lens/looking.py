@@ -154,7 +154,7 @@ class _Told:
         """The aggregates over the records of these rows, by the reference interpreter."""
         records = self._rows.records(np.array(sorted(rows), np.int64))
         made = results(self._modelled.aggregate.aggregates, records, self._gap_ms)
-        return {name: str(value) if isinstance(value, Decimal) else value for name, value in made.items()}
+        return {name: format(value, "f") if isinstance(value, Decimal) else value for name, value in made.items()}
 
     def _place(self, row: int) -> str:
         return f"{self._stretch.topic}-{self._rows.partition[row]}@{self._rows.offset[row]}"

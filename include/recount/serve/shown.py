@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 from rich.box import SIMPLE
@@ -68,6 +69,8 @@ def _roughly(age_ms: int) -> str:
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return ""
+    if isinstance(value, Decimal):
+        return format(value, "f")
     text = told_time(value) if name in _TIMES else ("no", "yes")[value] if isinstance(value, bool) else str(value)
     # a terminal would obey control characters, and a value comes from whoever writes to the topic
     return text if text.isprintable() else repr(text)

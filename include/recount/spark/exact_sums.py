@@ -130,14 +130,14 @@ def grouped(
     rows: pl.DataFrame, by: Sequence[pl.Expr | str], sums: Sequence[Sum], *others: pl.Expr, in_order: bool = False
 ) -> pl.DataFrame:
     """One row for each value of ``by`` with all ``sums`` of its rows, and the columns that ``others`` make of them."""
-    doubtful = [one for one in sums if one.carrier.beyond is not None]
+    doubtful, apart = [one for one in sums if one.carrier.beyond is not None], set()
     if doubtful:
         [found] = rows.select(part for one in doubtful for part in one._extent).to_dicts()
-        doubtful = [one for one in doubtful if not one._is_plain(found, rows.height)]
-    parts = [part for one in sums for part in (one._parts() if one in doubtful else one._plain())]
+        apart = {one.total for one in doubtful if not one._is_plain(found, rows.height)}
+    parts = [part for one in sums for part in (one._parts() if one.total in apart else one._plain())]
     made = rows.group_by(by, maintain_order=in_order).agg(*parts, *others)
     for one in sums:
-        if one in doubtful:
+        if one.total in apart:
             made = made.with_columns(one._joined(made)).drop(one._names)
         elif one.carrier.beyond is not None:
             made = made.with_columns(pl.lit(None, one.carrier.beyond).alias(one.beyond))

@@ -65,7 +65,7 @@ def expected_output(records: int, topology: Topology = live) -> dict[bytes | Non
         encoded = output_record(
             output.value,
             key=sink.key,
-            fields=list(sink.fields),
+            fields=sink.fields,
             timestamp_ms=output.timestamp_ms,
             revision=output.revision,
             origin="stream",

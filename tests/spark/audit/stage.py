@@ -122,7 +122,7 @@ class Stage:
         record = output_record(
             row,
             key=sink.key,
-            fields=list(sink.fields),
+            fields=sink.fields,
             timestamp_ms=row[RESULT_TIME],
             revision=row[REVISION],
             origin=origin,

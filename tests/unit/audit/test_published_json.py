@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recount.audit.topologies.published_json import is_encoded
+from recount.audit.topologies.published_json import is_encoded, with_plain_decimals
 from recount.core.output import encode_value
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, decimal, list_of
 
@@ -79,3 +80,14 @@ def test_whatever_a_stream_writes_is_taken_also_without_fields_that_were_added_l
 )
 def test_what_no_stream_writes_is_not_taken(value: bytes) -> None:
     assert not is_encoded(value, FIELDS)
+
+
+@given(st.decimals(-(10**30), 10**30, places=12), st.floats(allow_nan=False, allow_infinity=False), texts)
+def test_what_spark_writes_of_decimals_is_read_as_the_same_number_without_an_exponent(
+    number: Decimal, other: float, text: str
+) -> None:
+    written = f'[{{"e":{number},"x":{other!r},"t":{json.dumps(text)},"es":[{number},{number}],"n":1}}]'
+    plain = with_plain_decimals(written, {"e", "es"})
+    assert json.loads(plain, parse_float=Decimal) == json.loads(written, parse_float=Decimal)
+    assert f'"e":{number:f},' in plain and f'"es":[{number:f},{number:f}]' in plain
+    assert f'"x":{other!r},' in plain and f'"t":{json.dumps(text)},' in plain

@@ -75,6 +75,23 @@ def test_a_row_is_published_as_the_stream_would_have_written_it() -> None:
     }
 
 
+def test_a_decimal_has_all_its_places_and_no_exponent_however_it_was_read() -> None:
+    small = Topic(name="small", key="who", value=RecordSchema.of(amount=decimal(15, 8)))
+    flow = stream(small).windowed_by(tumbling("10 s", grace="0 s")).aggregate(spent=total("amount")).emit_final()
+    identity = sink(flow, Topic(name="out", key="who"))
+    for kept in ("4E-8", "0.00000004"):  # an earlier release has kept the first
+        text = f'[{{"row":{{"__key":"ann","window_start":0,"window_end":10000,"spent":{kept}}},"at_ms":5}}]'
+        made = correction(identity, text, window_start=0, window_end=10_000)
+        [row] = made.rows(CUT)
+        by_spark = {**row, "spent": Decimal("4.0E-8")}  # as a row of Spark has it: one place too many
+        assert said([by_spark], identity) == said([row], identity)
+        record = record_of(by_spark, identity.written, version=1)
+        assert record.value == b'{"window_start":0,"window_end":10000,"spent":0.00000004}'
+    assert record_of({**row, "spent": Decimal("0E-9")}, identity.written, version=1).value == (
+        b'{"window_start":0,"window_end":10000,"spent":0.00000000}'
+    )
+
+
 def test_where_the_whole_log_makes_no_row_one_deletion_says_whose_it_is() -> None:
     session_gone = correction(
         sink(of_windows(session("3 min", grace="0 s")).emit_final()), "[]", window_start=1, window_end=2

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recount.core.output import TIME_HEADER, encode_value, kafka_time_ms, output_record
+from recount.core.schema import LONG, STRING
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 
@@ -35,7 +36,12 @@ def test_a_result_at_the_epoch_says_its_time_in_a_header_for_kafkas_clients_take
     row = {"region": "EU", "orders": 1}
     told = {
         at_ms: output_record(
-            row, key="region", fields=["region", "orders"], timestamp_ms=at_ms, revision=0, origin="stream"
+            row,
+            key="region",
+            fields={"region": STRING, "orders": LONG},
+            timestamp_ms=at_ms,
+            revision=0,
+            origin="stream",
         )
         for at_ms in (0, 1)
     }

@@ -115,7 +115,7 @@ def test_results_of_another_stream_have_their_bounds_with_a_value_or_without() -
     for value in ({"window_start": 1, "window_end": 2, "n": 3}, {"n": 4}):
         driver.pipe("copies", key="a", value=value, timestamp_ms=0)
     rows = [{"id": "a", **found.value} for found in driver.read("out") if found.value]
-    said = {"key": "id", "fields": list(rows[0]), "timestamp_ms": 1, "revision": 0, "origin": "backfill"}
+    said = {"key": "id", "fields": dict.fromkeys(rows[0], LONG), "timestamp_ms": 1, "revision": 0, "origin": "backfill"}
     headers = [dict(output_record(row, **said).headers) for row in rows]  # type: ignore[arg-type]
     assert [one.get(WINDOW_HEADER) for one in headers] == [b"1/2", None]
 

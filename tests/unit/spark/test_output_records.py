@@ -83,7 +83,7 @@ def _row_by_row(sink: Sink, rows: list[dict[str, Any]], version: int = 1) -> lis
         output_record(
             row,
             key=sink.key,
-            fields=list(sink.fields),
+            fields=sink.fields,
             timestamp_ms=row[RESULT_TIME],
             revision=row[REVISION],
             origin="stream",

@@ -28,6 +28,7 @@ from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS
 from recount.audit.topologies.every import same_bag
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import MAX_EVIDENCE
+from recount.audit.topologies.published_json import plain_decimals
 from recount.audit.topologies.seen import (
     CORRECTED_AT,
     GOES_ON,
@@ -214,7 +215,7 @@ def uncorrected(judged: DataFrame) -> DataFrame:
     return judged.withColumns({CORRECTION: nothing, SAID: said, **told})
 
 
-def kept_for_backfills() -> list[Column]:
+def kept_for_backfills(identity: Identity) -> list[Column]:
     """``COMPLETE_TEXT``: of what is missed, the complete rows in JSON, with times; a row is null where its value is.
 
     ``GONE_MS``: the time of a deletion of them, that of what is deleted.
@@ -223,7 +224,7 @@ def kept_for_backfills() -> list[Column]:
     at_ms = F.coalesce(F.col(f"{EXPECTED}_entry")[AT_MS], seen, complete)
     kept = F.transform(COMPLETE_ROWS, lambda entry: F.struct(entry[ROW].alias(ROW), entry[AT_MS].alias(AT_MS)))
     text = F.when(F.col(COMPLETENESS) == MISSED, F.to_json(kept, {"ignoreNullFields": "false"}))
-    return [text.alias(COMPLETE_TEXT), at_ms.alias(GONE_MS)]
+    return [plain_decimals(text, identity.fields).alias(COMPLETE_TEXT), at_ms.alias(GONE_MS)]
 
 
 def _with_verdicts(joined: DataFrame, identity: Identity, kept_since_ms: int) -> DataFrame:
@@ -245,7 +246,7 @@ def _with_verdicts(joined: DataFrame, identity: Identity, kept_since_ms: int) ->
     corrected = F.when(sees(F.col(SEEN), complete, identity), REPAIRED).otherwise(MISSED)
     told = {
         CORRECTION: fault(wrong),
-        SAID: _said(wrong),
+        SAID: _said(wrong, identity),
         CORRECTED: F.transform(F.array_sort(there), _there),
         COMPLETENESS: F.when(F.col(CORRECTED_AT).isNotNull(), corrected).otherwise(
             F.coalesce(COMPLETENESS, F.lit(KEPT))
@@ -282,8 +283,9 @@ def _there(one: Column) -> Column:
     return F.struct(*(one[name].alias(name) for name in (REVISION, *PLACES)))
 
 
-def _said(one: Column) -> Column:
-    return F.struct(*(F.to_json(one[place]).alias(place) for place in PLACES), one[EVIDENCE].alias(EVIDENCE))
+def _said(one: Column, identity: Identity) -> Column:
+    texts = {place: plain_decimals(F.to_json(one[place]), identity.fields) for place in PLACES}
+    return F.struct(*(text.alias(place) for place, text in texts.items()), one[EVIDENCE].alias(EVIDENCE))
 
 
 def _id() -> Column:

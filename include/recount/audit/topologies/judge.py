@@ -37,6 +37,7 @@ from recount.audit.topologies.corrections import (
 from recount.audit.topologies.every import judged_rows
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import judged_latest, shown_of
+from recount.audit.topologies.published_json import plain_decimals
 from recount.audit.topologies.seen import SEEN
 from recount.audit.topologies.standing import added_to, read_again, to_keep, with_carried
 from recount.core.nodes import WINDOW_END
@@ -167,13 +168,13 @@ class Judge:
             *IDENTITY,
             *_VERDICTS,
             F.col(f"{EXPECTED}_entry")[AT_MS].alias("expected_at_ms"),
-            *(_text(side).alias(f"{side}_text") for side in (EXPECTED, COMPLETE)),
+            *(_text(side, identity).alias(f"{side}_text") for side in (EXPECTED, COMPLETE)),
             *(_place_text(place, identity).alias(f"{place}_text") for place in PLACES),
             *(f"{place}_evidence" for place in PLACES),
             CORRECTION,
             SAID,
-            _seen_text().alias(SEEN_TEXT),
-            *kept_for_backfills(),
+            _seen_text(identity).alias(SEEN_TEXT),
+            *kept_for_backfills(identity),
             compared(identity, _or_none(kept_since_ms), _or_none(in_delta_since_ms) if is_aged else None),
         )
 
@@ -246,21 +247,22 @@ def _complete_rows(identity: Identity) -> Column:
     return F.filter(F.array(entry), lambda one: one.isNotNull())
 
 
-def _seen_text() -> Column:
+def _seen_text(identity: Identity) -> Column:
     """What readers see of the row: what the stream was to write, or else what a backfill has made of it."""
-    seen = _told(F.try_element_at(F.col(SEEN), F.lit(1)))
-    return F.when(F.col(SEEN).isNull(), _text(EXPECTED)).otherwise(seen)
+    seen = _told(F.try_element_at(F.col(SEEN), F.lit(1)), identity)
+    return F.when(F.col(SEEN).isNull(), _text(EXPECTED, identity)).otherwise(seen)
 
 
-def _text(side: str) -> Column:
+def _text(side: str, identity: Identity) -> Column:
     """The row and its time; ``deleted`` where there is a deletion, null where there is nothing."""
-    return _told(F.col(f"{side}_entry"))
+    return _told(F.col(f"{side}_entry"), identity)
 
 
 def _place_text(place: str, identity: Identity) -> Column:
-    return _told(F.col(shown_of(place))) if identity.is_latest else _text(place)
+    return _told(F.col(shown_of(place)), identity) if identity.is_latest else _text(place, identity)
 
 
-def _told(entry: Column) -> Column:
+def _told(entry: Column, identity: Identity) -> Column:
     told = F.to_json(F.struct(entry[ROW].alias(ROW), entry[AT_MS].alias("timestamp_ms")))
+    told = plain_decimals(told, identity.fields)
     return F.when(entry[ROW].isNotNull(), told).when(entry.isNotNull(), F.lit("deleted"))

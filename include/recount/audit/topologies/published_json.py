@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -46,6 +47,42 @@ def typed_row(said: Any, fields: Mapping[str, FieldType]) -> dict[str, Any]:
 
 def _read(text: str | bytes) -> Any:
     return json.loads(text, parse_float=_Number, parse_int=_Number)
+
+
+def plain_decimals(text: Column, fields: Mapping[str, FieldType]) -> Column:
+    """The JSON ``text`` that Spark has made of rows of ``fields``, decimals without exponents: it writes 4E-8."""
+    names = frozenset(name for name, kind in fields.items() if _least_places(kind) > _PLACES_WITHOUT_EXPONENT)
+    if not names:
+        return text
+    return F.udf(lambda one: None if one is None else with_plain_decimals(one, names), "string")(text)
+
+
+def with_plain_decimals(text: str, names: Collection[str]) -> str:
+    """The JSON ``text``, numbers of the members ``names`` without exponents.
+
+    >>> with_plain_decimals('[{"e":4E-8,"x":1.0E-8,"s":"\\"e\\":4E-8"}]', {"e"})
+    '[{"e":0.00000004,"x":1.0E-8,"s":"\\"e\\":4E-8"}]'
+    """
+    member = ""
+
+    def plain(found: re.Match[str]) -> str:
+        nonlocal member
+        token = found[0]
+        if token.startswith('"'):
+            member = json.loads(token)  # of two texts that follow each other the second is a value: a name comes next
+            return token
+        return format(Decimal(token), "f") if member in names else token
+
+    return _TOKEN.sub(plain, text)
+
+
+def _least_places(kind: FieldType) -> int:
+    return kind.scale if kind.element is None else _least_places(kind.element)
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9.]+[eE][+-]?[0-9]+')
+_PLACES_WITHOUT_EXPONENT = 6
+"""Java and Python write a decimal without exponent that is not below 0.000001."""
 
 
 class _Number(str):

@@ -13,7 +13,7 @@ from recount.audit.topologies.identity import Identity, closing_windows
 from recount.audit.topologies.published_json import kept_rows
 from recount.codec.value_encoders import encoder_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.output import encode_value, output_record
+from recount.core.output import encode_value, fields_of, output_record
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.topology import Written
 from recount.kafka.transaction import KafkaRecord
@@ -102,7 +102,7 @@ def record_of(row: Mapping[str, Any], written: Written, version: int) -> KafkaRe
     record = output_record(
         row,
         key=written.key,
-        fields=list(written.fields),
+        fields=written.fields,
         timestamp_ms=row[RESULT_TIME],
         revision=row[REVISION],
         origin="backfill",
@@ -124,7 +124,6 @@ def record_of(row: Mapping[str, Any], written: Written, version: int) -> KafkaRe
 def said(rows: Sequence[Mapping[str, Any]], identity: Identity) -> list[tuple[bytes | None, int]]:
     """What ``rows`` of one identity say, to be compared: values as they are written, and times."""
     found = [
-        (None if row[IS_NULL] else encode_value({name: row[name] for name in identity.fields}), row[RESULT_TIME])
-        for row in rows
+        (None if row[IS_NULL] else encode_value(fields_of(row, identity.fields)), row[RESULT_TIME]) for row in rows
     ]
     return sorted(found, key=str)
