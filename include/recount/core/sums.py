@@ -36,6 +36,7 @@ class SumTooLarge(OfARecord):
         told = f"{self.given}; {among} {record} adds most to it"
         made = SumTooLarge(self.what, given=told, expected=self.expected, remedy=self.remedy)
         made.aggregate, made.about, made.is_negative = self.aggregate, self.about, self.is_negative
+        made.record = record
         return made
 
 
@@ -78,11 +79,11 @@ def too_large(name: str, total: object, kind: FieldType, about: Mapping[str, Any
         f"the sum {name} is too large for its type",
         given=f"{told} for {place}" if place else told,
         expected=f"a sum that fits into {kind}",
-        remedy=f"filter the record that is too large{_WIDER.get(kind.kind, '')}; the sums so far go on with it: that"
-        " needs `recount reset STREAM`",
+        remedy=f"filter the record that is too large{_WIDER if kind.kind == 'long' else ''}, which is another"
+        " declaration: `recount reset STREAM`",
     )
     error.aggregate, error.about, error.is_negative = name, dict(about), told.startswith("-")
     return error
 
 
-_WIDER = {"long": ", or declare the field as decimal(19, 0), whose sums have 38 digits"}
+_WIDER = ", or declare the field as decimal(19, 0), whose sums have 38 digits"
