@@ -114,7 +114,7 @@ SHARED_WITH_THE_RECOMPUTE = {
         *("Filter", "SelectKey", "Sink", "Source", "WindowedAggregate", "WithFields"),
         *("Node", "Stateless", "KEY", "WINDOW_END", "WINDOW_START"),
     },
-    "recount.core.own_columns": {"IS_LATE", "IS_NULL", "ORIGIN", "RECORDS", "RESULT_TIME"},
+    "recount.core.own_columns": {"BEYOND", "IS_LATE", "IS_NULL", "ORIGIN", "RECORDS", "RESULT_TIME"},
     "recount.core.plain_values": {"PlainValue"},
     "recount.core.processing": {"Deduplicate", "InOrder", "Process"},
     "recount.core.registry_errors": {"VARIABLE", "RegistryRefused", "RegistryUnreachable"},

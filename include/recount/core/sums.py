@@ -79,11 +79,8 @@ def too_large(name: str, total: object, kind: FieldType, about: Mapping[str, Any
         f"the sum {name} is too large for its type",
         given=f"{told} for {place}" if place else told,
         expected=f"a sum that fits into {kind}",
-        remedy=f"filter the record that is too large{_WIDER if kind.kind == 'long' else ''}, which is another"
-        " declaration: `recount reset STREAM`",
+        remedy="filter the record that is too large, or (of LONG) declare the field as decimal(19, 0), whose sums have"
+        " 38 digits; both are another declaration: `recount reset STREAM`",
     )
     error.aggregate, error.about, error.is_negative = name, dict(about), told.startswith("-")
     return error
-
-
-_WIDER = ", or declare the field as decimal(19, 0), whose sums have 38 digits"
