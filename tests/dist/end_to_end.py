@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import pytest
@@ -105,7 +104,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     done(folder / "venv" / "bin" / "pip", "install", "--quiet", wheel(), folder=folder)
     done(folder / "venv" / "bin" / "recount", "init", "my-project", folder=folder)
     made = folder / "my-project"
-    copy(wheel(), made / "wheels")
+    assert [one.name for one in (made / "wheels").glob("*.whl")] == [wheel().name]
     yield made
     if (made / ".venv" / "bin" / "recount").exists():
         run(made / ".venv" / "bin" / "recount", "down", "--delete", folder=made)

@@ -12,10 +12,13 @@ import psutil
 import typer
 from rich.console import Console
 
+from recount.core.quantities import quantity
+from recount.core.registry import declared
 from recount.kafka.security_place import VARIABLE
 from recount.local import daemon
 from recount.local.daemon import Daemon
 from recount.local.home import Home
+from recount.local.paused_dags import what_to_switch_on
 from recount.local.profile import Profile, end_profile
 from recount.local.project import Project
 from recount.local.running import Running
@@ -51,6 +54,7 @@ def _start(profile: Profile) -> None:
     new = profile.airflow is not None and not profile.airflow.has_password
     profile.start(report=_console.print)
     if profile.airflow and new:
+        _console.print(f"\n{what_to_switch_on(declared(profile.settings.topologies))}", markup=False)
         _console.print(
             f"\nAirflow user [bold]{profile.airflow.username}[/], password [bold]{profile.airflow.password}[/]"
             f"  (shown once; kept in {profile.airflow.password_file})\n"
@@ -85,7 +89,7 @@ def down(
     home = Home.of(Project.containing(Path.cwd()).root)
     with home.locked():
         ended = end_profile(home)
-    _console.print(f"stopped {ended} process(es)" if ended else "nothing was running")
+    _console.print(f"stopped {quantity(ended, 'process', 'processes')}" if ended else "nothing was running")
     if delete:
         home.delete()
         _console.print(f"deleted {home.path}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import httpx
@@ -42,6 +42,11 @@ class DagRuns:
         """Switch ``dag`` on, as soon as Airflow has parsed it; raises ``Transient`` when that takes too long."""
         self.parsed(dag, timeout_s)
         self._airflow.request("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
+
+    def unpause_all(self, dags: Iterable[str], timeout_s: float = 120) -> None:
+        """Switch these few ``dags`` on, as ``unpause`` does."""
+        for dag in dags:
+            self.unpause(dag, timeout_s)
 
     def parsed(self, dag: str, timeout_s: float = 120) -> None:
         """Wait until Airflow has parsed ``dag``; raises ``Transient`` when that takes too long."""

@@ -141,7 +141,7 @@ class Profile:
         """
         try:
             if survivors := end_profile(self.home):
-                report(f"ended {survivors} process(es) that an earlier profile left behind")
+                report(f"ended {quantity(survivors, 'process', 'processes')} that an earlier profile left behind")
             self._start(report)
         except BaseException:
             self.stop()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 import sys
-from importlib.metadata import packages_distributions
+from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path
+from shutil import copyfile
 from typing import Annotated
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import typer
 
@@ -44,7 +48,30 @@ def init(
         file = root / place
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8")
-    print(f"wrote {root}; next: cd {root} && make test")
+    wheel = installed_wheel()
+    if wheel is None:
+        print(f"wrote {root}; its requirements name Recount by a wheel that is not there yet, so first:")
+        print(f"  cp {wheel_name()} {root}/wheels/      # make dist in a checkout of Recount builds it, in dist/")
+        print(f"next: cd {root} && make test")
+        return
+    copyfile(wheel, root / "wheels" / wheel.name)
+    print(f"wrote {root}, with {wheel.name}; next: cd {root} && make test")
+
+
+def wheel_name() -> str:
+    """What the requirements of a new project call the wheel of this Recount."""
+    return f"recount-{version('recount')}-py3-none-any.whl"
+
+
+def installed_wheel() -> Path | None:
+    """The wheel that this Recount was installed from, or that its checkout has built; None where it is not there."""
+    told = distribution("recount").read_text("direct_url.json")
+    place = urlsplit(json.loads(told)["url"]) if told else None
+    if place is None or place.scheme != "file":
+        return None
+    source = Path(url2pathname(place.path))
+    wheel = source / "dist" / wheel_name() if source.is_dir() else source
+    return wheel if wheel.name == wheel_name() and wheel.is_file() else None
 
 
 def _is_taken(package: str) -> bool:

@@ -13,10 +13,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from recount.core.durations import roughly
 from recount.core.errors import Terminal, Transient
 from recount.core.quantities import quantity
 from recount.local.home import Home
 from recount.local.project import Project
+from recount.play.first_audit import AFTER_S, FirstAudit
 from recount.play.pace import Pace
 from recount.play.play_progress import Progress
 from recount.play.running_shop import RunningShop
@@ -48,8 +50,13 @@ def play(
         _console.print(f"about {rate:g} records/s to {', '.join(shop.partitions)}; Ctrl-C ends it")
         flow = ShopFlow(partitions=shop.partitions, begin_ms=_now_ms(), pace=Pace(rate=rate), seed=seed)
         with ShopSource(shop.connection.producer({"linger.ms": 50}), flow) as source:
+            first = FirstAudit(shop=shop, begun_s=time.monotonic())
+            if first.stream is not None:
+                _console.print(f"audits are made at night; that of {first.stream} after {roughly(AFTER_S * 1_000)} too")
             for line in _lines(shop, source, over, every_s=every, minutes=minutes):
                 _console.print(line)
+                for news in first.news(time.monotonic()):
+                    _console.print(news)
         source.require_well()
     planted = ", ".join(f"{source.faults[fault]:,} {name}" for fault, name in _FAULTS.items())
     _console.print(f"{quantity(source.sent, 'record')} sent: {planted}")

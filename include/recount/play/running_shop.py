@@ -20,9 +20,11 @@ from recount.kafka.topics import apply, plan
 from recount.local.airflow_api import AirflowApi
 from recount.local.dag_runs import DagRuns
 from recount.local.home import Home
+from recount.local.paused_dags import nights_of
 from recount.local.running import Running
 from recount.play.shop_kinds import SHARES
 
+_SHOWN = "revenue-by-region"
 _REMEDY = "start it: make up (or recount up), then recount play"
 
 
@@ -73,16 +75,32 @@ class RunningShop:
         apply(admin, plan(admin, all_topics(self.declarations, self.connection.own), "embedded"))
 
     def switch_on(self) -> None:
-        """Let Airflow run every stream, as a click on each would; ``Transient`` where it does not answer."""
+        """Let Airflow run every stream and audit it at night; ``Transient`` where it does not answer."""
         try:
             DagRuns(self.airflow).unpause_streams(list(self.declarations.streams))
+            DagRuns(self.airflow).unpause_all(nights_of(self.declarations))
         except httpx.TransportError as error:
-            raise Transient(
-                "Airflow does not answer",
-                given=f"{self.airflow.url}: {error}",
-                expected="an Airflow that is up",
-                remedy="see what runs: recount status",
-            ) from error
+            raise self._no_answer(error) from error
+
+    @property
+    def audited_first(self) -> str | None:
+        """The stream of which ``recount play`` shows an audit before the first night; None where none is audited."""
+        return _SHOWN if _SHOWN in self.declarations.audited else next(iter(sorted(self.declarations.audited)), None)
+
+    def audit_now(self, stream: str) -> None:
+        """Start the audit of ``stream`` in Airflow, of everything up to now; ``Transient`` where it does not answer."""
+        try:
+            DagRuns(self.airflow).trigger(f"audit__{stream}", through="now")
+        except httpx.HTTPError as error:
+            raise self._no_answer(error) from error
+
+    def _no_answer(self, error: httpx.HTTPError) -> Transient:
+        return Transient(
+            "Airflow does not answer",
+            given=f"{self.airflow.url}: {error}",
+            expected="an Airflow that is up",
+            remedy="see what runs: recount status",
+        )
 
     @cached_property
     def _lags(self) -> LagWatch:

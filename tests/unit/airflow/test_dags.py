@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from recount.core.registry import declared
+from recount.local.paused_dags import nights_of, streams_of
 from recount.local.project import Project
 
 PARSE_LIMIT = 7
@@ -61,6 +62,8 @@ def test_every_stream_has_a_dag_and_every_topology_an_audit_and_a_backfill(parse
     of_groups = {f"night__{name}" for name in declarations.groups}
     others = {"stream_control", "topics", "maintenance"}
     assert set(parsed["dags"]) == of_topologies | of_streams | of_groups | others
+    assert set(streams_of(declarations)) == of_streams
+    assert set(nights_of(declarations)) == of_groups, "every stream of the shop shares a driver"
 
 
 def test_the_dags_of_a_stream_are_listed_together_and_found_by_kind_module_and_group(parsed: dict[str, Any]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -13,7 +15,8 @@ from tests.unit.test_compose import faults
 from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.settings import Settings
 from recount.local.project import Project
-from recount.new_project.init_command import init
+from recount.new_project import init_command
+from recount.new_project.init_command import init, wheel_name
 from recount.new_project.project_files import adapted
 from recount.shipped import shipped
 
@@ -101,3 +104,36 @@ def test_a_folder_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(Terminal):
         init("my-project", parent=tmp_path)
     assert not list((tmp_path / "my-project").iterdir())
+
+
+def installed_from(monkeypatch: pytest.MonkeyPatch, url: str | None) -> None:
+    """What pip notes of where Recount came from."""
+    told = None if url is None else json.dumps({"url": url})
+    monkeypatch.setattr(init_command, "distribution", lambda _: SimpleNamespace(read_text=lambda _: told))
+
+
+@pytest.mark.parametrize("of_a_checkout", [False, True])
+def test_the_wheel_that_recount_was_installed_from_lies_where_the_requirements_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], of_a_checkout: bool
+) -> None:
+    built = tmp_path / "a checkout" / "dist" / wheel_name()
+    built.parent.mkdir(parents=True)
+    built.write_bytes(b"a wheel")
+    installed_from(monkeypatch, (built.parents[1] if of_a_checkout else built).as_uri())
+    init("my-project", parent=tmp_path)
+    [named] = [
+        line for line in (tmp_path / "my-project/requirements.txt").read_text().splitlines() if "./wheels/" in line
+    ]
+    assert (tmp_path / "my-project" / named.partition("[")[0]).read_bytes() == b"a wheel"
+    assert capsys.readouterr().out.endswith(f"next: cd {tmp_path}/my-project && make test\n")
+
+
+@pytest.mark.parametrize("url", [None, "https://index.example/recount.whl", "file:///gone/recount-0-py3-none-any.whl"])
+def test_where_there_is_no_wheel_the_first_command_says_where_it_has_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str | None
+) -> None:
+    installed_from(monkeypatch, url)
+    init("my-project", parent=tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith(f"  cp {wheel_name()} {tmp_path}/my-project/wheels/")
+    assert lines[2] == f"next: cd {tmp_path}/my-project && make test"
