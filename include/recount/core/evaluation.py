@@ -5,10 +5,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, localcontext
+from math import isfinite
 from typing import Any
 
-from recount.core.expressions import Call, Column, Expression, Literal
-from recount.core.schema import LONG_MAX, LONG_MIN
+from recount.core.expression_types import type_of
+from recount.core.expressions import ARITHMETIC, Call, Column, Expression, Literal
+from recount.core.schema import DOUBLE, LONG, FieldType
+from recount.core.sums import fits
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
@@ -20,22 +23,60 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 _EXACT = Context(prec=100)
+_MOST_SHOWN = 200
 
 
-def evaluate(tree: Expression, record: Mapping[str, Any]) -> Any:
-    """The value of ``tree`` for ``record``: the reference meaning."""
+class OutOfRange(ValueError):
+    """An expression has a value that its type, of the ``kind``, cannot hold."""
+
+    def __init__(self, tree: Expression, value: object, kind: FieldType, operands: list[Any]) -> None:
+        self.kind = kind.kind
+        shown = str(tree)
+        shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]} …"
+        super().__init__(f"{shown} of {', '.join(map(str, operands))} is {value}, which no {kind} can hold")
+
+
+def evaluate(tree: Expression, record: Mapping[str, Any], fields: Mapping[str, FieldType] | None = None) -> Any:
+    """The value of ``tree`` for ``record``: the reference meaning.
+
+    Raises ``OutOfRange`` where a part of it that is evaluated has a value that its type cannot hold: a LONG of more
+    than 64 bits, a DOUBLE that is infinite or no number, and where the types of the ``fields`` are given, a decimal
+    of more than 38 digits.
+    """
     match tree:
         case Column(name):
             return record[name]
         case Literal(value):
             return value
         case Call("when", (condition, then, otherwise)):
-            return evaluate(then if evaluate(condition, record) is True else otherwise, record)
+            chosen = then if evaluate(condition, record, fields) is True else otherwise
+            value = evaluate(chosen, record, fields)
+            return _held(tree, value, [value], fields)
         case Call("coalesce", options):
-            return next((value for option in options if (value := evaluate(option, record)) is not None), None)
+            values = (value for option in options if (value := evaluate(option, record, fields)) is not None)
+            value = next(values, None)
+            return _held(tree, value, [value], fields)
         case Call(name, arguments):
-            return _apply(name, [evaluate(argument, record) for argument in arguments])
+            operands = [evaluate(argument, record, fields) for argument in arguments]
+            made = _apply(name, operands)
+            return _held(tree, made, operands, fields) if name == "/" or name in ARITHMETIC else made
     raise AssertionError(tree)
+
+
+def _held(tree: Expression, value: Any, operands: list[Any], fields: Mapping[str, FieldType] | None) -> Any:
+    """``value`` of ``tree``, a decimal with all places of its type; raises ``OutOfRange`` where that cannot hold it."""
+    match value:
+        case float() if not isfinite(value):
+            raise OutOfRange(tree, value, DOUBLE, operands)
+        case int() if not fits(value, LONG):
+            raise OutOfRange(tree, value, LONG, operands)
+        case Decimal() if fields is not None:
+            kind = type_of(tree, fields)
+            assert kind is not None, "only the null constant has no type"
+            if not fits(value, kind):
+                raise OutOfRange(tree, value, kind, operands)
+            return value.quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+    return value
 
 
 def _apply(name: str, values: list[Any]) -> Any:
@@ -59,14 +100,13 @@ def _apply(name: str, values: list[Any]) -> Any:
     if name in _COMPARISONS:
         return _COMPARISONS[name](left, right)
     with localcontext(_EXACT):
-        made = _ARITHMETIC[name](left, right)
-    return made if not isinstance(made, int) or LONG_MIN <= made <= LONG_MAX else None
+        return _ARITHMETIC[name](left, right)
 
 
 def _comparable(left: Any, right: Any) -> tuple[Any, Any]:
-    """Python refuses to mix Decimal and float: with a DOUBLE on one side, both are DOUBLE."""
-    if isinstance(left, float) and isinstance(right, Decimal):
+    """With a DOUBLE on one side, both are DOUBLE: Python would compare it with a LONG exactly."""
+    if isinstance(left, float) and isinstance(right, Decimal | int):
         return left, float(right)
-    if isinstance(left, Decimal) and isinstance(right, float):
+    if isinstance(left, Decimal | int) and isinstance(right, float):
         return float(left), right
     return left, right

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from recount.core.errors import InvalidDeclaration, require, require_each
 from recount.core.expressions import ARITHMETIC, COMPARISONS, Call, Column, Expression, Literal, Scalar
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType
+from recount.core.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_PRECISION, STRING, FieldType
 
 _NUMERIC = ("long", "double", "decimal")
 _EQUALITY = ("==", "!=")
@@ -163,4 +163,12 @@ def _number_type(name: str, types: list[FieldType]) -> FieldType:
     if all(given.kind == "long" for given in types):
         return LONG
     scales = [given.scale for given in types]
-    return FieldType(kind="decimal", precision=38, scale=sum(scales) if name == "*" else max(scales))
+    scale = sum(scales) if name == "*" else max(scales, default=0)
+    require(
+        scale <= MAX_DECIMAL_PRECISION,
+        "expression",
+        given=f"a product of decimals with {' and '.join(map(str, scales))} places",
+        expected=f"at most {MAX_DECIMAL_PRECISION} places in the product: it has those of both factors",
+        remedy='declare fewer places, or make a product of doubles: col("rate") * 1.0 * col("amount")',
+    )
+    return FieldType(kind="decimal", precision=MAX_DECIMAL_PRECISION, scale=scale)

@@ -5,7 +5,8 @@
 
 * Null: a comparison or arithmetic with null is null; ``&`` and ``|`` are Kleene's; a filter keeps what is true.
 * Numbers: ``+ - *`` of LONG stay LONG, of decimals stay exact (scale: larger of both, for ``*`` their sum); with a
-  DOUBLE the result is DOUBLE. ``/`` is always DOUBLE, and null where the divisor is 0.
+  DOUBLE the result is DOUBLE, and two numbers are compared as DOUBLE. ``/`` is always DOUBLE, and null where the
+  divisor is 0. A value that its type cannot hold is out of range: the record is set aside (docs/semantics.md).
 * ``==`` compares values of one kind (numbers with numbers, text with text, lists with lists of the same items); ``<``
   and the like compare no lists. Anything else is refused at declaration.
 """

@@ -38,6 +38,7 @@ from recount.core.in_order import require_order
 from recount.core.limits import Health, require_health
 from recount.core.nodes import Node, Sink, Source
 from recount.core.own_columns import require_bounds, require_distinct
+from recount.core.ranges import expressions_of, require_in_range
 from recount.core.reading import Layers, reading_layers, require_versions
 from recount.core.stateless import Foreach, Merge, Through
 from recount.core.steps import Rows
@@ -100,6 +101,7 @@ class Topology:
         )
         for node in self.nodes():
             require_distinct(str(node), node.fields)
+            require_in_range(expressions_of(node))
         for node in self.written:
             require_bounds(str(node), {name: str(kind) for name, kind in node.fields.items()})
         assert self.idle_after_ms >= 0

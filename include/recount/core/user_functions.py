@@ -9,9 +9,12 @@ from decimal import Decimal
 from typing import Any
 
 from recount.core.errors import OfARecord, RecountError
+from recount.core.evaluation import OutOfRange
 
 FUNCTION_RAISED = "function-raised"
 """How the reason of a record begins that was set aside because a function raised."""
+OUT_OF_RANGE = "out-of-range"
+"""How it begins where an expression has a value that its type cannot hold."""
 _MOST_SHOWN = 200
 _UNCHANGING = frozenset({str, int, float, bool, type(None), Decimal})
 
@@ -46,8 +49,23 @@ class FunctionFailed(OfARecord):
         )
 
 
+class ValueOutOfRange(OfARecord):
+    """An expression has a value that its type cannot hold, at a ``place`` where no record can be set aside."""
+
+    def __init__(self, what: object, place: str, error: OutOfRange) -> None:
+        self.place = self.record = place
+        super().__init__(
+            f"a value is out of range: {message_of(error)}",
+            given=f"{what}, at {place}",
+            expected="a value that its type can hold: the row was not read from the log just now, so none is set aside",
+            remedy="filter such rows before it, or guard the expression: when(condition, expression, None)",
+        )
+
+
 def failed(what: object, place: str, error: Exception) -> RecountError:
     """What to raise for the ``error`` of a function of ``what`` at ``place``; our own errors stay themselves."""
+    if isinstance(error, OutOfRange):
+        return ValueOutOfRange(what, place, error)
     return error if isinstance(error, RecountError) else FunctionFailed(what, place, error)
 
 
@@ -58,8 +76,10 @@ def is_of_the_record(error: Exception) -> bool:
 
 def reason_of(what: object, error: Exception) -> str:
     """The reason of the dead letter: the operator ``what`` and the type of the error, which every run has alike."""
-    operator = str(getattr(what, "in_reasons", what))
-    return f"{FUNCTION_RAISED}: {type(error).__name__} in {operator[:_MOST_SHOWN]}"
+    operator = str(getattr(what, "in_reasons", what))[:_MOST_SHOWN]
+    if isinstance(error, OutOfRange):
+        return f"{OUT_OF_RANGE}: {error.kind} in {operator}"
+    return f"{FUNCTION_RAISED}: {type(error).__name__} in {operator}"
 
 
 def message_of(error: Exception) -> str:

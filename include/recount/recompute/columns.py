@@ -1,6 +1,7 @@
 """Expressions as Spark columns: the same meaning as ``recount.core.evaluation.evaluate``, null for null.
 
-Spark's ANSI mode may be on or off: nothing here relies on an error or on a silent null.
+Spark's ANSI mode may be on or off: nothing here relies on an error or on a silent null. Decimals need a session that is
+``exact_in``: by default Spark rounds what has many digits both before and behind the point.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -37,6 +38,11 @@ _SCALARS: Mapping[str, T.DataType] = {
 }
 
 
+def exact_in(session: SparkSession) -> None:
+    """Let ``session`` compute decimals exactly, and give null where no 38 digits are enough."""
+    session.conf.set("spark.sql.decimalOperations.allowPrecisionLoss", "false")
+
+
 def spark_type(field_type: FieldType) -> T.DataType:
     """The Spark type that holds every value of ``field_type``."""
     if field_type.element is not None:
@@ -62,6 +68,8 @@ def column(tree: expr.Expression, fields: Mapping[str, FieldType], prefix: str =
         case expr.Call(name, arguments):
             if _is_null(arguments, fields) and name not in {"and", "or", "is_null", "coalesce", "when"}:
                 return _null_of(tree, fields)
+            if name in {"coalesce", "when"}:
+                return _chosen(tree, fields, prefix)
             return _call(name, [column(argument, fields, prefix) for argument in arguments])
     raise AssertionError(tree)
 
@@ -83,6 +91,19 @@ def _null_of(tree: expr.Expression, fields: Mapping[str, FieldType]) -> Column:
     return F.lit(None).cast(spark_type(kind)) if kind else F.lit(None)
 
 
+def _chosen(tree: expr.Call, fields: Mapping[str, FieldType], prefix: str) -> Column:
+    """A decimal that has no room among those that it is chosen from is null."""
+    kind = type_of(tree, fields)
+    values = [column(argument, fields, prefix) for argument in tree.arguments]
+    options = values[1:] if tree.operator == "when" else values
+    if kind is not None and kind.kind == "decimal":
+        options = [option.try_cast(spark_type(kind)) for option in options]
+    if tree.operator == "coalesce":
+        return F.coalesce(*options)
+    then, otherwise = options
+    return F.when(values[0], then).otherwise(otherwise)
+
+
 def _call(name: str, values: list[Column]) -> Column:
     if name in _BINARY:
         return _BINARY[name](*values)
@@ -100,9 +121,4 @@ def _call(name: str, values: list[Column]) -> Column:
             return F.lower(values[0])
         case "contains":
             return F.array_contains(*values)
-        case "coalesce":
-            return F.coalesce(*values)
-        case "when":
-            condition, then, otherwise = values
-            return F.when(condition, then).otherwise(otherwise)
     raise AssertionError(name)

@@ -8,14 +8,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, Filter, SelectKey, WindowedAggregate, WithFields
 from recount.core.own_columns import IS_LATE
 from recount.core.windows import TimeWindows
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import DecodePass, Limits
-from recount.recompute.flow import Flow
+from recount.recompute.flow import Flow, Step
 from recount.recompute.keyless import keyless_when
 from recount.recompute.log import RawLog
+from recount.recompute.rules.out_of_range import reason_of
 from recount.recompute.rules.starting import all_starts, newest_start
 from recount.recompute.stream_time import ADVANCES, STREAM_TIME, StreamTimePass
 
@@ -24,7 +25,7 @@ FATES = (COUNTED, LATE, FILTERED, NULL_KEY, DEAD_LETTERED)
 FATE = "fate"
 GROUPED_BY = "__grouped_by"
 """The column of the key that a record is grouped by."""
-_PASSES = "__passes"
+_PASSES, _OUT_OF_RANGE = "__passes", "__out_of_range"
 _FIELD = "field."
 """Goes before the names of fields, for a field can be called ``reason`` or ``offset``."""
 
@@ -37,22 +38,24 @@ def input_of(aggregate: str) -> str:
 def judged(raw: RawLog, flow: Flow, limits: Mapping[int, Limits], stream_times: Mapping[int, int | None]) -> DataFrame:
     """One row per record of ``raw``: place, event and stream time, key, aggregate inputs, fate, reason and detail.
 
-    A filtered record advances stream time; one that is dead-lettered or has no key to be grouped by does not. A
-    record is late when it is late for every window that holds it.
+    A filtered record advances stream time, and so does one for which an expression is out of range; another bad one, or
+    one that has no key to be grouped by, does not. A record is late when it is late for every window that holds it.
     """
     keyless = keyless_when(flow)
     decode = DecodePass(flow=flow, limits=limits, prefix=_FIELD)
     nulls = None if keyless is None else [KEY if name == flow.source.key else _FIELD + name for name in keyless]
     time = StreamTimePass(seeds=stream_times, keyless_when=nulls)
     key = named(_FIELD + flow.key).alias(GROUPED_BY)
-    columns: list[Column | str] = ["partition", "offset", "timestamp_ms", key, "reason", "detail", _PASSES]
+    reason = F.coalesce("reason", _OUT_OF_RANGE).alias("reason")
+    columns: list[Column | str] = ["partition", "offset", "timestamp_ms", key, reason, "detail", _PASSES]
     columns += _inputs(flow)
     if keyless is not None:
         decoded = raw.through(_with_stream_time(decode.schema), decode, time)
         timed = _stepped(decoded, flow).select(*columns, STREAM_TIME)
     else:
-        advances = F.col("reason").isNull() & (~F.col(_PASSES) | F.col(GROUPED_BY).isNotNull())
-        stepped = _stepped(raw.through(decode.schema, decode), flow).select(*columns).withColumn(ADVANCES, advances)
+        is_dropped = F.col(_PASSES) & F.col(_OUT_OF_RANGE).isNull() & named(_FIELD + flow.key).isNull()
+        advances = (F.col("reason").isNull() & ~is_dropped).alias(ADVANCES)
+        stepped = _stepped(raw.through(decode.schema, decode), flow).select(*columns, advances)
         timed = RawLog(frame=stepped).through(_with_stream_time(stepped.schema), time).drop(ADVANCES)
     return timed.withColumn(FATE, _fate(flow)).drop(_PASSES)
 
@@ -75,7 +78,9 @@ def windowed(records: DataFrame, windows: TimeWindows) -> DataFrame:
 def _stepped(decoded: DataFrame, flow: Flow) -> DataFrame:
     fields = dict(flow.source.fields)
     rows = decoded.withColumnRenamed(KEY, _FIELD + flow.source.key).withColumn(_PASSES, F.lit(True))
+    rows = rows.withColumn(_OUT_OF_RANGE, F.lit(None).cast("string"))
     for step in flow.steps:
+        rows = _in_range(rows, step)
         match step:
             case Filter(predicate=predicate):
                 rows = rows.withColumn(
@@ -86,7 +91,15 @@ def _stepped(decoded: DataFrame, flow: Flow) -> DataFrame:
             case SelectKey(key=key, by=by):
                 rows = rows.withColumn(_FIELD + key, column(by, fields, _FIELD))
         fields = dict(step.fields)
-    return rows
+    return _in_range(rows, flow.aggregate)
+
+
+def _in_range(rows: DataFrame, node: Step | WindowedAggregate) -> DataFrame:
+    """``rows``, those that pass marked where an expression of ``node`` is the first to be out of range."""
+    reason = reason_of(node, _FIELD)
+    if reason is None:
+        return rows
+    return rows.withColumn(_OUT_OF_RANGE, F.coalesce(_OUT_OF_RANGE, F.when(F.col(_PASSES), reason)))
 
 
 def _inputs(flow: Flow) -> list[Column]:

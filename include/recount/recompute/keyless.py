@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from recount.core.expressions import Call, Column, Expression, Literal
 from recount.core.nodes import Filter, SelectKey, WithFields
 from recount.recompute.flow import Flow
+from recount.recompute.rules.out_of_range import can_be
 
 Nulls = frozenset[str]
 """Columns of the source: a value is null exactly when one of them is. None in its place: that cannot be told."""
@@ -31,8 +32,9 @@ def keyless_when(flow: Flow) -> Nulls | None:
             case SelectKey(key=key, by=by):
                 known[key] = null_when(by, known)
     nulls = known[flow.key]
-    # a record that is filtered out advances stream time, key or no key
-    return None if nulls and is_filtered else nulls
+    # a record that is filtered out, or set aside, advances stream time, key or no key
+    is_set_aside = any(can_be(node) for node in (*flow.steps, flow.aggregate))
+    return None if nulls and (is_filtered or is_set_aside) else nulls
 
 
 def null_when(tree: Expression, known: Mapping[str, Nulls | None]) -> Nulls | None:

@@ -22,7 +22,7 @@ from recount.recompute.aggregating import (
     group_of,
     results,
 )
-from recount.recompute.columns import named
+from recount.recompute.columns import exact_in, named
 from recount.recompute.decoding import Limits
 from recount.recompute.flow import Flow
 from recount.recompute.header_parsing import is_with_headers
@@ -116,6 +116,7 @@ def recompute(
     ``stream_times`` are those of the partitions before the ranges (none: the ranges start with the log). ``limits``
     say which event times were absurd when they were read; without them none is.
     """
+    exact_in(session)
     seeds = stream_times or {}
     topic, headers = flow.source.topic.name, is_with_headers(flow.source)
     raw = log.read(session, topic, ranges, with_key=flow.reads_record_key, with_headers=headers)

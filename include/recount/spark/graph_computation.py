@@ -26,7 +26,7 @@ from recount.spark.operators.rows import ENTRY, ORDER, TOPIC, as_written, origin
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.raw_records import ReadAgain, read_again, with_raw
 from recount.spark.record_stage import REJECTED, WRITTEN, RecordStage, read_of
-from recount.spark.record_steps import VALUE, RecordSteps
+from recount.spark.record_steps import SET_ASIDE, VALUE, RecordSteps
 from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import Order, Schema, StreamTables
 
@@ -105,7 +105,9 @@ class GraphComputation:
         awake = {partition for partition, proof in after.partitions.items() if not proof.idle}
         batch = Batch(read=read.select(list(READ_SCHEMA)), known=after.partitions.keys(), awake=awake)
         made = self._graph.process(
-            batch, {rows.node: rows.rows(tables[name]) for name, rows in self._steps.handed_on.items()}
+            batch,
+            {rows.node: rows.rows(tables[name]) for name, rows in self._steps.handed_on.items()},
+            tables[SET_ASIDE],
         )
         written = {sink.table: tables[name] for name, sink in self._steps.sinks.items()}
         raised, fates = made.raised, made.fates(read)

@@ -65,6 +65,11 @@ class Partials:
 
     def from_records(self, records: pl.DataFrame) -> pl.DataFrame:
         """One partial per key and window of ``records``, which carry the window's bounds."""
+        # once for all rows: not each expression means the same within a group
+        given = [
+            self._of_record(name).alias(_given(name)) for name, one in self.aggregates.items() if one.of is not None
+        ]
+        records = records.with_columns(given)
         key = pl.col(field_column(self.key)).alias(self.key)
         latest = pl.col(TIMESTAMP).max().alias(RESULT_TIME)
         return self._grouped(records, key, latest, are_partials=False)
@@ -101,7 +106,7 @@ class Partials:
             if aggregate.kind == "count":
                 others.append(pl.col(name).sum() if are_partials else pl.len().cast(self.schema[name]).alias(name))
                 continue
-            values = pl.col(name) if are_partials else self._of_record(name)
+            values = pl.col(name if are_partials else _given(name))
             if aggregate.kind == "sum":
                 carrier, beyond = self._carriers[name], BEYOND + name
                 known = pl.col(beyond) if are_partials and carrier.beyond is not None else None
@@ -111,3 +116,8 @@ class Partials:
                 others.append(extreme.cast(self.schema[name]).alias(name))
         made = grouped(rows, [key, WINDOW_START, WINDOW_END], sums, *others)
         return made.select(*self.schema, pl.exclude(list(self.schema)))
+
+
+def _given(name: str) -> str:
+    """The column of what a record adds to the aggregate ``name``; no other column begins like this."""
+    return f"given to {name}"

@@ -13,7 +13,9 @@ import polars as pl
 from recount.core.evaluation import evaluate
 from recount.core.expression_types import columns_of, type_of
 from recount.core.expressions import ARITHMETIC, Call, Column, Expression, Literal
-from recount.core.schema import FieldType
+from recount.core.ranges import can_exceed, is_risky
+from recount.core.schema import DOUBLE, MAX_DECIMAL_PRECISION, FieldType
+from recount.spark.exact_decimals import exact
 
 _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,
@@ -28,6 +30,7 @@ _INFIX: dict[str, Callable[[Any, Any], Any]] = {
     "and": operator.and_,
     "or": operator.or_,
 }
+_DIGITS_OF_LONG = 19
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _SCALARS: dict[str, pl.DataType] = {
     "string": pl.String(),
@@ -56,17 +59,18 @@ def compiled(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr:
     taken = _taken(tree)
     if taken is not tree:
         declared = type_of(tree, fields)
-        return compiled(taken, fields).cast(polars_type(declared)) if declared else compiled(taken, fields)
+        return _as(taken, declared, fields) if declared else compiled(taken, fields)
     match tree:
         case Column(name):
             return pl.col(field_column(name))
         case Literal(value):
             return _literal(value)
         case Call("coalesce", options):
-            return pl.coalesce([compiled(option, fields) for option in options])
+            return pl.coalesce([_as(option, type_of(tree, fields), fields) for option in options])
         case Call("when", (condition, then, otherwise)):
-            chosen = pl.when(compiled(condition, fields)).then(compiled(then, fields))
-            return chosen.otherwise(compiled(otherwise, fields))
+            kind = type_of(tree, fields)
+            chosen = pl.when(compiled(condition, fields)).then(_as(then, kind, fields))
+            return chosen.otherwise(_as(otherwise, kind, fields))
         case Call(name, (left, right)) if name in _MIRRORED and _is_constant(left) and not _is_constant(right):
             # of pl.lit(0) == pl.coalesce(column, 0) Polars makes one row
             return compiled(Call(_MIRRORED[name], (right, left)), fields)
@@ -75,14 +79,89 @@ def compiled(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr:
             result = type_of(tree, fields)
             if name in {"and", "or", "not"}:
                 values = [value.cast(pl.Boolean) for value in values]  # the null constant has no type of its own
-            if name == "*" and result is not None and result.kind == "decimal":
-                # Polars rounds a product to the larger scale of its factors; the exact one has the scale of both
-                values = [value.cast(polars_type(result)) for value in values]
+            if name in ARITHMETIC and result is not None and result.kind == "decimal":
+                return _decimal(tree, values, result, fields)
             if name in ARITHMETIC and result is not None and result.kind == "long":
-                # a result beyond 64 bits is null; Polars would let it wrap
+                # Polars would let a result beyond 64 bits wrap
                 return _apply(name, [value.cast(pl.Int128) for value in values]).cast(pl.Int64, strict=False)
             return _apply(name, values)
     raise AssertionError(tree)
+
+
+def out_of_range(tree: Expression, fields: Mapping[str, FieldType]) -> pl.Expr | None:
+    """Whether an evaluated part of ``tree`` has a value that its type cannot hold; None where that can never be.
+
+    ``compiled`` gives null, infinity or no number there.
+    """
+    if not isinstance(tree, Call) or not is_risky(tree, fields):
+        return None
+    match tree:
+        case Call("when", (condition, then, otherwise)):
+            branches = [_chosen_out_of_range(tree, branch, fields) for branch in (then, otherwise)]
+            if not columns_of(condition):
+                return branches[0 if evaluate(condition, {}) is True else 1]
+            chosen = pl.when(compiled(condition, fields)).then(_or_never(branches[0])).otherwise(_or_never(branches[1]))
+            is_never = all(branch is None for branch in branches)
+            return _any_of(out_of_range(condition, fields), None if is_never else chosen)
+        case Call("coalesce", (first, *others)):
+            rest = None if not others else _chosen_out_of_range(tree, Call("coalesce", tuple(others)), fields)
+            after = None if rest is None else compiled(first, fields).is_null() & rest
+            return _any_of(_chosen_out_of_range(tree, first, fields), after)
+    found = _any_of(*(out_of_range(argument, fields) for argument in tree.arguments))
+    if not can_exceed(tree, fields):
+        return found
+    made = compiled(tree, fields)
+    if type_of(tree, fields) == DOUBLE:
+        return _any_of(found, ~made.is_finite().fill_null(True))
+    given = [compiled(argument, fields).is_not_null() for argument in tree.arguments]
+    return _any_of(found, reduce(operator.and_, given) & made.is_null())
+
+
+def _chosen_out_of_range(tree: Expression, option: Expression, fields: Mapping[str, FieldType]) -> pl.Expr | None:
+    """The same of ``option`` where ``tree``, a when or a coalesce, takes it."""
+    kind, given = type_of(tree, fields), type_of(option, fields)
+    is_lost = None
+    if _may_be_lost(given, kind):
+        is_lost = compiled(option, fields).is_not_null() & _as(option, kind, fields).is_null()
+    return _any_of(out_of_range(option, fields), is_lost)
+
+
+def _any_of(*tests: pl.Expr | None) -> pl.Expr | None:
+    found = [test for test in tests if test is not None]
+    return reduce(operator.or_, found) if found else None
+
+
+def _or_never(test: pl.Expr | None) -> pl.Expr:
+    return pl.lit(False) if test is None else test
+
+
+def _digits(kind: FieldType) -> int:
+    """How many digits a LONG or decimal can have before its point."""
+    return kind.precision - kind.scale if kind.kind == "decimal" else _DIGITS_OF_LONG
+
+
+def _may_be_lost(given: FieldType | None, kind: FieldType | None) -> bool:
+    """Whether a value of the decimal type ``given`` can have no room in the decimal type ``kind``."""
+    if given is None or kind is None or kind.kind != "decimal":
+        return False
+    return _digits(given) > _digits(kind)
+
+
+def _as(tree: Expression, kind: FieldType | None, fields: Mapping[str, FieldType]) -> pl.Expr:
+    """``tree`` in the type ``kind``; null where that has no room for it."""
+    return compiled(tree, fields) if kind is None else compiled(tree, fields).cast(polars_type(kind), strict=False)
+
+
+def _decimal(tree: Call, values: list[pl.Expr], kind: FieldType, fields: Mapping[str, FieldType]) -> pl.Expr:
+    """Arithmetic of decimals and LONG: Polars has room for all operands and results of few digits."""
+    given = [type_of(argument, fields) for argument in tree.arguments]
+    known = [one for one in given if one is not None]
+    has_room = all(_digits(one) + kind.scale <= MAX_DECIMAL_PRECISION for one in known)
+    if len(known) == len(given) and (can_exceed(tree, fields) or not has_room):
+        left, right = values
+        return exact(tree.operator, left, right, kind)
+    # Polars rounds a product to the larger scale of its factors; the exact one has the scale of both
+    return _apply(tree.operator, [value.cast(polars_type(kind)) for value in values])
 
 
 def _is_constant(tree: Expression) -> bool:

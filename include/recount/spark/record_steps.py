@@ -16,6 +16,7 @@ from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.stateless import Through
 from recount.core.topology import Topology, Written
 from recount.spark.columns import TIMESTAMP
+from recount.spark.operators.ranges import NOTHING_RAISED, Ranges
 from recount.spark.operators.rows import (
     LOG_ORDER,
     META,
@@ -31,6 +32,7 @@ from recount.spark.operators.rows import (
     rows_schema,
     written_schema,
 )
+from recount.spark.operators.set_aside import RAISED_SCHEMA
 from recount.spark.operators.stateless import RowByRow, alone
 from recount.spark.output_records import encoded_values
 from recount.spark.polars_expressions import field_column, polars_type
@@ -38,6 +40,8 @@ from recount.spark.polars_expressions import field_column, polars_type
 VALUE = "__value"
 """In the rows of a sink that tasks run: the value of the output record, encoded."""
 RECORD_KEY = "record_key_text"
+SET_ASIDE = "set aside"
+"""The table of the records for which an expression has a value that its type cannot hold (``RAISED_SCHEMA``)."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class RecordSteps:
         for node in number:
             if isinstance(node, Source) or (isinstance(node, RowByRow) and node.input in self._nodes):
                 self._nodes.append(node)
+        self._ranges = {node: Ranges(node) for node in self._nodes}
         forks = topology.forks()
         self._forks = {reader: which for (reader, _), which in forks.items() if reader in self._nodes}
         self.sinks = {f"written {number[node]}": node for node in self._nodes if isinstance(node, Sink | Through)}
@@ -99,7 +104,8 @@ class RecordSteps:
     def schemas(self) -> dict[str, dict[str, pl.DataType]]:
         """The columns of every table that leaves."""
         written = {name: {**written_schema(sink.fields), VALUE: pl.Binary()} for name, sink in self.sinks.items()}
-        return {**written, **{name: rows.schema for name, rows in self.handed_on.items()}}
+        handed_on = {name: rows.schema for name, rows in self.handed_on.items()}
+        return {**written, **handed_on, SET_ASIDE: RAISED_SCHEMA}
 
     def taken(self, topic: str, good: pl.DataFrame) -> tuple[dict[str, pl.DataFrame], pl.Series]:
         """The tables that leave a task for the ``good`` records of a partition of ``topic``, in offset order.
@@ -108,17 +114,21 @@ class RecordSteps:
         ``record_key_text`` and the declared fields that are read.
         """
         leaving: dict[Node, pl.DataFrame] = {}
+        set_aside = [NOTHING_RAISED]
         for node in self._nodes:
             if isinstance(node, Source):
                 if node.topic.name == topic:
                     leaving[node] = _entered(node, good)
             elif (above := node.inputs[0]) in leaving:
                 assert isinstance(node, RowByRow)
-                leaving[node] = alone(node, self._received(node, leaving[above]))
+                taken, beyond = self._ranges[node].checked(self._received(node, leaving[above]))
+                leaving[node] = alone(node, taken)
+                set_aside.append(beyond)
         sent = {name: _written(sink, leaving[sink]) for name, sink in self.sinks.items() if sink in leaving}
         for name, rows in self.handed_on.items():
             if rows.node in leaving:
                 sent[name] = leaving[rows.node].select(list(rows.schema))
+        sent[SET_ASIDE] = pl.concat(set_aside)
         arrived = [leaving[sink][OFFSET] for sink in self.sinks.values() if sink in leaving]
         return sent, pl.concat([pl.Series(OFFSET, dtype=META[OFFSET]), *arrived])
 

@@ -15,9 +15,12 @@ import polars as pl
 import pyarrow as pa
 
 from recount.core.errors import Terminal
-from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, SelectKey, WithFields
+from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, SelectKey, WithFields
+from recount.core.user_functions import message_of, reason_of
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.intake import PLACE, REJECTED_SCHEMA, Intake
+from recount.spark.operators.python_rows import python_rows
+from recount.spark.operators.ranges import Ranges
 from recount.spark.partials import Partials
 from recount.spark.plan import AggregationPlan
 from recount.spark.polars_expressions import compiled, field_column
@@ -101,6 +104,7 @@ class PartitionPass:
             set_aside=stage.set_aside.get(partition, frozenset()),
         )
         self._partials = Partials.of(plan.aggregate)
+        self._ranges: dict[Node, Ranges] = {step: Ranges(step) for step in (*plan.steps, plan.aggregate)}
         self._key = pl.col(field_column(self._partials.key))
         self._stream_time_ms = stage.stream_times.get(partition)
         self._counts = dict.fromkeys(COUNTS, 0)
@@ -117,8 +121,7 @@ class PartitionPass:
             )
         good, rejected = self._intake.take(batch)
         self._counts["records"] += batch.num_rows
-        self._counts["dead_lettered"] += rejected.height
-        self._tables["rejected"].append(rejected)
+        self._set_aside(rejected)
         if good.is_empty():
             return
         timed = self._timed(self._stepped(good))
@@ -155,9 +158,15 @@ class PartitionPass:
         }
 
     def _stepped(self, records: pl.DataFrame) -> pl.DataFrame:
-        """The stateless steps; a filter marks what does not pass, for filtered records still advance stream time."""
-        records = records.with_columns(pl.lit(True).alias("__passes"))
-        for step in self._plan.steps:
+        """The stateless steps; a filter marks what does not pass, for filtered records still advance stream time.
+
+        So do records that are set aside because an expression, of a step or an aggregate, is out of range.
+        """
+        passing = [pl.lit(True).alias("__passes"), pl.lit(False).alias("__is_set_aside")]
+        records = records.with_columns(passing)
+        for step, ranges in self._ranges.items():
+            if ranges.risky:
+                records = self._in_range(step, ranges, records)
             match step:
                 case Filter(predicate=predicate):
                     passes = pl.col("__passes") & compiled(predicate, step.input.fields).fill_null(False)
@@ -170,6 +179,22 @@ class PartitionPass:
                     records = records.with_columns(compiled(by, step.input.fields).alias(field_column(key)))
         return records
 
+    def _in_range(self, step: Node, ranges: Ranges, records: pl.DataFrame) -> pl.DataFrame:
+        """The ``records``: of those that pass, the ones for which ``step`` is out of range are marked as set aside."""
+        beyond = records["__passes"] & ranges.beyond(records)
+        if not beyond.any():
+            return records
+        bad = records.filter(beyond)
+        errors = [ranges.error(row) for row in python_rows(bad, step.inputs[0].fields)]
+        said = {"reason": [reason_of(step, one) for one in errors], "detail": [message_of(one) for one in errors]}
+        self._set_aside(bad.with_columns(**{name: pl.Series(texts) for name, texts in said.items()}))
+        marks = [pl.col("__passes") & ~beyond, pl.col("__is_set_aside") | beyond]
+        return records.with_columns(marks)
+
+    def _set_aside(self, bad: pl.DataFrame) -> None:
+        self._counts["dead_lettered"] += bad.height
+        self._tables["rejected"].append(bad.select(list(REJECTED_SCHEMA)))
+
     def _timed(self, records: pl.DataFrame) -> pl.DataFrame:
         """The records to aggregate, each with the stream time at its own offset."""
         keyless = pl.col("__passes") & self._key.is_null()
@@ -180,7 +205,7 @@ class PartitionPass:
         self._stream_time_ms = records[STREAM_TIME][-1]
         passing = records.filter(pl.col("__passes"))
         timed = passing.filter(self._key.is_not_null())
-        self._counts["filtered"] += records.height - passing.height
+        self._counts["filtered"] += records.filter(~pl.col("__passes") & ~pl.col("__is_set_aside")).height
         self._counts["null_key"] += passing.height - timed.height
         return timed
 

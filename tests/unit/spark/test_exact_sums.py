@@ -145,10 +145,15 @@ def test_a_function_that_makes_more_than_a_long_of_it_stops_the_stream() -> None
 
 
 @pytest.mark.parametrize("tree", [col("n") + 1, col("n") * 2, col("n") - LONG_MIN])
-def test_an_expression_beyond_64_bits_is_null_like_a_division_by_zero(tree: object) -> None:
-    flow = stream(PAID).with_fields(sum=tree).select("sum")
-    assert by_operators(flow, "n", [[LONG_MAX]]) is None
-    assert by_interpreter(flow, "n", [LONG_MAX]) is None
+def test_a_record_for_which_an_expression_is_beyond_64_bits_is_a_dead_letter(tree: object) -> None:
+    topology = Topology(name="summed", sinks=[stream(PAID).with_fields(sum=tree).select("sum").to(OUT)])
+    engine, driver = TopologyEngine(topology, {"paid": 1}), TopologyDriver(topology)
+    computed = engine.batch({"paid": [record("n", LONG_MAX), record("n", 1)]})
+    fates = [driver.pipe("paid", key="a", value={"n": value}, timestamp_ms=1) for value in (LONG_MAX, 1)]
+    assert fates == ["dead-lettered", "counted" if str(tree) != f"(n - {LONG_MIN})" else "dead-lettered"]
+    assert computed.rejected["reason"].to_list() == [letter.reason for letter in driver.dead_letters]
+    assert sorted(computed.rejected["detail"]) == sorted(letter.detail for letter in driver.dead_letters)
+    assert computed.rejected["reason"][0] == f"out-of-range: long in with sum = {tree}"
 
 
 FITTING: list[tuple[Aggregate, list[object], object]] = [

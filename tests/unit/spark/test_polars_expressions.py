@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal
+from sys import float_info
 from typing import Any
 
 import polars as pl
@@ -10,11 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recount.core.errors import InvalidDeclaration
-from recount.core.evaluation import evaluate
+from recount.core.evaluation import OutOfRange, evaluate
 from recount.core.expression_types import type_of
 from recount.core.expressions import Expression, coalesce, col, lit, when
-from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, decimal, list_of
-from recount.spark.polars_expressions import compiled, field_column, polars_type
+from recount.core.ranges import require_in_range
+from recount.core.schema import BOOLEAN, DOUBLE, LONG, LONG_MAX, LONG_MIN, STRING, FieldType, decimal, list_of
+from recount.spark.polars_expressions import compiled, field_column, out_of_range, polars_type
+
+MAX_DOUBLE = float_info.max
 
 FIELDS: dict[str, FieldType] = {
     "name": STRING,
@@ -25,6 +29,9 @@ FIELDS: dict[str, FieldType] = {
     "weight": DOUBLE,
     "amount": decimal(9, 2),
     "fee": decimal(5, 1),
+    "huge": decimal(38, 0),
+    "coin": decimal(38, 18),
+    "dust": decimal(38, 30),
     "vip": BOOLEAN,
     "paid": BOOLEAN,
     "tags": list_of(STRING),
@@ -33,9 +40,33 @@ FIELDS: dict[str, FieldType] = {
 Row = dict[str, Any]
 
 texts = st.text("abAZß€ ", max_size=3)
-# Beyond these bounds LONG may overflow 64 bits, and LONG and DOUBLE are not compared digit by digit.
-longs = st.integers(-50_000, 50_000)
-doubles = st.one_of(st.sampled_from([0.0, -0.0, 0.1, 0.5]), st.floats(-1e6, 1e6))
+longs = st.one_of(
+    st.integers(-50_000, 50_000),
+    st.sampled_from([2**31, 2**32 + 1, 2**53 + 1, LONG_MAX // 2, LONG_MAX // 2 + 1, LONG_MAX, LONG_MIN, LONG_MIN + 1]),
+    st.integers(LONG_MIN, LONG_MAX),
+)
+"""Small ones, those at the ends of 64 bits and around the roots of these, and any."""
+doubles = st.one_of(
+    st.sampled_from([0.0, -0.0, 0.1, 0.5]),
+    st.floats(-1e6, 1e6),
+    st.sampled_from([MAX_DOUBLE, -MAX_DOUBLE, 9e307, 1e154, 5e-324, -5e-324, 2.2e-308, 1e-160, 2.0**53, 2.0**63]),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+
+
+def decimals_of(kind: FieldType) -> st.SearchStrategy[Decimal]:
+    """Decimals of few digits, and of up to as many as ``kind`` can hold, which none of its operators may lose."""
+    most = 10**kind.precision - 1
+    unscaled = st.one_of(
+        st.integers(-100, 100),
+        st.sampled_from([most, -most, most // 2, most // 2 + 1, 10 ** (kind.precision // 2)]),
+        st.integers(0, kind.precision - 1).map(lambda zeros: 10**zeros),
+        st.integers(0, kind.scale).map(lambda zeros: 10**zeros),
+        st.integers(-most, most),
+    )
+    return unscaled.map(lambda number: Decimal(number).scaleb(-kind.scale, Context(prec=kind.precision)))
+
+
 amounts = st.decimals(-1_000, 1_000, places=2)
 fees = st.decimals(-100, 100, places=1)
 VALUES = {
@@ -47,6 +78,7 @@ VALUES = {
     "weight": doubles,
     "amount": amounts,
     "fee": fees,
+    **{name: decimals_of(FIELDS[name]) for name in ("huge", "coin", "dust")},
     "vip": st.booleans(),
     "paid": st.booleans(),
     "tags": st.lists(texts, max_size=3),
@@ -71,7 +103,10 @@ def one_of(*trees: Tree) -> Tree:
 text_leaves = one_of(st.sampled_from([col("name"), col("city")]), texts.map(lit))
 long_leaves = one_of(st.sampled_from([col("count"), col("stock")]), longs.map(lit))
 double_leaves = one_of(st.sampled_from([col("ratio"), col("weight")]), doubles.map(lit))
-decimal_leaves = one_of(st.sampled_from([col("amount"), col("fee")]), st.one_of(amounts, fees).map(lit))
+decimal_leaves = one_of(
+    st.sampled_from([col(name) for name in ("amount", "fee", "huge", "coin", "dust")]),
+    st.one_of(amounts, fees, VALUES["huge"], VALUES["coin"], VALUES["dust"]).map(lit),
+)
 boolean_leaves = one_of(st.sampled_from([col("vip"), col("paid")]), st.booleans().map(lit))
 null = st.just(lit(None))
 
@@ -153,8 +188,9 @@ boolean_trees = st.recursive(
 
 
 def declarable(tree: Expression) -> bool:
-    """Whether ``tree`` has a type; a choice between kinds has none."""
+    """Whether ``tree`` has a type; a choice between kinds has none, nor has a product of more than 38 places."""
     try:
+        require_in_range([tree])
         return type_of(tree, FIELDS) is not None
     except InvalidDeclaration:
         return False
@@ -168,8 +204,26 @@ def frame_of(given_rows: list[Row]) -> pl.DataFrame:
     return pl.DataFrame(given_rows, schema=schema, orient="row").rename(field_column)
 
 
+OUT_OF_RANGE = "out of range"
+"""Stands for a value that its type cannot hold."""
+
+
+def evaluated(tree: Expression, row: Row) -> Any:
+    """What the reference evaluates."""
+    try:
+        return evaluate(tree, row, FIELDS)
+    except OutOfRange as error:
+        return f"{OUT_OF_RANGE}: {error.kind}"
+
+
 def computed(tree: Expression, given_rows: list[Row]) -> list[Any]:
-    return frame_of(given_rows).with_columns(compiled(tree, FIELDS).alias("result"))["result"].to_list()
+    beyond = out_of_range(tree, FIELDS)
+    columns = [compiled(tree, FIELDS).alias("result"), (pl.lit(False) if beyond is None else beyond).alias("beyond")]
+    found = frame_of(given_rows).with_columns(columns)
+    return [
+        evaluated(tree, row) if is_beyond else value
+        for value, is_beyond, row in zip(found["result"], found["beyond"], given_rows, strict=True)
+    ]
 
 
 ROW: Row = dict.fromkeys(FIELDS) | {"count": 3, "ratio": 0.5, "amount": Decimal("2.25"), "fee": Decimal("1.5")}
@@ -186,8 +240,23 @@ ROW: Row = dict.fromkeys(FIELDS) | {"count": 3, "ratio": 0.5, "amount": Decimal(
 @example(when(lit(True), lit(0), col("count")) == coalesce(col("count"), lit(0)), [ROW | {"count": None}] * 2)
 @example(lit(0) == coalesce(lit(0), col("count")), [ROW | {"count": None}] * 2)
 @example(coalesce(col("fee"), col("amount")), [ROW | {"fee": None}])
+@example(col("coin") * col("coin"), [ROW | {"coin": Decimal(1)}])
+@example(col("coin") * Decimal("0.01"), [ROW | {"coin": Decimal(100)}])
+@example(col("huge") - col("coin"), [ROW | {"huge": Decimal(10**20), "coin": Decimal("0.5")}])
+@example(col("huge") > col("dust"), [ROW | {"huge": Decimal(10**37), "dust": Decimal("0.5")}])
+@example(col("count") < col("ratio"), [ROW | {"count": 2**53 + 1, "ratio": 2.0**53}])
 def test_polars_computes_what_the_reference_evaluates(tree: Expression, given_rows: list[Row]) -> None:
-    assert computed(tree, given_rows) == [evaluate(tree, row) for row in given_rows], str(tree)
+    assert computed(tree, given_rows) == [evaluated(tree, row) for row in given_rows], str(tree)
+
+
+@settings(deadline=None, max_examples=100)
+@given(trees, rows)
+@example(col("count") * 2, [ROW | {"count": LONG_MAX}])
+@example(when(col("vip"), col("ratio") * 2.0, 0.5) > 1.0, [ROW | {"vip": True, "ratio": MAX_DOUBLE}])
+def test_polars_finds_no_row_out_of_range_that_the_reference_evaluates(tree: Expression, given_rows: list[Row]) -> None:
+    beyond = out_of_range(tree, FIELDS)
+    found = frame_of(given_rows).with_columns((pl.lit(False) if beyond is None else beyond).alias("beyond"))["beyond"]
+    assert found.to_list() == [str(evaluated(tree, row)).startswith(OUT_OF_RANGE) for row in given_rows], str(tree)
 
 
 @settings(deadline=None, max_examples=100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
+from recount.core.evaluation import OutOfRange, evaluate
 from recount.core.event_time import delay_above_ms, is_held_back, judges_above, refusing_above, topics_of
 from recount.core.interpreter.clock import Above, Clock
 from recount.core.interpreter.joins import (
@@ -28,6 +29,7 @@ from recount.core.interpreter.windowed import WindowedOperator
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Sink, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder, Process
+from recount.core.ranges import risky_expressions
 from recount.core.stateless import Through
 from recount.core.topology import Topology
 
@@ -48,6 +50,7 @@ class Graph:
         for node in topology.nodes():
             if not isinstance(node, Source):
                 self.operators[node] = self._operator(node)
+        self._risky = {node: risky_expressions(node) for node in self.operators}
 
     def feed(self, source: Source, entry: Entry, row: Row, *, is_null: bool) -> None:
         """Send one record from ``source`` down every path that leads from it."""
@@ -90,8 +93,21 @@ class Graph:
         for record in records:
             for reader, port in self._readers[node]:
                 operator = self.operators[reader]
-                if not record.superseded or isinstance(operator, _READS_HISTORY):
-                    self._send(reader, operator.receive(record, port))
+                if record.superseded and not isinstance(operator, _READS_HISTORY):
+                    continue
+                if port == 0 and not self._is_in_range(reader, record):
+                    continue
+                self._send(reader, operator.receive(record, port))
+
+    def _is_in_range(self, node: Node, record: Record) -> bool:
+        """Whether all expressions of ``node`` have values that their types can hold; else the record is set aside."""
+        try:
+            for tree in self._risky[node]:
+                evaluate(tree, record.row, node.inputs[0].fields)
+        except OutOfRange as error:
+            self.operators[node].raised(node, record, error)
+            return False
+        return True
 
     def _clock(self, node: Node) -> Clock:
         if isinstance(node, Suppress | StreamTableJoin):

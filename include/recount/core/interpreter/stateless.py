@@ -23,21 +23,21 @@ class StatelessOperator(Operator):
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:
         """What the operator makes of the record."""
-        row = record.row
+        row, given = record.row, self.node.inputs[0].fields
         match self.node:
             case Filter(predicate=predicate):
-                if evaluate(predicate, row) is True:
+                if evaluate(predicate, row, given) is True:
                     return (record,)
                 is_replaced = record.revision > 0 and can_be_withdrawn(self.node.input)
                 return (replace(record, is_null=True),) if is_replaced else ()
             case WithFields(added=added):
-                return (record.with_row({**row, **{name: evaluate(tree, row) for name, tree in added.items()}}),)
+                made = {name: evaluate(tree, row, given) for name, tree in added.items()}
+                return (record.with_row({**row, **made}),)
             case SelectKey(key=key, by=by):
-                return (record.with_row({**row, key: evaluate(by, row)}),)
+                return (record.with_row({**row, key: evaluate(by, row, given)}),)
             case Select(chosen=chosen, key=key):
-                return (
-                    record.with_row({key: row[key], **{name: evaluate(tree, row) for name, tree in chosen.items()}}),
-                )
+                made = {name: evaluate(tree, row, given) for name, tree in chosen.items()}
+                return (record.with_row({key: row[key], **made}),)
             case FlatMap() as node:
                 return self._mapped(node, record)
             case Merge(names=names, fields=fields):

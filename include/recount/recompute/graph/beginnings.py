@@ -23,7 +23,7 @@ from recount.recompute.graph.frontiers import BatchEnds
 from recount.recompute.graph.ordering import is_ordered, leaves_at_once, leaves_when_read, waits
 from recount.recompute.graph.rows import ORDER, TIME, Rows, is_place
 from recount.recompute.graph.stateful import Stateful
-from recount.recompute.graph.stateless import stateless
+from recount.recompute.graph.stateless import in_range, stateless
 from recount.recompute.graph.windows import END, START
 from recount.recompute.rules.closing import overdue_ms
 
@@ -87,7 +87,7 @@ class Beginning:
         if not self.done:
             return rows
         if isinstance(node, ROW_BY_ROW):
-            return stateless(node, [self.since(node.input)])
+            return stateless(node, [in_range(node, self.since(node.input))])
         if isinstance(node, WindowedAggregate):
             return rows.with_frame(node, self._windows(node, rows.frame))
         return rows.with_frame(node, rows.frame.where(self._left_later(node)))

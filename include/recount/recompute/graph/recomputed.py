@@ -18,7 +18,7 @@ from recount.core.plain_values import PlainValue
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import FlatMap, Foreach, Through
 from recount.core.topology import Topology, Written
-from recount.recompute.columns import named
+from recount.recompute.columns import exact_in, named
 from recount.recompute.decoding import IS_NULL, Limits
 from recount.recompute.graph import sources, tables
 from recount.recompute.graph.beginnings import Beginning
@@ -30,7 +30,7 @@ from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.lookups import TableEnds
 from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin
 from recount.recompute.graph.stateful import Readers, Stateful
-from recount.recompute.graph.stateless import flat_mapped, stateless
+from recount.recompute.graph.stateless import flat_mapped, in_range_or_not, returned, stateless
 from recount.recompute.graph.updates import is_asked_by_time, require_updates
 from recount.recompute.log import RawLog
 from recount.recompute.rules.fields_needed import fields_needed
@@ -156,6 +156,7 @@ def recomputed(
             expected="the batches in which the stream read the stretch",
             remedy="pass batches=, or leave carried= out and the whole log in",
         )
+    exact_in(session)
     keyed = topics_that_need_keys(topology)
     journal = Journal()
     decoded = (
@@ -193,9 +194,13 @@ def recomputed(
     forks, readers = topology.forks(), topology.readers()
     for node in topology.nodes():
         inputs = [_forked(rows[above], forks.get((node, port))) for port, above in enumerate(node.inputs)]
+        reached = in_range_or_not(node, inputs[0]) if inputs else None
+        if reached is not None:
+            inputs[0] = inputs[0].with_frame(inputs[0].node, returned(reached))
         rows[node] = _rows_of(node, inputs, decoded, operators, readers)
-        made = _made_or_raised(node, inputs, operators)
-        if made is not None:
+        for made in (reached, _made_or_raised(node, inputs, operators)):
+            if made is None:
+                continue
             done = 0 if batches is None else _done_before(node, readers, done_before)
             begins = Beginning(operators=operators, rows=rows, batches=batches or (), done=done)
             journal.set_aside(made.where(begins.read_later()))

@@ -11,16 +11,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from recount.core.nodes import Filter, SelectKey, Stateless, WithFields
+from recount.core.changelogs import TableAggregate
+from recount.core.nodes import Filter, Node, SelectKey, Stateless, WindowedAggregate, WithFields
+from recount.core.processing import Deduplicate
 from recount.core.schema import FieldType
 from recount.core.stateless import MERGED_FROM, FlatMap, Merge, Select
 from recount.recompute.columns import column, named, spark_type
 from recount.recompute.decoding import IS_NULL
-from recount.recompute.graph.rows import META, OFFSET, ORDER, Rows, after, shaped
+from recount.recompute.graph.rows import META, OFFSET, ORDER, SUPERSEDED, Rows, after, shaped
+from recount.recompute.rules.out_of_range import reason_of
 from recount.recompute.rules.raising import reason_for, sets_aside
 
 REASON = "__reason"
-"""Why a record was set aside that a function raised for; null in the rows that functions made."""
+"""Why a record was set aside that a function raised for, or an expression is out of range; null in all other rows."""
+_READS_LATEST = (Deduplicate, WindowedAggregate, TableAggregate)
+"""Operators to which a superseded change of a versioned table means nothing."""
 
 
 def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
@@ -44,6 +49,27 @@ def stateless(node: Stateless, inputs: list[Rows]) -> Rows:
         case FlatMap():
             return above.with_frame(node, returned(flat_mapped(node, frame)), "records")
     return above.with_frame(node, frame)
+
+
+def in_range_or_not(node: Node, above: Rows) -> DataFrame | None:
+    """The rows ``above`` with ``REASON`` where an expression of ``node`` is out of range; None where none can be.
+
+    An error where such a row is none of the log's.
+    """
+    reason = reason_of(node)
+    if reason is None:
+        return None
+    if isinstance(node, _READS_LATEST):
+        reason = F.when(~F.col(SUPERSEDED), reason)
+    derived = F.concat(reason, F.lit(", at a derived row"))
+    is_derived = F.col(OFFSET).isNull() & reason.isNotNull()
+    return above.frame.withColumn(REASON, F.when(is_derived, F.raise_error(derived)).otherwise(reason))
+
+
+def in_range(node: Node, above: Rows) -> Rows:
+    """The rows ``above`` that ``node`` processes."""
+    reached = in_range_or_not(node, above)
+    return above if reached is None else above.with_frame(above.node, returned(reached))
 
 
 def or_deleted(node: Filter, above: Rows) -> Rows:

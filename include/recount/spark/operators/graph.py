@@ -31,9 +31,10 @@ from recount.spark.operators.lateness import current
 from recount.spark.operators.lookups import StreamTableJoinOperator
 from recount.spark.operators.operator import FATE, FATE_SCHEMA, FATE_TYPE, Operator, Output
 from recount.spark.operators.processing import ProcessOperator
+from recount.spark.operators.ranges import Ranges
 from recount.spark.operators.remembering import DeduplicateOperator, InOrderOperator, SuppressOperator
 from recount.spark.operators.rows import ENTRY, nth
-from recount.spark.operators.set_aside import RAISED_SCHEMA, one_of_each
+from recount.spark.operators.set_aside import one_of_each
 from recount.spark.operators.settling import comes_any_time, revised_for_ms
 from recount.spark.operators.stateless import StatelessOperator
 from recount.spark.operators.table_aggregates import TableAggregateOperator
@@ -52,8 +53,12 @@ _READS_HISTORY = (
 
 @dataclass
 class Made:
-    """What a batch comes to: the rows that were written, late records, and one fate for every good record read."""
+    """What a batch comes to: the rows that were written, late records, and one fate for every good record read.
 
+    ``set_aside`` are the records that tasks have set aside (``RAISED_SCHEMA``).
+    """
+
+    set_aside: pl.DataFrame
     written: dict[Written, pl.DataFrame] = field(default_factory=dict)
     outputs: list[Output] = field(default_factory=list)
 
@@ -64,8 +69,8 @@ class Made:
 
     @property
     def raised(self) -> pl.DataFrame:
-        """The records for which a function raised, each once, with what the dead letter says (``RAISED_SCHEMA``)."""
-        return one_of_each(pl.concat([pl.DataFrame(schema=RAISED_SCHEMA), *(out.raised for out in self.outputs)]))
+        """The records that were set aside, each once, with what the dead letter says (``RAISED_SCHEMA``)."""
+        return one_of_each(pl.concat([self.set_aside, *(out.raised for out in self.outputs)]))
 
     def fates(self, read: pl.DataFrame) -> pl.DataFrame:
         """The records ``read`` with the fate of each; where operators differ the first of ``FATES`` holds."""
@@ -90,6 +95,7 @@ class Graph:
         nodes = [node for node in topology.nodes() if not isinstance(node, Source)]
         self._operators = operators_of(nodes)
         self._nodes = [node for node in nodes if node not in done_before]
+        self._ranges = {node: Ranges(node) for node in self._nodes}
         self._forks = topology.forks()
         self.sinks = [node for node in topology.written if node not in done_before]
         self.states: dict[str, KeyedRows] = {}
@@ -103,14 +109,19 @@ class Graph:
             self.owners |= {f"{name} {state}": (node, state) for state in operator.states}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
 
-    def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame]) -> Made:
-        """Send the batch's rows down every path that leads from the operators whose rows are ``given``."""
-        made = Made()
+    def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame], set_aside: pl.DataFrame) -> Made:
+        """Send the batch's rows down every path that leads from the operators whose rows are ``given``.
+
+        ``set_aside`` are the records that operators above these have set aside.
+        """
+        made = Made(set_aside)
         leaving = dict(given)
         for node in self._nodes:
             inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
+            inputs[0], beyond = self._ranges[node].checked(inputs[0])
             output = self._operators[node].process(batch, inputs)
             worked()
+            output.raised = pl.concat([beyond, output.raised])
             leaving[node] = output.rows
             made.outputs.append(output)
             if isinstance(node, Sink | Through):

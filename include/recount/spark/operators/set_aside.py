@@ -1,4 +1,6 @@
-"""Records for which a function of the topology raised: which they are, and what their dead letters say."""
+"""Records that an operator could not process: for which a function of the topology raised, or an expression has a value
+that its type cannot hold. Which they are, and what their dead letters say.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ RAISED_SCHEMA: dict[str, pl.DataType] = {
 
 @dataclass
 class SetAside:
-    """The records of a batch for which a function of ``node`` raised.
+    """The records of a batch for which a function or an expression of ``node`` raised.
 
     Below an operator that holds records back there are none: what a row is made of was read by an earlier batch.
     """

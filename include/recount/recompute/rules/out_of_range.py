@@ -1,0 +1,126 @@
+"""Values of expressions that their types cannot hold: "Values that do not fit" of docs/semantics.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from recount.core import expressions as expr
+from recount.core.changelogs import TableAggregate, TableFilter
+from recount.core.expression_types import type_of
+from recount.core.joins import StreamTableJoin
+from recount.core.nodes import Filter, Node, SelectKey, WindowedAggregate, WithFields
+from recount.core.processing import Deduplicate
+from recount.core.schema import FieldType
+from recount.core.stateless import Select
+from recount.recompute.columns import column, spark_type
+
+_COMPUTES = frozenset({"+", "-", "*", "/"})
+_MOST_SAID = 200
+
+
+def reason_of(node: Node, prefix: str = "") -> Column | None:
+    """Why a row is set aside that reaches ``node``, by the first of its expressions that is out of range.
+
+    Null where none is, None where none ever is. ``prefix`` goes before the names of the columns of the fields.
+    """
+    fields = node.inputs[0].fields
+    kinds = [kind for tree in _evaluated(node) if (kind := kind_beyond(tree, fields, prefix)) is not None]
+    if not kinds:
+        return None
+    kind = F.coalesce(*kinds)
+    operator = node.in_reasons if isinstance(node, WindowedAggregate) else str(node)
+    return F.when(kind.isNotNull(), F.concat(F.lit("out-of-range: "), kind, F.lit(f" in {operator[:_MOST_SAID]}")))
+
+
+def can_be(node: Node) -> bool:
+    """Whether an expression of ``node`` can be out of range, as far as its operators say."""
+    return any(_computes(tree) for tree in _evaluated(node))
+
+
+def _computes(tree: expr.Expression) -> bool:
+    if not isinstance(tree, expr.Call):
+        return False
+    return tree.operator in {*_COMPUTES, "when", "coalesce"} or any(map(_computes, tree.arguments))
+
+
+def _evaluated(node: Node) -> list[expr.Expression]:
+    """In the order in which the operator evaluates them; of an aggregate, for the records that it takes."""
+    match node:
+        case Filter(predicate=predicate) | TableFilter(predicate=predicate):
+            return [predicate]
+        case SelectKey(by=by) | Deduplicate(by=by):
+            return [by]
+        case StreamTableJoin(by=found_by):
+            return [] if found_by is None else [found_by]
+        case WithFields(added=made) | Select(chosen=made):
+            return list(made.values())
+        case WindowedAggregate(aggregates=aggregates) | TableAggregate(aggregates=aggregates):
+            trees = [node.by] if isinstance(node, TableAggregate) else []
+            for one in aggregates.values():
+                of = expr.lit(None) if one.of is None else one.of
+                trees.append(of if one.where is None else expr.when(one.where, of, None))
+            return trees
+    return []
+
+
+def kind_beyond(tree: expr.Expression, fields: Mapping[str, FieldType], prefix: str) -> Column | None:
+    """The kind of the first part of ``tree`` that is evaluated and out of range; null where none is."""
+    if not isinstance(tree, expr.Call):
+        return None
+    if tree.operator == "when":
+        condition, *options = tree.arguments
+        then, otherwise = (_chosen_beyond(option, tree, fields, prefix) for option in options)
+        chosen = None
+        if then is not None or otherwise is not None:
+            is_true = column(condition, fields, prefix).cast("boolean")
+            chosen = F.when(is_true, _or_null(then)).otherwise(_or_null(otherwise))
+        return _first_of([kind_beyond(condition, fields, prefix), chosen])
+    if tree.operator == "coalesce":
+        found: Column | None = None
+        for option in reversed(tree.arguments):
+            later = None if found is None else F.when(column(option, fields, prefix).isNull(), found)
+            found = _first_of([_chosen_beyond(option, tree, fields, prefix), later])
+        return found
+    parts = [kind_beyond(argument, fields, prefix) for argument in tree.arguments]
+    return _first_of([*parts, _own_kind(tree, fields, prefix)])
+
+
+def _own_kind(tree: expr.Call, fields: Mapping[str, FieldType], prefix: str) -> Column | None:
+    kinds = [type_of(argument, fields) for argument in tree.arguments]
+    kind = type_of(tree, fields)
+    if tree.operator not in _COMPUTES or kind is None or None in kinds:
+        return None
+    value = column(tree, fields, prefix)
+    if kind.kind == "double":
+        is_exact = all(one is not None and one.kind != "double" for one in kinds)
+        if tree.operator == "/" and is_exact:
+            return None
+        return F.when(~(F.abs(value) < F.lit(float("inf"))), F.lit(kind.kind))
+    given = F.lit(True)
+    for argument in tree.arguments:
+        given &= column(argument, fields, prefix).isNotNull()
+    return F.when(given & value.isNull(), F.lit(kind.kind))
+
+
+def _chosen_beyond(
+    option: expr.Expression, tree: expr.Call, fields: Mapping[str, FieldType], prefix: str
+) -> Column | None:
+    """The same of ``option`` where ``tree`` chooses it, whose type may have less room before the point."""
+    kind, given = type_of(tree, fields), type_of(option, fields)
+    lost = None
+    if kind is not None and kind.kind == "decimal" and given is not None and given.scale < kind.scale:
+        value = column(option, fields, prefix)
+        lost = F.when(value.isNotNull() & value.try_cast(spark_type(kind)).isNull(), F.lit(kind.kind))
+    return _first_of([kind_beyond(option, fields, prefix), lost])
+
+
+def _first_of(kinds: Sequence[Column | None]) -> Column | None:
+    found = [kind for kind in kinds if kind is not None]
+    return F.coalesce(*found) if found else None
+
+
+def _or_null(kind: Column | None) -> Column:
+    return F.lit(None).cast("string") if kind is None else kind

@@ -1,0 +1,82 @@
+"""Rows for which an expression of an operator has a value that its type cannot hold: they go no further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import or_
+from typing import Any
+
+import polars as pl
+
+from recount.core.evaluation import OutOfRange, evaluate
+from recount.core.expression_types import columns_of
+from recount.core.nodes import Node
+from recount.core.ranges import is_risky, risky_expressions
+from recount.core.schema import FieldType
+from recount.spark.operators.python_rows import python_rows
+from recount.spark.operators.set_aside import RAISED_SCHEMA, SetAside
+from recount.spark.polars_expressions import field_column, out_of_range
+
+_IS_BEYOND = "__is_out_of_range"
+NOTHING_RAISED = pl.DataFrame(schema=RAISED_SCHEMA)
+
+
+class Ranges:
+    """What the expressions of ``node`` can hold; ``risky`` is false where each of their values always fits."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._trees = risky_expressions(node)
+
+    @property
+    def risky(self) -> bool:
+        """Whether any row can be beyond what an expression can hold."""
+        return bool(self._trees)
+
+    def beyond(self, rows: pl.DataFrame) -> pl.Series:
+        """Whether each of ``rows`` is."""
+        fields = self._node.inputs[0].fields
+        known = _largest(rows, frozenset().union(*map(columns_of, self._trees)), fields)
+        trees = [tree for tree in self._trees if is_risky(tree, fields, known)]
+        tests = [test for tree in trees if (test := out_of_range(tree, fields)) is not None]
+        if not tests:
+            return pl.repeat(False, rows.height, dtype=pl.Boolean(), eager=True)
+        return rows.with_columns(reduce(or_, tests).alias(_IS_BEYOND))[_IS_BEYOND]
+
+    def error(self, row: Mapping[str, Any]) -> OutOfRange:
+        """What is wrong with a ``row`` that is."""
+        try:
+            for tree in self._trees:
+                evaluate(tree, row, self._node.inputs[0].fields)
+        except OutOfRange as error:
+            return error
+        raise AssertionError(f"{self._node} of {row} is in range")
+
+    def checked(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The ``rows`` that can be processed, and the records behind the others (``RAISED_SCHEMA``).
+
+        Raises ``ValueOutOfRange`` for a row that is no record which is read just now.
+        """
+        if not self._trees or rows.is_empty():
+            return rows, NOTHING_RAISED
+        beyond = self.beyond(rows)
+        if not beyond.any():
+            return rows, NOTHING_RAISED
+        raised, bad = SetAside(self._node), rows.filter(beyond)
+        fields = self._node.inputs[0].fields
+        for about, row in zip(bad.iter_rows(named=True), python_rows(bad, fields), strict=True):
+            raised.add(about, self.error(row))
+        return rows.filter(~beyond), raised.rows
+
+
+def _largest(rows: pl.DataFrame, names: Iterable[str], fields: Mapping[str, FieldType]) -> dict[str, int | float]:
+    """What no number in the fields ``names`` of ``rows`` comes to on either side of 0; a DOUBLE may."""
+    numbers = [name for name in names if fields[name].kind in ("long", "double", "decimal")]
+    columns = [pl.col(field_column(name)) for name in numbers]
+    ends = rows.select(*(one.min().name.prefix("least ") for one in columns), *(one.max() for one in columns)).row(0)
+    found = {}
+    for name, least, most in zip(numbers, ends[: len(numbers)], ends[len(numbers) :], strict=True):
+        largest = 0 if least is None else max(abs(least), abs(most))
+        found[name] = largest if isinstance(largest, float) else int(largest) + 1
+    return found
