@@ -98,6 +98,11 @@ def _require_value(tree: Call) -> None:
         )
 
 
+def _options(tree: Call) -> tuple[Expression, ...]:
+    """What the value of ``tree`` is made of: but for a condition, its arguments."""
+    return tree.arguments[1:] if tree.operator == "when" else tree.arguments
+
+
 def _room(kind: FieldType) -> int | float:
     """The largest LONG, or a number that no other value of ``kind`` comes to."""
     match kind.kind:
@@ -127,7 +132,7 @@ def _largest(tree: Expression, fields: Mapping[str, FieldType], known: Largest) 
 
 def _reach(tree: Call, fields: Mapping[str, FieldType], known: Largest) -> int | float:
     """The same of what ``tree`` makes of its parts, whether its type holds that or not."""
-    parts = [_largest(one, fields, known) for one in tree.arguments[tree.operator == "when" :]]
+    parts = [_largest(one, fields, known) for one in _options(tree)]
     match tree.operator:
         case "+" | "-":
             return sum(parts)
@@ -137,4 +142,5 @@ def _reach(tree: Call, fields: Mapping[str, FieldType], known: Largest) -> int |
             divisor = type_of(tree.arguments[1], fields)
             # one that is not 0 is at least its smallest place
             return parts[0] * 10**divisor.scale if divisor is not None and divisor.kind != "double" else inf
-    return max(parts)
+    # a constant may come to its bound
+    return max(part + (not columns_of(one)) for part, one in zip(parts, _options(tree), strict=True))
