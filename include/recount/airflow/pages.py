@@ -176,6 +176,7 @@ def stream_page(
     line, group = scene.line(name, MOST), declarations.group_of(name)
     found = buttons(stream, states, runs, user)
     told = next((f"{button.dag} was started: {button.does}." for button in found if button.order == started), None)
+    waiting = say.results_wait(stream.health.frontier_age_ms)
     return _page(
         request,
         "stream.html",
@@ -183,7 +184,7 @@ def stream_page(
         now_ms=scene.now_ms,
         line=line,
         told=told,
-        problems=[*_not_deployed(deployed), *scene.say.problems, *([say.problem] if say.problem else [])],
+        problems=[*_not_deployed(deployed), *scene.say.problems, *filter(None, [say.problem, waiting])],
         buttons=found,
         token=token_for(user),
         stream_dag=stream_dag(name),

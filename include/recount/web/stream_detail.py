@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from recount.core.archive import Archive
 from recount.core.errors import RecountError
+from recount.core.instants import told_time
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.registry import Stream
 from recount.core.tables import Tables
@@ -63,6 +64,20 @@ class TablesSay:
         parts = self.newest.partitions if self.newest else ()
         known = sorted(parts, key=lambda part: (part.topic, part.partition))
         return [ReadPartition(proof=part, lag=lags.get((part.topic, part.partition))) for part in known]
+
+    def results_wait(self, limit_ms: int) -> str | None:
+        """Which partition holds results back by more than ``limit_ms`` of event time; None where none does."""
+        if self.newest is None or self.newest.frontier_ms is None:
+            return None
+        parts = [(part.stream_time_ms, part) for part in self.newest.partitions if not part.idle]
+        known = sorted(((at_ms, part) for at_ms, part in parts if at_ms is not None), key=lambda one: one[0])
+        if not known or known[-1][0] - max(known[0][0], self.newest.frontier_ms) <= limit_ms:
+            return None
+        (slow_ms, slow), (fast_ms, fast) = known[0], known[-1]
+        number = slow.topic == fast.topic
+        names = (f"{part.topic}-{part.partition}" if number else part.topic for part in (slow, fast))
+        said = (f"{name} is at {told_time(at_ms)}" for name, at_ms in zip(names, (slow_ms, fast_ms), strict=True))
+        return f"Results wait: {', '.join(said)}."
 
     def drawing(self, stream: Stream) -> Drawing | None:
         """The operators with their rates; an archive has none."""
