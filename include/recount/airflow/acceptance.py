@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from recount.airflow.failures import airflow_failures
+from recount.audit.row_changes import sides_in_words
 from recount.core.instants import told_window
 from recount.core.settings import Settings
 
@@ -38,8 +39,15 @@ class OpenFindingsOperator(BaseOperator):
             raise AirflowSkipException("no finding is open")
         differences = [(one, found[one].difference) for one in wanted]
         told = [
-            f"- `{name}` **{one.verdict}** {one.kind}, {one.place}, {_row(one)}: expected `{one.expected}`, "
-            f"actual `{one.actual}`; {one.cause}"
+            "- `{}` **{}** {}, {}, {}: expected `{}`, actual `{}`; {}".format(
+                name,
+                one.verdict,
+                one.kind,
+                one.place,
+                _row(one),
+                *sides_in_words(one.expected, one.actual),
+                one.cause,
+            )
             for name, one in differences
         ]
         self.log.info("open findings of %s:\n%s", self.stream, "\n".join(told))

@@ -21,6 +21,7 @@ from recount.backfill.repair import Repaired, pending, repair
 from recount.backfill.topologies.carrying_out import CarryingOut
 from recount.backfill.topologies.corrections_due import corrections_due
 from recount.backfill.topologies.showing import keep_due, left_out, table_of
+from recount.core.instants import told_window
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import NOW, REVISION
 from recount.core.quantities import quantity
@@ -116,11 +117,11 @@ def _table(planned: Plan) -> Table:
     aggregates = list(planned.flow.aggregate.aggregates)
     changed = [heading for name in aggregates for heading in (f"{name} now", f"{name} corrected")]
     title = f"open misses as of audit {planned.audit}"
-    table = Table(planned.flow.key, WINDOW_START, WINDOW_END, *changed, "revision", title=title)
+    table = Table(planned.flow.key, "window", *changed, "revision", title=title)
     for row in planned.changes.orderBy(WINDOW_START, named(planned.flow.key)).limit(_SHOWN).collect():
         kinds = planned.flow.aggregate.fields
         values = [_text(row[name], kinds[of]) for of in aggregates for name in (f"{NOW}{of}", of)]
-        cells = [row[planned.flow.key], row[WINDOW_START], row[WINDOW_END], *values, row[REVISION]]
+        cells = [row[planned.flow.key], told_window(row[WINDOW_START], row[WINDOW_END]), *values, row[REVISION]]
         table.add_row(*(str(cell) for cell in cells))
     return table
 

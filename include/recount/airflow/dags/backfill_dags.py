@@ -94,8 +94,8 @@ def _approval(plan: DagPlan, name: str) -> ApprovalOperator:
         task_id="approval",
         subject=f"Publish corrections of {name}?",
         body=(
-            "{{ ti.xcom_pull(task_ids='dry_run', key='changes') }} results would change, as of audit "
-            "{{ ti.xcom_pull(task_ids='dry_run', key='as_of') }}: the log of the task dry_run shows every change. "
+            "Results that would change: {{ ti.xcom_pull(task_ids='dry_run', key='changes') }}, as of audit "
+            "{{ ti.xcom_pull(task_ids='dry_run', key='as_of') }}. The log of the task dry_run shows every change. "
             "The repair takes all misses that are open when it runs, those of later audits too."
         ),
         notifiers=[PersonAwaited(plan.settings_of(name).notifiers)],

@@ -9,9 +9,11 @@ from decimal import Decimal
 from pyspark.sql import SparkSession
 from rich.table import Table
 
+from recount.audit.row_changes import change_in_words
 from recount.audit.store import PLANS, AuditStore
 from recount.backfill.topologies.correction import REMEDIES, Correction
 from recount.backfill.topologies.corrections_due import Due
+from recount.core.instants import told_window
 from recount.core.output import encode_value
 from recount.core.quantities import quantity
 from recount.core.tables import Tables
@@ -25,11 +27,11 @@ _PLANNED = (
 
 def table_of(due: Due, now: Collection[Correction]) -> Table:
     """The first corrections, for a terminal; ``now`` are those that would be made."""
-    headings = ["sink", "key", "window", "made of", "now", "corrected", "revision", ""]
+    headings = ["sink", "key", "window", "made of", "now → corrected", "revision", ""]
     table = Table(*headings, title=f"open misses as of audit {due.run.audit}")
     for one in due.corrections[:_SHOWN]:
-        window = "" if one.window_start is None else f"{one.window_start} to {one.window_end}"
-        cells = [one.identity.written.table, one.key, window, one.origin or "", _told(one.now), _told(one.complete)]
+        window = "" if one.window_start is None else told_window(one.window_start, one.window_end)
+        cells = [one.identity.written.table, one.key, window, one.origin or "", _change(one)]
         table.add_row(*map(str, cells), str(one.revision), "" if one in now else one.standing)
     return table
 
@@ -66,7 +68,19 @@ def _has_keyed(corrections: Collection[Correction]) -> bool:
     return any(one.standing == "keyed" for one in corrections)
 
 
+def _change(one: Correction) -> str:
+    """The fields that differ; of several rows, which no one replaces one by one, all rows."""
+    now, complete = _rows(one.now), _rows(one.complete)
+    if len(now) > 1 or len(complete) > 1:
+        return f"{_told(one.now)} → {_told(one.complete)}"
+    return change_in_words(next(iter(now), None), next(iter(complete), None))
+
+
 def _told(text: str) -> str:
     """The rows of a JSON text, without what surrounds them."""
+    return "; ".join(_rows(text)) or "nothing"
+
+
+def _rows(text: str) -> list[str]:
     rows = [one.get("row") for one in json.loads(text, parse_float=Decimal)]
-    return "; ".join("deleted" if row is None else encode_value(row).decode() for row in rows) or "nothing"
+    return ["deleted" if row is None else encode_value(row).decode() for row in rows]
