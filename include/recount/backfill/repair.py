@@ -32,7 +32,8 @@ from recount.core.tables import Tables
 from recount.declarations import DeclarationLog
 from recount.kafka.backfill_count import backfills_of, publish_backfill, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
-from recount.kafka.transaction import KafkaRecord, OutputTransaction
+from recount.kafka.kafka_record import KafkaRecord
+from recount.kafka.transaction import OutputTransaction
 from recount.recompute.aggregating import group_of
 from recount.recompute.columns import named
 from recount.recompute.flow import Flow

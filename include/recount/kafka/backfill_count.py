@@ -10,10 +10,11 @@ from collections.abc import Iterable
 
 from recount.core.topology import Topology
 from recount.kafka.connection import Connection
+from recount.kafka.kafka_record import KafkaRecord
 from recount.kafka.offsets import Partition, committed_offsets
 from recount.kafka.platform import POSITIONS
 from recount.kafka.positions import last_ends
-from recount.kafka.transaction import KafkaRecord, OutputTransaction
+from recount.kafka.transaction import OutputTransaction
 
 
 def backfill_counter(connection: Connection) -> Partition:

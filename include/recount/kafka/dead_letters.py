@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from recount.kafka.transaction import KafkaRecord
+from recount.kafka.kafka_record import KafkaRecord
 
 REASON = "recount-reason"
 ERROR = "recount-error"
@@ -22,6 +22,8 @@ KEY_LEFT_OUT = "recount-left-out-key"
 _MAX_ERROR_BYTES = 2_000
 _MAX_BYTES = 1_000_000
 """Of a letter. Topics take 1,048,588 by default, with what Kafka adds."""
+_OF_KAFKA = 300
+"""More than Kafka adds, and the headers that say what was left out."""
 
 
 def dead_letter(
@@ -37,11 +39,12 @@ def dead_letter(
     reason: str,
     error: str,
     headers: Iterable[tuple[str, bytes]] = (),
+    limit: int | None = None,
 ) -> KafkaRecord:
     """The record for ``destination``: original key, value and headers, byte for byte, then ours.
 
     A value with which the letter would be too large is left out, and so is such a key: they lie in ``topic`` still, and
-    a record that nobody can be told of must not stop the stream.
+    a record that nobody can be told of must not stop the stream. ``limit`` is what ``destination`` takes, where known.
 
     ``stream`` is the consumer group of the stream that could not take the record: streams that read one topic share its
     dead-letter topic, and each judges its own letters.
@@ -61,7 +64,8 @@ def dead_letter(
     }
     added = [(name, text.encode()[:_MAX_ERROR_BYTES]) for name, text in ours.items()]
     told = [*headers, *added]
-    room = _MAX_BYTES - sum(len(name) + len(said) for name, said in told)
+    most = _MAX_BYTES if limit is None else min(_MAX_BYTES, limit - _OF_KAFKA)
+    room = most - sum(len(name) + len(said) for name, said in told)
     if value is not None and len(key or b"") + len(value) > room:
         told.append((LEFT_OUT, b"%d" % len(value)))
         value = None

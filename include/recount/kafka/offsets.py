@@ -295,15 +295,16 @@ def list_offsets(
 
 def is_compacted(connection: Connection, topic: str) -> bool:
     """Whether the brokers remove records of ``topic`` that a later one of the same key replaces."""
-    return "compact" in _setting(connection, topic, "cleanup.policy")
+    return "compact" in setting_of(connection, topic, "cleanup.policy")
 
 
 def retention_ms_of(connection: Connection, topic: str) -> int:
     """For how long the brokers keep the records of ``topic``; -1: for ever."""
-    return int(_setting(connection, topic, "retention.ms"))
+    return int(setting_of(connection, topic, "retention.ms"))
 
 
-def _setting(connection: Connection, topic: str, name: str) -> str:
+def setting_of(connection: Connection, topic: str, name: str) -> str:
+    """What the brokers go by for ``topic``; raises what ``failure`` makes of a refusal."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = connection.admin()
     try:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -43,29 +43,19 @@ from recount.kafka.connection import (
     failure,
     patiently,
 )
+from recount.kafka.kafka_record import KafkaRecord
 from recount.kafka.offsets import Partition, require_topics
 from recount.kafka.platform import POSITIONS
 from recount.kafka.positions import Position, last_position, position_key
+from recount.kafka.record_sizes import largest, limit_of, too_large
 
 Offsets = Mapping[Partition, int]
 TRANSACTION_TIMEOUT_MS = 60_000
+LARGEST_BATCH = 1_000_000
+"""Bytes of a batch of several records, unless a topic takes less. A larger record is a batch of its own."""
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
 Batch = int | str
-Headers = tuple[tuple[str, bytes], ...]
-
-
-class KafkaRecord(NamedTuple):
-    """One record to write. ``timestamp_ms`` None is the time of writing; ``partition`` None follows from the key.
-
-    A tuple, for a batch makes a million of them.
-    """
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: Headers = ()
-    timestamp_ms: int | None = None
-    partition: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +90,10 @@ class OutputTransaction:
     ``confirm``, where there is one, is asked after a fencing: it raises ``Fenced`` unless the right to write is still
     held, and then the transaction is tried again by a new producer, once. So it is where a producer does not answer:
     when the broker that keeps the group's offsets was away, its call can wait for ever (librdkafka 5456 and 5511).
+
+    ``limits`` are the sizes that topics take, of those that have refused one: asked then, for few do. Small records go
+    out in batches of up to a megabyte, which a topic may refuse that takes each of them: then batches are smaller from
+    there on.
     """
 
     def __init__(
@@ -123,6 +117,8 @@ class OutputTransaction:
         self._timeout_ms = transaction_timeout_ms
         self._confirm = confirm
         self._delivery_error: KafkaError | None = None
+        self._too_large_for: list[str] = []
+        self.limits: dict[str, int] = {}
         self._consumer = connection.consumer(self.group)
         self._producer = self._open()
 
@@ -133,6 +129,7 @@ class OutputTransaction:
                 "transactional.id": self.transactional_id,
                 "transaction.timeout.ms": self._timeout_ms,
                 "queue.buffering.max.messages": 500_000,  # a full queue costs twice the time of its records
+                "batch.size": min([LARGEST_BATCH, *self.limits.values()]),
                 "delivery.report.only.error": True,
                 "on_delivery": self._delivered,
             }
@@ -264,7 +261,7 @@ class OutputTransaction:
 
     def _attempt(self, records: Iterable[KafkaRecord], position: Position, deadline: float) -> Transient | None:
         """One try: None when committed, the reason when it was aborted and may be tried again."""
-        self._delivery_error = None
+        self._delivery_error, self._too_large_for = None, []
         begun_s, written = time.monotonic(), 0
         try:
             self._producer.begin_transaction()
@@ -296,6 +293,8 @@ class OutputTransaction:
             if isinstance(problem, Fenced) and self._confirm is not None:
                 self._reopen(self._confirm)
                 return self._aborted(position.batch, written, time.monotonic() - begun_s, problem)
+            if self._too_large_for:
+                return self._with_smaller_batches(self._too_large_for[0], records, problem)
             raise problem from error
         except Unanswered as unanswered:
             if self._confirm is None:
@@ -305,6 +304,25 @@ class OutputTransaction:
         except BaseException:
             self._abort(deadline)
             raise
+
+    def _with_smaller_batches(self, topic: str, records: Iterable[KafkaRecord], problem: RecountError) -> Transient:
+        """What to do about ``topic``, which took a batch for too large; raises where one record alone is."""
+        limit = None if topic in self.limits else limit_of(self._connection, topic)
+        if limit is None:
+            found = largest(records, topic)
+            raise (problem if found is None else too_large(found, self.limits.get(topic))) from None
+        self.limits[topic] = limit
+        if self._confirm is not None:
+            self._reopen(self._confirm)
+        else:
+            self._producer.purge()
+            self._producer = self._open()
+        return Transient(
+            f"{topic} takes no batch as large as those of {self.stream}",
+            given=f"batches of up to {LARGEST_BATCH} bytes",
+            expected=f"at most {limit}, max.message.bytes of the topic",
+            remedy="none: tried again with smaller batches",
+        )
 
     def _reopen(self, confirm: Callable[[], None]) -> None:
         """Take the outputs back. Who was held up before this asks again: a newer driver may have begun meanwhile."""
@@ -365,9 +383,11 @@ class OutputTransaction:
         except KafkaException as error:
             raise failure(f"aborting a transaction of {self.stream}", error) from error
 
-    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             self._delivery_error = self._delivery_error or error
+            if self._delivery_error.code() in _TOO_LARGE:
+                self._too_large_for.append(str(message.topic()))
 
 
 def _metadata(position: Position, start: int) -> str:

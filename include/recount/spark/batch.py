@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import polars as pl
@@ -32,7 +32,7 @@ from recount.core.quantities import quantity
 from recount.core.retention import ageing
 from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
-from recount.kafka.transaction import KafkaRecord
+from recount.kafka.kafka_record import KafkaRecord
 from recount.spark.aggregation import AggregationComputation
 from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import TIMESTAMP
@@ -163,7 +163,8 @@ class BatchProcessor:
         rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)
         proof = self._proof(span, computed, rows)
         mark("mapped")
-        written = "published before" if self._attempt.published else self._publish(span, computed, proof)
+        with without_its_record(self._topology.name, span):
+            written = "published before" if self._attempt.published else self._publish(span, computed, proof)
         mark("kafka committed")
         self._tables.append(rows, proof)
         mark("delta committed")
@@ -191,6 +192,7 @@ class BatchProcessor:
                 dead_letters=self._dead_letters,
                 group=transaction.group,
                 version=self._attempt.version,
+                limits=transaction.limits,
             ),
             start_offsets=span.start,
             end_offsets=span.end,
@@ -251,7 +253,7 @@ class BatchProcessor:
 @dataclass(frozen=True, kw_only=True)
 class BatchRecords:
     """The records of the batch ``computed``, dead letters last; ``dead_letters`` names their topic by source topic,
-    ``group`` the stream, ``version`` which one of it.
+    ``group`` the stream, ``version`` which one of it, ``limits`` the sizes that topics take, of some.
 
     Made anew whenever they are gone through: a million of them held at once are half a gigabyte, in which Python's
     garbage collector spends longer than it takes to make them.
@@ -262,6 +264,7 @@ class BatchRecords:
     dead_letters: Mapping[str, str]
     group: str
     version: int = 1
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[KafkaRecord]:
         """From the first; each is a sign of work."""
@@ -286,4 +289,5 @@ class BatchRecords:
                 value=row["record_value"],
                 reason=row["reason"],
                 error=row["detail"],
+                limit=self.limits.get(self.dead_letters[row["topic"]]),
             )

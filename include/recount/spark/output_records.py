@@ -25,7 +25,7 @@ from recount.core.output import (
 from recount.core.own_columns import IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.schema import FieldType
 from recount.core.topology import Written
-from recount.kafka.transaction import Headers, KafkaRecord
+from recount.kafka.kafka_record import Headers, KafkaRecord
 
 _STREAM = (ORIGIN_HEADER, b"stream")
 _ESCAPED = r'[\x00-\x1f"\\]'

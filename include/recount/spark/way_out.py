@@ -25,14 +25,15 @@ def without_its_record(stream: str, span: BatchRange) -> Iterator[None]:
 
 
 def _way_out(stream: str, span: BatchRange, record: str | None) -> str:
-    places = {RecordPlace.from_text(text) for text in _A_PLACE.findall(record or "")}
-    if len(places) != 1:
+    places = [RecordPlace.from_text(text) for text in _A_PLACE.findall(record or "")]
+    if not places:
         place = "TOPIC-PARTITION@OFFSET"
         return f"to go on without a record of this batch, {_spans(span)}: {set_aside_command(stream, place)}"
-    [found] = places
-    if not _is_in(span, found):
-        return f"{found} was read by an earlier batch, so that it cannot be set aside: mend the declaration"
-    return f"to go on without this record: {set_aside_command(stream, found)}"
+    unread = [place for place in places if _is_in(span, place)]
+    if not unread:
+        read = ", ".join(map(str, places))
+        return f"an earlier batch has read {read}, so that no record can be set aside: mend the declaration"
+    return f"to go on without this record: {set_aside_command(stream, unread[-1])}"
 
 
 def _is_in(span: BatchRange, place: RecordPlace) -> bool:

@@ -15,12 +15,16 @@ import pytest
 from tests.integration.kafka.conftest import MakeTopic, Read
 
 from recount.core.errors import Terminal
+from recount.core.output import SOURCE_HEADER
 from recount.core.settings import Settings
 from recount.core.topics import Topic
 from recount.kafka.connection import Connection, Fenced
+from recount.kafka.dead_letters import LEFT_OUT, dead_letter
+from recount.kafka.kafka_record import KafkaRecord
 from recount.kafka.platform import platform_topics
+from recount.kafka.record_sizes import RecordTooLarge
 from recount.kafka.topics import apply, plan
-from recount.kafka.transaction import Aborted, KafkaRecord, OffsetsDisagree, OutputTransaction
+from recount.kafka.transaction import Aborted, OffsetsDisagree, OutputTransaction
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
@@ -139,13 +143,45 @@ def test_an_error_in_mid_batch_leaves_nothing_and_the_batch_can_be_written_again
     assert values(read, stream.output) == [b"whole"]
 
 
-def test_a_record_that_is_too_large_is_terminal_and_leaves_nothing(stream: OneBatch, read: Read) -> None:
+def test_a_record_that_is_too_large_is_named_and_terminal_and_leaves_nothing(stream: OneBatch, read: Read) -> None:
     """The broker refuses it: of bytes that no codec makes smaller."""
-    with pytest.raises(Terminal) as refused:
-        stream.commit(stream.open(), 0, [b"small", os.urandom(2_000_000)])
+    transaction, headers = stream.open(), ((SOURCE_HEADER, b"orders-0@7"),)
+    large = KafkaRecord(topic=stream.output, key=b"k" * 930_000, value=os.urandom(2_000_000), headers=headers)
+    with pytest.raises(RecordTooLarge) as refused:
+        transaction.commit_once(
+            [KafkaRecord(topic=stream.output, key=b"key", value=b"small"), large],
+            start_offsets={(stream.source, 0): 0},
+            end_offsets={(stream.source, 0): 100},
+            batch=0,
+        )
     assert is_final(refused.value), "no relaunch of the driver can help"
+    assert stream.output in refused.value.what
+    assert f"key '{'k' * 40}'… of 930,000 bytes" in str(refused.value.given)
+    assert f"{large.size:,} bytes in all, made of orders-0@7" in str(refused.value.given)
+    assert "1,048,588 bytes" in refused.value.expected
+    assert "max.message.bytes" in refused.value.remedy
+    assert refused.value.record == "orders-0@7"
     assert values(read, stream.output) == []
     assert stream.committed() is None
+
+
+def test_small_records_reach_a_topic_that_takes_no_large_batch(
+    stream: OneBatch, read: Read, make_topic: MakeTopic
+) -> None:
+    """And a dead letter is made so small that its topic takes it."""
+    stream.output = make_topic("small", configs={"max.message.bytes": "2000"})
+    transaction = stream.open()
+    written = [os.urandom(500) for _ in range(100)]
+    assert stream.commit(transaction, 0, written) == "committed"
+    assert values(read, stream.output) == written
+    place = {"stream": "s", "topic": "t", "partition": 0, "offset": 1, "timestamp_ms": 0, "reason": "r", "error": "e"}
+    limit = transaction.limits[stream.output]
+    letter = dead_letter(destination=stream.output, key=None, value=os.urandom(1_900), limit=limit, **place)
+    assert (LEFT_OUT, b"1900") in letter.headers
+    transaction.commit_once(
+        [letter], start_offsets={(stream.source, 0): 100}, end_offsets={(stream.source, 0): 200}, batch=1
+    )
+    assert len(read(stream.output)) == 101
 
 
 def test_a_batch_larger_than_the_client_buffer_is_one_transaction(stream: OneBatch, read: Read) -> None:

@@ -39,7 +39,8 @@ from recount.core.topology import Topology
 from recount.declarations import DeclarationLog
 from recount.kafka.backfill_count import backfills_of, publish_backfill, published_backfills
 from recount.kafka.connection import BACKFILL_SLOT, Connection
-from recount.kafka.transaction import KafkaRecord, OutputTransaction
+from recount.kafka.kafka_record import KafkaRecord
+from recount.kafka.transaction import OutputTransaction
 from recount.versions.standstill import require_no_driver, standstill
 
 _LOG = logging.getLogger(__name__)

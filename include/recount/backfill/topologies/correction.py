@@ -16,7 +16,7 @@ from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.output import encode_value, fields_of, output_record
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.topology import Written
-from recount.kafka.transaction import KafkaRecord
+from recount.kafka.kafka_record import KafkaRecord
 
 Order = tuple[int, int]
 Standing = Literal["ready", "open", "keyed", "compacted"]
