@@ -10,7 +10,7 @@ from recount.audit.certified_findings import covered, findings_section, listed_d
 from recount.audit.code_versions import code_versions
 from recount.audit.findings import Findings
 from recount.audit.shape import flow_of
-from recount.audit.shares import unsigned_orders, warnings_of
+from recount.audit.shares import unsigned_orders, warnings_of, warnings_of_lookups
 from recount.core.fingerprint import SEMANTICS_VERSION, Declared
 from recount.core.nodes import Sink, Source
 from recount.core.topology import Topology
@@ -33,6 +33,7 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "outcome": findings.outcome,
         "warnings": [
             *warnings_of(findings.topology.health, findings.accounts, findings.ledger.proofs),
+            *warnings_of_lookups(findings.topology.health, findings.lookups),
             *unsigned_orders(findings.set_aside, findings.ledger),
         ],
         "interval_ms": [findings.interval.start_ms, findings.interval.end_ms],
@@ -48,6 +49,7 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "erasures": [one.to_document() for one in findings.erasures],
         "begins_after_erasure": findings.begins_after,
         "set_aside": [one.to_document() for one in findings.set_aside],
+        "lookups": [asdict(one) for one in findings.lookups],
         "by_arrival": lookups_by_arrival(findings.topology),
         "declaration": {
             **_declaration(findings.topology),

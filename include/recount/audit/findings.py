@@ -14,6 +14,7 @@ from recount.audit.in_force import InForce
 from recount.audit.ledger import Ledger
 from recount.audit.lineage_checksums import LineageChecksums
 from recount.audit.series import WindowTotal
+from recount.audit.shares import LookupShare
 from recount.audit.store import Seed
 from recount.audit.table_checksums import TableChecksums
 from recount.core.aside_order import AsideOrder
@@ -57,7 +58,7 @@ class Findings:
     ``beyond`` are late records, as ``topic-partition@offset``, that lie before its look back: of ``beyond_found`` the
     first. ``erasures`` are those of the stream so far; ``begins_after`` is the one behind which an audit from the
     beginning cannot look, where there is one. ``set_aside`` are the orders by which records were set aside so far.
-    ``released`` and ``built_on`` are those of the audit's ``Run``.
+    ``lookups`` says how many records found no row. ``released`` and ``built_on`` are those of the audit's ``Run``.
     """
 
     audit: str
@@ -89,6 +90,7 @@ class Findings:
     built_on: tuple[LineageChecksums, ...] = ()
     erasures: tuple[Erasure, ...] = ()
     set_aside: tuple[AsideOrder, ...] = ()
+    lookups: tuple[LookupShare, ...] = ()
     begins_after: str | None = None
 
     @property

@@ -48,6 +48,7 @@ def page(certificate: Certificate) -> str:
         _findings(certificate),
         _misses(certificate["grace_misses"], certificate["grace_misses_found"]),
         _partitions(certificate["partitions"]),
+        _lookups(certificate.get("lookups", [])),
         _set_aside(certificate.get("set_aside", [])),
         _erasures(certificate.get("erasures", [])),
         digests(certificate),
@@ -73,6 +74,19 @@ def _erasures(erasures: Sequence[Mapping[str, Any]]) -> str:
     )
     head = "<tr><th>erasure</th><th>after batch</th><th>who, why</th><th class=n>rows</th></tr>"
     return f'<h2>Erased keys</h2><div class="scroll"><table>{head}{rows}</table></div>' if rows else ""
+
+
+def _lookups(lookups: Sequence[Mapping[str, Any]]) -> str:
+    """How many records of each lookup found no row of its table."""
+    rows = (
+        (escape(one["lookup"]), f"{one['records']:,}", f"{one['misses']:,} ({_share(one['misses'], one['records'])})")
+        for one in lookups
+    )
+    return "<h2>Lookups</h2>" + table(("lookup", "records", "of these without a row"), rows) if lookups else ""
+
+
+def _share(some: int, of: int) -> str:
+    return f"{Decimal(100 * some) / of:.2f} %" if of else "none"
 
 
 def _set_aside(orders: Sequence[Mapping[str, Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from recount.audit.ledger import Ledger
 from recount.core.aside_order import AsideOrder
@@ -27,6 +28,20 @@ def warnings_of(limits: Health, parts: Sequence[PartitionAccount], proofs: Seque
     ]
     more = len(of_batches) - _MOST_BATCHES
     return [*found, *of_batches[:_MOST_BATCHES], *([f"{more} more of single batches"] if more > 0 else [])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LookupShare:
+    """Of the ``records`` that looked up a row of a table, the ``misses`` found none."""
+
+    lookup: str
+    records: int
+    misses: int
+
+
+def warnings_of_lookups(limits: Health, lookups: Sequence[LookupShare]) -> list[str]:
+    """The lookups in which more records than ``limits`` allow find no row."""
+    return [text for one in lookups for text in limits.excess_of_lookup(one.lookup, one.records, one.misses)]
 
 
 def unsigned_orders(orders: Sequence[AsideOrder], ledger: Ledger) -> list[str]:

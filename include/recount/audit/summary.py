@@ -36,6 +36,8 @@ def summary(certificate: Certificate) -> RenderableType:
         last = erasures[-1]
         after = f"the last one after batch {last['generation']}/{last['batch']}, by {last['by']}: {last['reason']}"
         table.add_row("erased keys", f"{len(erasures):,}, {after}")
+    for one in certificate.get("lookups", ()):
+        table.add_row(one["lookup"], f"{one['misses']:,} of {one['records']:,} records find no row")
     for one in certificate.get("set_aside", ()):
         place = f"{one['topic']}-{one['partition']}@{one['offset']}"
         table.add_row("set aside", f"{place}, by {one['by']} at {told_time(one['at_ms'])}: {one['because']}")

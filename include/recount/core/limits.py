@@ -8,7 +8,10 @@ from dataclasses import dataclass, fields
 from recount.core.errors import require, require_each
 
 LEAST_COUNT = 10
-"""Fewer dead letters or late records than this are no share worth a warning, however few records there were."""
+"""Fewer dead letters or late records than this are no share worth a warning, however few records there were.
+
+So are fewer records without a row in a lookup.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +26,9 @@ class Health:
     is committed to the end of the log; for longer than ``open_transaction_ms`` no transaction may stop reading.
     ``frontier_age_ms`` is in event time. ``dead_letters`` and ``late`` are the largest shares of a night's records, by
     which an audit warns, and of those that a driver has read; ``batch_dead_letters`` and ``batch_late`` those of the
-    last batch. Fewer than ``LEAST_COUNT`` are never too many. ``memory`` is the share of the memory of the driver's
-    machine or container that may be in use.
+    last batch. ``lookup_misses`` is the largest share of the records of one lookup that find no row of its table: a
+    left lookup gives them nulls, an inner one drops them. Fewer than ``LEAST_COUNT`` are never too many. ``memory`` is
+    the share of the memory of the driver's machine or container that may be in use.
     """
 
     heartbeat_age_ms: int = 30_000
@@ -36,6 +40,7 @@ class Health:
     late: float = 0.05
     batch_dead_letters: float = 0.1
     batch_late: float = 0.5
+    lookup_misses: float = 0.95
     memory: float = 0.9
 
     def __post_init__(self) -> None:
@@ -60,6 +65,13 @@ class Health:
         """The same of one ``batch``, which the sentences name."""
         dead = (dead_letters, self.batch_dead_letters)
         return list(_excesses(f" of {batch}", records, dead, (late, self.batch_late)))
+
+    def excess_of_lookup(self, lookup: str, records: int, misses: int) -> list[str]:
+        """Whether too many ``records`` of one ``lookup`` find no row of its table, as a sentence with all numbers."""
+        if misses < LEAST_COUNT or misses <= self.lookup_misses * records:
+            return []
+        share = f"{misses / records:.2%}, limit {self.lookup_misses:.2%}"
+        return [f"{misses:,} of {records:,} records find no row in the {lookup}: {share}; was the table loaded later?"]
 
 
 def require_health(given: object) -> None:

@@ -83,6 +83,11 @@ def records_of(node: Node) -> frozenset[str]:
     return frozenset().union(*map(records_of, above))
 
 
+def lookup_name(node: StreamTableJoin) -> str:
+    """Which lookup it is, for people: its kind, and the topics of the table."""
+    return f"{node.kind} lookup in {', '.join(sorted(records_of(node.right)))}"
+
+
 def _reached(after: _Before, topic: str) -> set[str]:
     """All topics that are read after ``topic``."""
     found: set[str] = set()

@@ -33,6 +33,8 @@ class StreamStatus:
     stream's group has committed; ``oldest_unread_ms`` is the time of the oldest record of it. All totals count records
     of this driver since it started. ``frontier_ms`` and
     ``stream_time_ms`` (the largest of all partitions) are event times and None before the first record.
+    ``lookup`` is the lookup of which the largest share of records found no row: ``lookup_misses`` of
+    ``lookup_records``.
     ``last_progress_ms`` is when a batch was last committed; the counts ``batch_…`` are of that batch.
     ``batch_begun_ms`` is when the driver last began to process one, and ``trigger_interval_ms`` how often it does.
     ``waiting_since_ms`` is since when there has been something to do (a batch, or records that can be read) and nothing
@@ -72,6 +74,9 @@ class StreamStatus:
     batch_records: int = 0
     batch_late_records: int = 0
     batch_dead_letters: int = 0
+    lookup: str | None = None
+    lookup_records: int = 0
+    lookup_misses: int = 0
     frontier_ms: int | None = None
     stream_time_ms: int | None = None
     batch_duration_ms: int | None = None

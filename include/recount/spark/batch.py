@@ -170,7 +170,7 @@ class BatchProcessor:
         mark("delta committed")
         self._clock, self._appended = computed.after, proof.appended
         map_ms, kafka_ms, delta_ms = (round((b - a) * 1_000) for a, b in pairwise(marks))
-        result = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms)
+        result = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms, lookups=computed.lookups)
         self.last = result.after(self.last)
         _LOG.info(
             "batch %d %s: %d records, %d late, %d rejected, %d emitted; map %s, kafka %s, delta %s",

@@ -27,7 +27,8 @@ class Computed:
     """What a batch comes to, before anything of it is written.
 
     ``emitted`` holds by table the rows that a sink writes, with the columns of its output table; ``encoded`` the
-    ``encoded_values`` of those rows, of sinks whose rows the tasks have encoded.
+    ``encoded_values`` of those rows, of sinks whose rows the tasks have encoded. ``lookups`` says how many rows asked
+    each lookup, and how many of them found none.
     """
 
     after: PartitionClock
@@ -36,6 +37,7 @@ class Computed:
     rejected: pl.DataFrame
     emitted: Mapping[str, pl.DataFrame]
     encoded: Mapping[str, pl.Series] = field(default_factory=dict)
+    lookups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class Stage(Protocol):

@@ -121,6 +121,7 @@ class GraphComputation:
             rejected=rejected,
             emitted={**{table: rows.drop(VALUE) for table, rows in written.items()}, **dict(_emitted(made))},
             encoded={table: rows[VALUE] for table, rows in written.items()},
+            lookups=made.lookups,
         )
 
 

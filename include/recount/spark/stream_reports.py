@@ -120,6 +120,7 @@ def progressed(status: StreamStatus, progress: BatchProgress, last: BatchResult 
     if last is None:
         return status
     times = [part.stream_time_ms for part in last.proof.partitions if part.stream_time_ms is not None]
+    lookup, asked, missed = last.worst_lookup or (None, 0, 0)
     return replace(
         status,
         late_records=last.late_total,
@@ -130,4 +131,7 @@ def progressed(status: StreamStatus, progress: BatchProgress, last: BatchResult 
         frontier_ms=last.proof.frontier_ms,
         stream_time_ms=max(times, default=None),
         commit_duration_ms=last.kafka_ms + last.delta_ms,
+        lookup=lookup,
+        lookup_records=asked,
+        lookup_misses=missed,
     )

@@ -62,7 +62,8 @@ class Attempt:
 class BatchResult:
     """A committed batch: its proof and how many milliseconds its steps took.
 
-    ``late_total`` and ``dead_letters_total`` count the records of all batches that the processor has committed.
+    ``late_total`` and ``dead_letters_total`` count the records of all batches that the processor has committed, and so
+    ``lookups``: of each lookup the rows that asked, and those that found none.
     """
 
     proof: BatchProof
@@ -71,15 +72,27 @@ class BatchResult:
     delta_ms: int
     late_total: int = 0
     dead_letters_total: int = 0
+    lookups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def after(self, former: BatchResult | None) -> BatchResult:
         """This result with the totals of the ``former`` one and its own."""
         parts = self.proof.partitions
+        before = former.lookups if former else {}
         return replace(
             self,
             late_total=sum(p.late for p in parts) + (former.late_total if former else 0),
             dead_letters_total=sum(p.dead_lettered for p in parts) + (former.dead_letters_total if former else 0),
+            lookups={
+                name: (asked + before.get(name, (0, 0))[0], missed + before.get(name, (0, 0))[1])
+                for name, (asked, missed) in self.lookups.items()
+            },
         )
+
+    @property
+    def worst_lookup(self) -> tuple[str, int, int] | None:
+        """The lookup of which the largest share of rows found none, with both numbers."""
+        asked = [(missed / asked, name, asked, missed) for name, (asked, missed) in self.lookups.items() if asked]
+        return max(asked)[1:] if asked else None
 
 
 class Processor(Protocol):

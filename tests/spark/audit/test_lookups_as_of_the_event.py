@@ -13,8 +13,11 @@ from pyspark.sql import SparkSession
 from tests.spark.audit.conftest import MINUTE_MS
 from tests.spark.audit.stage import Stage, output_topic, settings_below, source_topic
 
+from recount.audit.certificate import load
 from recount.audit.nightly import CertifiedAudit
+from recount.audit.shares import LookupShare
 from recount.core.errors import Terminal, Transient
+from recount.core.limits import Health
 from recount.core.own_columns import BATCH
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topology import Topology, stream, table
@@ -119,18 +122,28 @@ def test_a_miss_is_explained_in_later_nights_too(nights: Nights) -> None:
 def test_an_order_exactly_at_the_end_of_the_look_back_is_no_violation(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
-    """The first night looks back from minute 60 to minute 0: the next one says the order of that minute again."""
+    """The first night looks back from minute 60 to minute 0: the next one says the order of that minute again.
+
+    Orders of nobody find no row: each night counts its own, and warns beyond the limit.
+    """
     orders = source_topic("edge-orders", RecordSchema.of(number=LONG))
     customers = source_topic("edge-customers", RecordSchema.of(tier=STRING))
     flow = stream(orders).left_join_table(table(customers))
-    topology = Topology(name="edge", sinks=[flow.to(output_topic("edge-tiered"))])
+    sink, health = flow.to(output_topic("edge-tiered")), Health(lookup_misses=0.9)
+    topology = Topology(name="edge", sinks=[sink], health=health)
     stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
     stage.create_topics()
     for minutes in ((0, LOOK_BACK_MS / MINUTE_MS), (90,), (180,)):
         stage.produce([("edge-customers", 0, "ann", minutes[-1], {"tier": "gold"})])
         stage.produce([("edge-orders", 0, "ann", minute, {"number": round(minute)}) for minute in minutes])
+        stage.produce([("edge-orders", 0, "nobody", minutes[-1], {"number": n}) for n in range(20)])
         stage.run()
-        assert stage.audit().findings.differences == ()
+        audited = stage.audit()
+        assert audited.findings.differences == ()
+        lookup, records = "left lookup in edge-customers", 20 + len(minutes)
+        assert audited.findings.lookups == (LookupShare(lookup=lookup, records=records, misses=20),)
+        [warning] = load(audited.certificate)["warnings"]
+        assert warning.startswith(f"20 of {records} records find no row in the {lookup}: ")
 
 
 def test_a_table_that_was_compacted_meanwhile_is_read_from_its_archive_or_not_judged_at_all(nights: Nights) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.statuses import a_status
@@ -63,13 +64,17 @@ def test_a_driver_that_makes_no_progress_has_failed(at_the_limit: dict[str, int]
             {"memory_used": 80, "memory_left": 99, "memory_limit": 1_000},
         ),
         ({"batch_records": 100, "batch_late_records": 50}, {"batch_records": 100, "batch_late_records": 51}),
+        (
+            {"lookup": "left lookup in customers", "lookup_records": 100, "lookup_misses": 95},
+            {"lookup": "left lookup in customers", "lookup_records": 100, "lookup_misses": 96},
+        ),
     ],
 )
 def test_a_stream_beyond_a_limit_that_works_is_degraded_and_not_relaunched(
-    at_the_limit: dict[str, int], beyond: dict[str, int]
+    at_the_limit: dict[str, Any], beyond: dict[str, Any]
 ) -> None:
-    assert state(replace(WELL, **at_the_limit)) == "ok"  # type: ignore[arg-type]
-    degraded = replace(WELL, **beyond)  # type: ignore[arg-type]
+    assert state(replace(WELL, **at_the_limit)) == "ok"
+    degraded = replace(WELL, **beyond)
     assert state(degraded) == "degraded"
     assert len(alerts(degraded, LIMITS)) == 1
     assert standstill(degraded, LIMITS, NOW_MS) == ()

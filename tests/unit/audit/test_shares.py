@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from tests.batch_proofs import a_proof
 
 from recount.audit.page import page
-from recount.audit.shares import warnings_of
+from recount.audit.shares import LookupShare, warnings_of, warnings_of_lookups
 from recount.audit.summary import summary
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.limits import Health
@@ -71,6 +72,16 @@ def test_many_bad_batches_are_counted_and_not_all_listed() -> None:
     warnings = warnings_of(Health(dead_letters=1), [account(2_500, dead_lettered=1_500)], bad)
     assert len(warnings) == 21
     assert warnings[-1] == "5 more of single batches"
+
+
+def test_a_lookup_that_finds_almost_nothing_is_a_warning_and_its_share_is_shown() -> None:
+    share = LookupShare(lookup="left lookup in airlines", records=13_092, misses=13_092)
+    [warning] = warnings_of_lookups(Health(), [share, replace(share, misses=12_000)])
+    assert warning.startswith("13,092 of 13,092 records find no row in the left lookup in airlines: 100.00%")
+    assert warnings_of_lookups(Health(lookup_misses=1.0), [share]) == []
+    shown = {**MATCHED, "lookups": [asdict(replace(share, misses=6_546))]}
+    assert "6,546 (50.00 %)" in page(shown)
+    assert "Lookups" not in page(MATCHED)
 
 
 def test_page_and_summary_of_a_match_show_its_warnings_as_text() -> None:

@@ -39,6 +39,7 @@ from recount.audit.removed import (
 from recount.audit.repetition import Repetition
 from recount.audit.row_order import reordered_rows
 from recount.audit.settled import judgeable_offsets, settled_ledger
+from recount.audit.shares import LookupShare
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import Snapshots
@@ -74,6 +75,7 @@ from recount.core.finding_register import Register
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import WindowedAggregate
 from recount.core.processing import Deduplicate
+from recount.core.reading import lookup_name
 from recount.core.retention import Released, ageing, farthest
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -268,6 +270,10 @@ class TopologyAuditor:
             beyond=beyond.places,
             fingerprint=self._in_force.declared.fingerprint,
             erasures=scope.erased.done,
+            lookups=tuple(
+                LookupShare(lookup=lookup_name(node), records=asked, misses=missed)
+                for node, (asked, missed) in truth.lookup_counts().items()
+            ),
             set_aside=scope.aside.read_by(scope.ledger.proofs[-1]),
             begins_after=scope.begins_after,
             built_on=(corrections_kept(self.store, scope.audit),) if missed else (),

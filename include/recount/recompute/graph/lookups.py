@@ -95,6 +95,14 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Ca
     return found.select(LEFT, row, unread.alias(UNREAD), winner.alias(_WINNER))
 
 
+def counts(found: DataFrame) -> tuple[int, int]:
+    """How many rows asked for one of the table, and how many of these ``found`` none."""
+    is_missed = F.when(of(RIGHT, TIME).isNull(), 1).otherwise(0)
+    asked = found.where(of(LEFT, BY).isNotNull())
+    row = asked.agg(F.count("*").alias("asked"), F.sum(is_missed).alias("missed")).first()
+    return (row.asked, row.missed or 0) if row else (0, 0)
+
+
 def unread_changes(node: StreamTableJoin, found: DataFrame) -> DataFrame:
     """The changes in ``UNREAD``, each with the first record that would have found it (``UNREAD_SCHEMA``)."""
     change = F.col(UNREAD)

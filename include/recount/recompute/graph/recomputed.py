@@ -20,7 +20,7 @@ from recount.core.stateless import FlatMap, Foreach, Through
 from recount.core.topology import Topology, Written
 from recount.recompute.columns import exact_in, named
 from recount.recompute.decoding import IS_NULL, Limits
-from recount.recompute.graph import sources, tables
+from recount.recompute.graph import lookups, sources, tables
 from recount.recompute.graph.beginnings import Beginning
 from recount.recompute.graph.carrying import LOOK_BACK_MS, Carried, Carrying, NotIncremental
 from recount.recompute.graph.clocks import Clocks
@@ -92,6 +92,10 @@ class Recomputed:
     def looked_up(self) -> Mapping[Node, DataFrame]:
         """What each lookup found: the rows of both sides."""
         return self._operators.looked_up_rows
+
+    def lookup_counts(self) -> dict[StreamTableJoin, tuple[int, int]]:
+        """How many rows asked each lookup for one of its table, and how many of these found none."""
+        return {node: lookups.counts(found) for node, found in self._operators.asked.items()}
 
     def kept(self) -> dict[str, DataFrame]:
         """What the recompute of the next stretch of the log must know, as frames by name.

@@ -65,7 +65,7 @@ class Stateful:
     more,
     ``overtaken`` the changes of tables that came too late for rows of earlier stretches, ``processed_or_raised`` what
     processors made, beside the records for which they raised, ``tried`` the records that folds were tried with,
-    ``looked_up_rows`` what lookups found,
+    ``looked_up_rows`` what lookups found, ``asked`` that of the rows of this stretch,
     ``waiting`` the rows that wait for a table in which they can look a limited time back,
     ``beyond`` those that came too late even for what was carried.
     """
@@ -82,6 +82,7 @@ class Stateful:
     processed_or_raised: dict[Node, DataFrame] = field(default_factory=dict)
     tried: dict[Node, DataFrame] = field(default_factory=dict)
     looked_up_rows: dict[Node, DataFrame] = field(default_factory=dict)
+    asked: dict[StreamTableJoin, DataFrame] = field(default_factory=dict)
     overtaken: dict[Node, DataFrame] = field(default_factory=dict)
     waiting: dict[Node, DataFrame] = field(default_factory=dict)
     beyond: list[DataFrame] = field(default_factory=list)
@@ -155,6 +156,7 @@ class Stateful:
             self.again[node] = lookups.with_table_row(node, found)
             self.overtaken[node] = lookups.changes_of_old_rows(found)
             found = found.where(joins.of(joins.LEFT, IS_NEW))
+        self.asked[node] = found
         by, row = joins.of(joins.LEFT, lookups.BY), joins.of(joins.RIGHT, TIME)
         missing = F.when(by.isNull(), "null key").otherwise("filtered")
         fate = F.lit("counted") if node.kind == "left" else F.when(row.isNotNull(), "counted").otherwise(missing)

@@ -22,6 +22,7 @@ from recount.core.fingerprint import operator_numbers
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, InOrder, Process
+from recount.core.reading import lookup_name
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.topology import Topology, Written
 from recount.spark.operators.clock import Above, Batch, Clock
@@ -61,6 +62,8 @@ class Made:
     set_aside: pl.DataFrame
     written: dict[Written, pl.DataFrame] = field(default_factory=dict)
     outputs: list[Output] = field(default_factory=list)
+    lookups: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How many rows asked each lookup, and how many found none."""
 
     @property
     def late(self) -> pl.DataFrame:
@@ -124,6 +127,8 @@ class Graph:
             output.raised = pl.concat([beyond, output.raised])
             leaving[node] = output.rows
             made.outputs.append(output)
+            if isinstance(node, StreamTableJoin) and output.asked is not None:
+                made.lookups[lookup_name(node)] = output.asked
             if isinstance(node, Sink | Through):
                 made.written[node] = output.rows
         return made

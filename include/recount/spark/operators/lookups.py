@@ -131,6 +131,8 @@ class StreamTableJoinOperator:
         asked = rows.with_columns(self._by.alias(_BY)).with_row_index(_PLACE)
         found = self._as_of(asked) if self._keeps_versions else self._current(asked)
         found = found.with_columns(pl.col(RIGHT + IS_NULL).eq(False).fill_null(False).alias(_FOUND)).sort(_PLACE)
+        keyed = found.filter(pl.col(_BY).is_not_null())
+        output.asked = keyed.height, keyed.filter(~pl.col(_FOUND)).height
         if self.node.kind == "inner":
             missed = found.filter(~pl.col(_FOUND))
             output.note(missed.filter(pl.col(_BY).is_null()), "null_key")

@@ -27,12 +27,14 @@ FATE_SCHEMA: dict[str, pl.DataType] = {**{name: META[name] for name in ENTRY}, F
 class Output:
     """What an operator makes of a batch: the rows that leave, late records (``LATE_SCHEMA``), and fates of records.
 
+    ``asked`` says of a lookup how many rows asked for one of the table, and how many of these found none.
     ``raised`` are the records for which its function raised (``RAISED_SCHEMA``).
     """
 
     rows: pl.DataFrame
     late: list[pl.DataFrame] = field(default_factory=list)
     fates: list[pl.DataFrame] = field(default_factory=list)
+    asked: tuple[int, int] | None = None
     raised: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=RAISED_SCHEMA))
 
     def note(self, rows: pl.DataFrame, fate: Fate) -> None:

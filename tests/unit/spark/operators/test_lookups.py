@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
+from tests.batch_proofs import a_proof
+from tests.unit.spark.engine import LogRecord
 from tests.unit.spark.operators.feeding import (
     LEFT,
     RIGHT,
@@ -24,9 +26,11 @@ from tests.unit.spark.operators.feeding import (
     restarts,
     topology,
 )
+from tests.unit.spark.topology_engine import TopologyEngine
 
 from recount.core.aggregates import largest
 from recount.core.expressions import col
+from recount.spark.work import BatchResult
 
 left, table = keyed(LEFT), keyed(RIGHT).to_table()
 versions = keyed(RIGHT).to_table(versioned=True)
@@ -167,3 +171,15 @@ def test_the_comparison_finds_a_lookup_that_reads_the_table_last() -> None:
     batches = [[change(0, 1)], [Event(10), change(5, 2)]]
     with pytest.raises(AssertionError):
         assert_same(fed(LOOKUPS["inner"], batches), interpreted(LOOKUPS["inner"], [e for b in batches for e in b]))
+
+
+@pytest.mark.parametrize("kind", ["left", "inner"])
+def test_a_lookup_counts_the_rows_that_asked_and_those_that_found_none(kind: str) -> None:
+    engine = TopologyEngine(LOOKUPS[kind], {"left": 1, "right": 1})
+    row = LogRecord(timestamp_ms=5, key=b"ann", value=b'{"r": 1}')
+    asking = [LogRecord(timestamp_ms=6, key=key, value=b'{"l": 1}') for key in (b"ann", b"bob", b"cy")]
+    first = engine.batch({"right": [row], "left": asking})
+    name = f"{kind} lookup in right"
+    assert first.lookups == {name: (3, 2)}
+    results = [BatchResult(proof=a_proof(0), map_ms=0, kafka_ms=0, delta_ms=0, lookups=first.lookups)] * 2
+    assert results[1].after(results[0]).worst_lookup == (name, 6, 4)
