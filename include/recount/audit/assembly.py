@@ -34,6 +34,7 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "warnings": [
             *warnings_of(findings.topology.health, findings.accounts, findings.ledger.proofs),
             *warnings_of_lookups(findings.topology.health, findings.lookups),
+            *findings.short_lived,
             *unsigned_orders(findings.set_aside, findings.ledger),
         ],
         "interval_ms": [findings.interval.start_ms, findings.interval.end_ms],

@@ -34,6 +34,7 @@ from recount.audit.row_order import reordered_rows
 from recount.audit.seed_digest import seed_sha256
 from recount.audit.series import charted
 from recount.audit.settled import judgeable_offsets, settled_ledger, settled_since
+from recount.audit.short_lived_results import short_lived
 from recount.audit.store import NOTHING, AuditStore, Seed
 from recount.audit.strangers import hidden_rows, overfull_batches, strange_rows
 from recount.audit.stretch_log import Reach, StretchLog
@@ -306,6 +307,7 @@ class Auditor:
             released=released,
             built_on=lineage.built_on(stretch.seed, stretch.audit, gone, is_altered=bool(altered)),
             erasures=scope.erased.done,
+            short_lived=tuple(short_lived(self._tables, self._topology, scope.ledger)),
             set_aside=scope.aside.read_by(scope.ledger.proofs[-1]),
             begins_after=scope.begins_after,
         )

@@ -58,7 +58,8 @@ class Findings:
     ``beyond`` are late records, as ``topic-partition@offset``, that lie before its look back: of ``beyond_found`` the
     first. ``erasures`` are those of the stream so far; ``begins_after`` is the one behind which an audit from the
     beginning cannot look, where there is one. ``set_aside`` are the orders by which records were set aside so far.
-    ``lookups`` says how many records found no row. ``released`` and ``built_on`` are those of the audit's ``Run``.
+    ``lookups`` says how many records found no row, ``short_lived`` of which sinks Kafka deletes the results at once.
+    ``released`` and ``built_on`` are those of the audit's ``Run``.
     """
 
     audit: str
@@ -91,6 +92,7 @@ class Findings:
     erasures: tuple[Erasure, ...] = ()
     set_aside: tuple[AsideOrder, ...] = ()
     lookups: tuple[LookupShare, ...] = ()
+    short_lived: tuple[str, ...] = ()
     begins_after: str | None = None
 
     @property

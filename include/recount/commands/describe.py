@@ -11,8 +11,10 @@ from recount.audit.topologies.objections import objections
 from recount.core.archive import Archive
 from recount.core.describe import describe as in_words
 from recount.core.describe import mermaid as as_mermaid
+from recount.core.durations import readable
 from recount.core.errors import Terminal
 from recount.core.registry import DEFAULT_MODULES, declared
+from recount.core.short_lived import kept_for_ms
 from recount.core.topology import Topology
 
 
@@ -39,6 +41,13 @@ def describe(
 
 def _in_words(stream: Topology | Archive) -> str:
     if isinstance(stream, Topology):
-        return "\n".join([in_words(stream), *(f"  audits refuse it: {one}" for one in objections(stream))])
+        refused = [f"  audits refuse it: {one}" for one in objections(stream)]
+        kept = {node.topic.name: kept_for_ms(node.topic) for node in stream.written}
+        deleted = [
+            f"  Kafka deletes results in {topic} {readable(kept_ms)} after their event time: retention_ms of the topic"
+            for topic, kept_ms in kept.items()
+            if kept_ms is not None
+        ]
+        return "\n".join([in_words(stream), *deleted, *refused])
     topic = stream.topic.name
     return f"stream {stream.name}\n  every record of {topic} as it came, to the table archive/{topic}"

@@ -15,6 +15,7 @@ from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
+from recount.kafka.old_records import short_lived_results
 from recount.kafka.topic_drift import TopicChange
 from recount.kafka.topics import carry_out, plan, require_none
 from recount.printed_tables import print_whole
@@ -34,10 +35,13 @@ def topics(
     settings = Settings.from_environment(os.environ)
     connection = Connection.of(settings)
     admin = connection.admin()
-    wanted = all_topics(declared(settings.topologies), connection.own)
+    declarations = declared(settings.topologies)
+    wanted = all_topics(declarations, connection.own)
     changes = plan(admin, wanted, settings.profile, creates_others=of_others)
     problems = carry_out(admin, changes) if apply_changes else None
     print_whole(table_of(changes, problems))
+    for warning in short_lived_results(connection, declarations.topologies.values()):
+        print(f"warning: {warning}")
     if problems is not None:
         require_none(problems)
         print("applied" if any(change.action in _DONE for change in changes) else "nothing to do")

@@ -28,8 +28,10 @@ from recount.core.durations import roughly
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
+from recount.core.own_columns import RESULT_TIME
 from recount.core.quantities import quantity
 from recount.core.retention import ageing
+from recount.core.short_lived import deleted_at_once, oldest_kept_ms
 from recount.core.topology import Topology, Written
 from recount.kafka.dead_letters import dead_letter
 from recount.kafka.kafka_record import KafkaRecord
@@ -133,6 +135,7 @@ class BatchProcessor:
         self._appended: Mapping[str, tuple[str, int]] = {}
         self._computation = computation_of(topology, attempt.closed_ms, attempt.added)
         self._dead_letters = {source.topic.name: source.topic.dead_letter_name for source in topology.sources}
+        self._warned: set[str] = set()
         self.last: BatchResult | None = None
 
     @property
@@ -161,6 +164,7 @@ class BatchProcessor:
             computed = self._computation.compute(records, span, clock, order)
         self._refuse_bad_records(computed.rejected)
         rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)
+        self._warn_of_old_results(computed, span.timestamp_ms)
         proof = self._proof(span, computed, rows)
         mark("mapped")
         with without_its_record(self._topology.name, span):
@@ -216,6 +220,15 @@ class BatchProcessor:
         self._appended = last.appended if last else {}
         self._computation.recover(self._tables, order, clock)
         return clock
+
+    def _warn_of_old_results(self, computed: Computed, now_ms: int) -> None:
+        """Say, once for each sink, that its topic does not keep what it is given."""
+        for sink in self._computation.sinks:
+            oldest_ms, times = oldest_kept_ms(sink.topic, now_ms), computed.emitted[sink.table][RESULT_TIME]
+            if oldest_ms is None or sink.table in self._warned or not (old := int((times < oldest_ms).sum())):
+                continue
+            self._warned.add(sink.table)
+            _LOG.warning("%s", deleted_at_once(sink.topic, old, len(times), int(times.min())))  # type: ignore[arg-type]
 
     def _refuse_bad_records(self, rejected: pl.DataFrame) -> None:
         """Under the policy ``fail``, a bad record stops the stream before anything of its batch is committed."""

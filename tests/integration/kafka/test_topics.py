@@ -8,15 +8,17 @@ from dataclasses import replace
 
 import pytest
 from tests.eventually import eventually
+from tests.integration.kafka.conftest import MakeTopic
 
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.core.registry import Declarations
-from recount.core.schema import STRING, RecordSchema
+from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import DEFAULT_RETENTION_MS, Topic
 from recount.core.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
 from recount.kafka.offsets import require_topics
+from recount.kafka.old_records import short_lived_results
 from recount.kafka.topic_drift import TopicChange
 from recount.kafka.topics import TopicsNotInStep, apply, plan
 from recount.kafka.transaction import KafkaRecord, OutputTransaction
@@ -185,3 +187,25 @@ def test_results_of_records_two_days_ahead_of_the_clock_are_published_where_that
     refused = published("an-hour", "1 h")
     assert isinstance(refused, Transient)
     assert "recount topics --apply" in refused.remedy
+
+
+@pytest.mark.parametrize("event_time", [None, "at"])
+def test_a_sink_that_would_not_keep_results_of_the_first_records_is_told(
+    connection: Connection, make_topic: MakeTopic, unique: Callable[[str], str], event_time: str | None
+) -> None:
+    """By the records' own times, or by the field that says them; an undecodable record says none."""
+    name, year_2013_ms, now_ms = make_topic("orders"), 1_356_998_400_000, time.time_ns() // 1_000_000
+    producer = connection.producer()
+    producer.produce(name, value=b"no record", timestamp=now_ms)
+    first = b'{"at": %d}' % (year_2013_ms if event_time else now_ms)
+    producer.produce(name, value=first, timestamp=now_ms if event_time else year_2013_ms)
+    assert producer.flush(30) == 0
+    orders = Topic(name=name, key="id", value=RecordSchema.of(at=LONG), event_time=event_time)
+    kept, deleted = Topic(name=unique("kept"), key="id", retention_ms=-1), Topic(name=unique("deleted"), key="id")
+    topology = Topology(name="old", sinks=[stream(orders).to(kept), stream(orders).to(deleted)])
+    [warning] = short_lived_results(connection, [topology])
+    assert warning.startswith(f"{name} has records of 2013-01-01")
+    assert f"{deleted.name} keeps results for 7 d" in warning
+    assert "retention_ms=-1" in warning
+    gone = replace(orders, name=unique("gone"))
+    assert list(short_lived_results(connection, [Topology(name="new", sinks=[stream(gone).to(deleted)])])) == []

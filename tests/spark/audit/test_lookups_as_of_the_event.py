@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -120,17 +120,22 @@ def test_a_miss_is_explained_in_later_nights_too(nights: Nights) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_an_order_exactly_at_the_end_of_the_look_back_is_no_violation(
-    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    project: Project,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The first night looks back from minute 60 to minute 0: the next one says the order of that minute again.
 
-    Orders of nobody find no row: each night counts its own, and warns beyond the limit.
+    Orders of nobody find no row: each night counts its own, and warns beyond the limit. The results are of 2023, and
+    their topic keeps them for a week: whether the broker has deleted them or not, none is lost, and the audit warns.
     """
     orders = source_topic("edge-orders", RecordSchema.of(number=LONG))
     customers = source_topic("edge-customers", RecordSchema.of(tier=STRING))
     flow = stream(orders).left_join_table(table(customers))
-    sink, health = flow.to(output_topic("edge-tiered")), Health(lookup_misses=0.9)
-    topology = Topology(name="edge", sinks=[sink], health=health)
+    tiered = replace(output_topic("edge-tiered"), retention_ms=7 * 86_400_000)
+    topology = Topology(name="edge", sinks=[flow.to(tiered)], health=Health(lookup_misses=0.9))
     stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
     stage.create_topics()
     for minutes in ((0, LOOK_BACK_MS / MINUTE_MS), (90,), (180,)):
@@ -138,12 +143,14 @@ def test_an_order_exactly_at_the_end_of_the_look_back_is_no_violation(
         stage.produce([("edge-orders", 0, "ann", minute, {"number": round(minute)}) for minute in minutes])
         stage.produce([("edge-orders", 0, "nobody", minutes[-1], {"number": n}) for n in range(20)])
         stage.run()
+        assert "results in edge-tiered were older than its retention when they were written (7 d; " in caplog.text
         audited = stage.audit()
         assert audited.findings.differences == ()
         lookup, records = "left lookup in edge-customers", 20 + len(minutes)
         assert audited.findings.lookups == (LookupShare(lookup=lookup, records=records, misses=20),)
-        [warning] = load(audited.certificate)["warnings"]
-        assert warning.startswith(f"20 of {records} records find no row in the {lookup}: ")
+        missed, deleted = load(audited.certificate)["warnings"]
+        assert missed.startswith(f"20 of {records} records find no row in the {lookup}: ")
+        assert deleted.startswith(f"{records} of {records} results in edge-tiered were older than its retention")
 
 
 def test_a_table_that_was_compacted_meanwhile_is_read_from_its_archive_or_not_judged_at_all(nights: Nights) -> None:

@@ -77,6 +77,12 @@ def test_a_stream_that_is_not_declared_is_an_error_that_names_those_that_are() -
     assert "revenue-by-region" in shown.exception.expected
 
 
+def test_it_says_when_kafka_deletes_results_and_is_silent_where_they_stay() -> None:
+    shown = typed(describe, "revenue-by-region").output
+    assert "  Kafka deletes results in windowed-revenue 7 d after their event time" in shown
+    assert "Kafka deletes" not in typed(describe, "customer-profile").output
+
+
 def test_an_archive_is_described_too() -> None:
     assert (
         "stream archive-orders\n  every record of orders as it came, to the table archive/orders"

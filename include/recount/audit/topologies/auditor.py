@@ -40,6 +40,7 @@ from recount.audit.repetition import Repetition
 from recount.audit.row_order import reordered_rows
 from recount.audit.settled import judgeable_offsets, settled_ledger
 from recount.audit.shares import LookupShare
+from recount.audit.short_lived_results import short_lived
 from recount.audit.side_ledgers import late_records, posted_letters, rejected_records
 from recount.audit.side_ledgers_by_spark import side_ledger_differences_by_spark
 from recount.audit.snapshots import Snapshots
@@ -270,6 +271,7 @@ class TopologyAuditor:
             beyond=beyond.places,
             fingerprint=self._in_force.declared.fingerprint,
             erasures=scope.erased.done,
+            short_lived=tuple(short_lived(self._tables, self._topology, scope.ledger)),
             lookups=tuple(
                 LookupShare(lookup=lookup_name(node), records=asked, misses=missed)
                 for node, (asked, missed) in truth.lookup_counts().items()
