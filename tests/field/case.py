@@ -9,7 +9,7 @@ from typing import Any
 from recount.audit.topologies.identity import identity_of
 from recount.core.flow import RecordStream, Table
 from recount.core.output import encode_value
-from recount.core.schema import FieldType, RecordSchema
+from recount.core.schema import FieldType, RecordSchema, with_places
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
@@ -73,7 +73,7 @@ class Case:
         if identity_of(written).is_latest:
             kept = list({(key, window): (key, window, value) for key, window, value in kept}.values())
         return sorted(
-            _comparable(key, window, {name: value[name] for name in names})
+            _comparable(key, window, {name: with_places(value[name], written.fields[name]) for name in names})
             for key, window, value in kept
             if value is not None and key != CLOSING
         )
