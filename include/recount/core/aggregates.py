@@ -10,6 +10,7 @@ from recount.core.errors import require, require_each, require_function
 from recount.core.expression_types import require_boolean, require_expression, type_of
 from recount.core.expressions import Expression, col
 from recount.core.schema import DOUBLE, LONG, FieldType, require_types
+from recount.core.unknown_names import declares
 
 AggregateKind = Literal[
     "count", "sum", "min", "max", "avg", "first", "last", "distinct", "distinct sketch", "reduce", "fold"
@@ -42,6 +43,7 @@ class Fold:
             require_types("fold", {"returns": self.returns})
 
 
+@declares
 @dataclass(frozen=True, kw_only=True)
 class Aggregate:
     """One column of a result, over the values ``of`` of the records for which ``where`` is true (None: of all).
@@ -114,46 +116,55 @@ def require_aggregates(given: Mapping[str, object]) -> None:
     require_each("aggregates", given.values(), Aggregate, expected="aggregates", remedy=remedy)
 
 
+@declares
 def count() -> Aggregate:
     """The number of records."""
     return Aggregate(kind="count")
 
 
+@declares
 def total(of: str | Expression) -> Aggregate:
     """The sum of a number: exact for LONG and decimal, in any order of addition for DOUBLE (compared within 1e-9)."""
     return Aggregate(kind="sum", of=_expression(of))
 
 
+@declares
 def smallest(of: str | Expression) -> Aggregate:
     """The smallest value."""
     return Aggregate(kind="min", of=_expression(of))
 
 
+@declares
 def largest(of: str | Expression) -> Aggregate:
     """The largest value."""
     return Aggregate(kind="max", of=_expression(of))
 
 
+@declares
 def average(of: str | Expression) -> Aggregate:
     """The mean of a number, as DOUBLE: the exact sum over the count for LONG and decimal."""
     return Aggregate(kind="avg", of=_expression(of))
 
 
+@declares
 def first(of: str | Expression) -> Aggregate:
     """The value that was read first, by (partition, offset)."""
     return Aggregate(kind="first", of=_expression(of))
 
 
+@declares
 def last(of: str | Expression) -> Aggregate:
     """The value that was read last, by (partition, offset)."""
     return Aggregate(kind="last", of=_expression(of))
 
 
+@declares
 def distinct(of: str | Expression, *, sketch: bool = False) -> Aggregate:
     """The number of different values; ``sketch`` estimates it in small state, about 3 percent off beyond 1,024."""
     return Aggregate(kind="distinct sketch" if sketch else "distinct", of=_expression(of))
 
 
+@declares
 def reduce(of: str | Expression, reducer: Callable[[Any, Any], Any]) -> Aggregate:
     """Combines the values two by two; ``reducer`` must be associative and keep the type."""
     return Aggregate(
@@ -163,6 +174,7 @@ def reduce(of: str | Expression, reducer: Callable[[Any, Any], Any]) -> Aggregat
     )
 
 
+@declares
 def fold(
     of: str | Expression,
     *,

@@ -16,15 +16,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
+from typing import NoReturn
 
 from recount.core.errors import InvalidDeclaration, require, require_each
 from recount.core.schema import LONG_MAX, LONG_MIN, MAX_DECIMAL_PRECISION, is_unicode
+from recount.core.unknown_names import declares
 
 Scalar = str | int | float | bool | Decimal
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*")
+_NULL_OF_NULL = frozenset({*COMPARISONS, *ARITHMETIC, "/", "contains"})
+"""Operators whose result is null where one side is."""
 
 
+@declares
 class Expression:
     """A value computed from one record; build it with operators, ``&``, ``|`` and ``~``."""
 
@@ -86,8 +91,38 @@ class Expression:
             "expression",
             given=str(self),
             expected="an expression, not a truth value",
-            remedy="combine expressions with & | ~ instead of and, or, not",
+            remedy="combine expressions with & | ~ instead of and, or, not, if and in, each comparison in brackets:"
+            ' (col("a") > 1) & (col("a") < 5) instead of 1 < col("a") < 5',
         )
+
+    def __contains__(self, element: object) -> bool:
+        raise InvalidDeclaration(
+            "expression",
+            given=f"{element!r} in {self}",
+            expected="a call",
+            remedy=f"write {_in_code(self)}.contains({element!r})",
+        )
+
+    def __getitem__(self, place: object) -> NoReturn:
+        raise InvalidDeclaration(
+            "expression",
+            given=f"{self}[{place!r}]",
+            expected="a field, or a value computed of fields",
+            remedy="declare it in the schema with nested(...), or let a map() take it out of a list",
+        )
+
+    def __neg__(self) -> Call:
+        return _call("-", 0, self)
+
+    def _refused(self, *_: object) -> NoReturn:
+        raise InvalidDeclaration(
+            "expression",
+            given=f"an operator of Python on {self}",
+            expected="+ - * / == != < <= > >= & | ~",
+            remedy="compute it in a map(function, field=TYPE)",
+        )
+
+    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = __abs__ = __round__ = __xor__ = _refused
 
     def is_null(self) -> Call:
         """True where the value is null; never null itself."""
@@ -152,21 +187,26 @@ class Call(Expression):
         return f"{self.operator}({', '.join(texts)})"
 
 
+@declares
 def col(name: str) -> Column:
     """The field ``name`` of the record at hand."""
     return Column(name)
 
 
+@declares
 def lit(value: Scalar | None) -> Literal:
     """A constant."""
     return Literal(value)
 
 
+@declares
 def coalesce(*options: object) -> Call:
     """The first of ``options`` that is not null."""
+    require(bool(options), "coalesce", given="nothing", expected="at least one", remedy='coalesce(col("a"), "none")')
     return _call("coalesce", *options)
 
 
+@declares
 def when(condition: Expression, then: object, otherwise: object) -> Call:
     """``then`` where ``condition`` is true, else (also where it is null) ``otherwise``."""
     return _call("when", condition, then, otherwise)
@@ -199,4 +239,19 @@ def _can_be_held(value: Scalar | None) -> bool:
 
 
 def _call(name: str, *arguments: object) -> Call:
-    return Call(name, tuple(expression(argument) for argument in arguments))
+    trees = tuple(expression(argument) for argument in arguments)
+    if name in _NULL_OF_NULL and any(isinstance(tree, Literal) and tree.value is None for tree in trees):
+        other = next((tree for tree in trees if not isinstance(tree, Literal) or tree.value is not None), "…")
+        raise InvalidDeclaration(
+            "expression",
+            given=str(Call(name, trees)),
+            expected="a value: with None it is null for every record, which no filter lets pass",
+            remedy=f"write {_in_code(other)}.is_null(), or ~{_in_code(other)}.is_null() for the others"
+            if name in COMPARISONS
+            else "leave it out, or write lit(None)",
+        )
+    return Call(name, trees)
+
+
+def _in_code(tree: object) -> str:
+    return f'col("{tree.name}")' if isinstance(tree, Column) else f"({tree})"

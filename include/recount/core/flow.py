@@ -24,9 +24,11 @@ from recount.core.schema import FieldType
 from recount.core.stateless import Merge, Peek, Repartition, Through
 from recount.core.steps import Row, Rows, Steps, node_of, one_key, require_topic
 from recount.core.topics import Topic
+from recount.core.unknown_names import declares, refuse_name
 from recount.core.windows import GlobalWindow, Windows
 
 
+@declares
 @dataclass(frozen=True)
 class RecordStream(Steps):
     """An unbounded sequence of records."""
@@ -156,6 +158,7 @@ class RecordStream(Steps):
         return Table(ToTable(input=self.node, versioned=versioned))
 
 
+@declares
 @dataclass(frozen=True)
 class WindowedStream:
     """Records grouped by key and window."""
@@ -168,6 +171,7 @@ class WindowedStream:
         return WindowedTable(self.node, self.windows, aggregates)
 
 
+@declares
 @dataclass(frozen=True)
 class WindowedTable:
     """One row per key and window; choose when its updates leave."""
@@ -195,8 +199,8 @@ class WindowedTable:
 
     def __getattr__(self, step: str) -> NoReturn:
         """Refuses the steps of streams: say before when results leave."""
-        if step.startswith("_") or not (hasattr(RecordStream, step) or hasattr(Table, step)):
-            raise AttributeError(step)
+        if not (hasattr(RecordStream, step) or hasattr(Table, step)):
+            refuse_name(self, step)
         raise InvalidDeclaration(
             "windows",
             given=f".{step}() straight after .aggregate()",
@@ -210,6 +214,7 @@ class WindowedTable:
         )
 
 
+@declares
 @dataclass(frozen=True)
 class Table(Rows):
     """The latest row of each key; it changes with each record that it is made from."""
@@ -232,7 +237,7 @@ class Table(Rows):
 
     def group_by(self, /, **key: object) -> GroupedTable:
         """The rows grouped anew: ``customers.group_by(tier=col("tier"))``."""
-        name, by = one_key(key)
+        name, by = one_key(key, self.node)
         return GroupedTable(self.node, name, by)
 
     def emit_after(self, limit: Duration, *, max_rows: int | None = None) -> Table:
@@ -248,6 +253,7 @@ class Table(Rows):
         return self.to_stream().to(topic, table=table)
 
 
+@declares
 @dataclass(frozen=True)
 class GroupedTable:
     """A table's rows grouped by ``by``."""
@@ -261,17 +267,20 @@ class GroupedTable:
         return Table(TableAggregate(input=self.node, key=self.key, by=self.by, aggregates=aggregates))
 
 
+@declares
 def stream(topic: Topic) -> RecordStream:
     """The records of ``topic`` as a stream."""
     require_topic("stream", topic)
     return RecordStream(Source(topic=topic))
 
 
+@declares
 def table(topic: Topic, *, versioned: bool = False) -> Table:
     """The records of ``topic`` as changes of a table, keyed by the record key."""
     return stream(topic).to_table(versioned=versioned)
 
 
+@declares
 def cogroup(**streams: RecordStream) -> RecordStream:
     """Several streams of one key as one; ``merged_from`` names the stream of each record.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from recount.core.errors import require, require_each
+from recount.core.unknown_names import declares
 
 LEAST_COUNT = 10
 """Fewer dead letters or late records than this are no share worth a warning, however few records there were.
@@ -14,6 +15,7 @@ So are fewer records without a row in a lookup.
 """
 
 
+@declares
 @dataclass(frozen=True, kw_only=True)
 class Health:
     """The limits of a stream's health; ages in milliseconds of a driver's life, shares between 0 and 1.

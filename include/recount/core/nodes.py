@@ -21,8 +21,9 @@ from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.schema import LONG, STRING, FieldType
 from recount.core.stateless import FlatMap, Foreach, Merge, OneInput, Peek, Repartition, Select, Through
 from recount.core.topics import LONGEST_SOURCE, Topic
+from recount.core.unknown_names import declares
 from recount.core.windows import GlobalWindow, LastN, Windows
-from recount.core.written_rows import require_writable
+from recount.core.written_rows import require_declared, require_writable
 
 KEY = "__key"
 """The column that holds the record's key until ``select_key`` names another."""
@@ -209,6 +210,7 @@ class WindowedAggregate(OneInput):
         return f"{named} per {self.key}, {self.windows}, emit {self.emission.kind}"
 
 
+@declares
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sink(OneInput):
     """Writes to ``topic`` and to the Delta table ``table``, exactly once each."""
@@ -218,6 +220,7 @@ class Sink(OneInput):
     table: str
 
     def __post_init__(self) -> None:
+        require_declared(self.topic, self.input)
         require_writable(self.topic, self.key, self.fields)
 
     def __str__(self) -> str:

@@ -29,6 +29,7 @@ from recount.core.errors import RecountError, require, require_each
 from recount.core.nesting import MOST_NESTED, is_too_deep
 from recount.core.own_columns import require_free
 from recount.core.readings import WHOLE, Form, Reading, of_header, of_text
+from recount.core.unknown_names import declares
 
 Headers = Iterable[tuple[str, bytes | None]]
 """Those of a record, in their order."""
@@ -67,6 +68,7 @@ BYTES = Reading(kind=STRING, form="bytes")
 """Any bytes: a STRING in base64 in rows."""
 
 
+@declares
 def decimal(precision: int, scale: int) -> FieldType:
     """An exact decimal of at most ``precision`` digits, ``scale`` of them behind the point; precision 1 to 38."""
     require(
@@ -79,6 +81,7 @@ def decimal(precision: int, scale: int) -> FieldType:
     return FieldType(kind="decimal", precision=precision, scale=scale)
 
 
+@declares
 def list_of(element: FieldType) -> FieldType:
     """A JSON array whose elements all have type ``element`` and are not null."""
     expected = "STRING, LONG, DOUBLE, BOOLEAN or decimal(15, 2)"
@@ -93,6 +96,7 @@ def list_of(element: FieldType) -> FieldType:
     return FieldType(kind="list", element=element)
 
 
+@declares
 def nested(*path: str, kind: FieldType | Reading) -> Reading:
     """The value at ``path``, of records or maps within the value: ``nested("address", "city", kind=STRING)``."""
     require(
@@ -113,6 +117,7 @@ def nested(*path: str, kind: FieldType | Reading) -> Reading:
     return Reading(kind=kind, path=path) if isinstance(kind, FieldType) else replace(kind, path=(*path, *kind.path))
 
 
+@declares
 def header(name: str, *, kind: FieldType | Reading = STRING) -> Reading:
     """The last header ``name`` of the record: ``trace=header("trace-id")``. ``kind``: TIMESTAMP, DATE or BYTES too."""
     require(
@@ -132,6 +137,7 @@ def header(name: str, *, kind: FieldType | Reading = STRING) -> Reading:
     return Reading(kind=kind, header=name) if isinstance(kind, FieldType) else replace(kind, header=name)
 
 
+@declares
 def in_key(*path: str, kind: FieldType | Reading = STRING) -> Reading:
     """The value at ``path`` in the key: ``region=in_key("region")``; without a path a key that is no record.
 
@@ -321,6 +327,9 @@ class RecordSchema:
                 yield name, _formed(name, form, given)
             else:
                 yield name, _typed(name, field_type, given)
+
+
+RecordSchema.__init__ = declares(RecordSchema.__init__)  # type: ignore[method-assign]
 
 
 def require_types(what: str, fields: Mapping[str, object]) -> None:

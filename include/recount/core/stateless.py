@@ -13,7 +13,8 @@ from recount.core.expressions import Column, Expression
 from recount.core.own_columns import INTERNAL, require_free
 from recount.core.schema import STRING, FieldType, require_types
 from recount.core.topics import Topic
-from recount.core.written_rows import require_writable
+from recount.core.unknown_names import declares
+from recount.core.written_rows import require_declared, require_writable
 
 if TYPE_CHECKING:
     from recount.core.nodes import Node
@@ -115,6 +116,7 @@ class Peek(OneInput):
         return "peek"
 
 
+@declares
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Foreach(Peek):
     """A peek at which the flow ends."""
@@ -152,6 +154,7 @@ class Through(OneInput):
     table: str
 
     def __post_init__(self) -> None:
+        require_declared(self.topic, self.input)
         require_writable(self.topic, self.key, self.fields)
 
     def __str__(self) -> str:

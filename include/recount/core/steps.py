@@ -13,10 +13,12 @@ from recount.core.nodes import Filter, Node, SelectKey, Sink, WithFields
 from recount.core.schema import FieldType
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.topics import Topic
+from recount.core.unknown_names import declares
 
 Row = Mapping[str, Any]
 
 
+@declares
 @dataclass(frozen=True)
 class Rows:
     """Rows of a stream or of a table."""
@@ -25,14 +27,15 @@ class Rows:
 
     def with_fields(self, /, **added: object) -> Self:
         """The same rows with fields added or replaced."""
-        return type(self)(WithFields(input=self.node, added=_expressions(added)))
+        return type(self)(WithFields(input=self.node, added=_expressions(added, self.node)))
 
     def select(self, /, *kept: str, **chosen: object) -> Self:
         """The key and the named fields only: ``select("order_id", total=col("amount"))``."""
         require_each("select", kept, str, expected="names of fields", remedy='select("order_id", total=col("amount"))')
-        return type(self)(Select(input=self.node, chosen=_chosen(kept, chosen)))
+        return type(self)(Select(input=self.node, chosen=_chosen(kept, chosen, self.node)))
 
 
+@declares
 @dataclass(frozen=True)
 class Steps(Rows):
     """Steps that look at one record at a time."""
@@ -43,12 +46,19 @@ class Steps(Rows):
 
     def select_key(self, /, **key: object) -> Self:
         """The same records under a new key, named by the one keyword: ``select_key(region=col("region"))``."""
-        name, by = one_key(key)
+        name, by = one_key(key, self.node)
         return type(self)(SelectKey(input=self.node, key=name, by=by))
 
     def map(self, function: Callable[[Row], Row], /, **made: FieldType) -> Self:
         """Each record replaced by the row that ``function`` makes of its fields; ``made`` declares the row."""
         require_function("map", function)
+        require(
+            bool(made),
+            "map",
+            given="no fields",
+            expected="the fields of the rows that the function returns, each with its type",
+            remedy="map(function, amount=LONG): what is not declared is in no row",
+        )
         return type(self)(FlatMap(input=self.node, function=lambda row: (function(row),), made=dict(made), word="map"))
 
     def flat_map(self, function: Callable[[Row], Iterable[Row]], /, **made: FieldType) -> Self:
@@ -110,15 +120,27 @@ def require_topic(field: str, given: object) -> None:
     require_each(field, [given], Topic, expected="a topic", remedy='Topic(name="orders", key="order_id", value=...)')
 
 
-def _expressions(given: Mapping[str, object]) -> dict[str, Expression]:
-    return {name: expression(value) for name, value in given.items()}
+def _expressions(given: Mapping[str, object], above: Node) -> dict[str, Expression]:
+    return {name: _expression(value, above) for name, value in given.items()}
 
 
-def _chosen(kept: Iterable[str], chosen: Mapping[str, object]) -> dict[str, Expression]:
-    return {**{name: col(name) for name in kept}, **_expressions(chosen)}
+def _expression(given: object, above: Node) -> Expression:
+    """Refuses a text that is the name of a field: the field is meant, and each row would have its name."""
+    require(
+        not isinstance(given, str) or given not in above.fields,
+        "expression",
+        given=repr(given),
+        expected="an expression; a text is the same text in each row, and this one is the name of a field",
+        remedy=f'write col("{given}"), or lit("{given}") for the text',
+    )
+    return expression(given)
 
 
-def one_key(key: Mapping[str, object]) -> tuple[str, Expression]:
+def _chosen(kept: Iterable[str], chosen: Mapping[str, object], above: Node) -> dict[str, Expression]:
+    return {**{name: col(name) for name in kept}, **_expressions(chosen, above)}
+
+
+def one_key(key: Mapping[str, object], above: Node) -> tuple[str, Expression]:
     """The name and the expression of the one keyword that names a key."""
     require(
         len(key) == 1,
@@ -128,7 +150,7 @@ def one_key(key: Mapping[str, object]) -> tuple[str, Expression]:
         remedy='select_key(region=col("region"))',
     )
     [(name, by)] = key.items()
-    return name, expression(by)
+    return name, _expression(by, above)
 
 
 _TABLE = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9._-]*")

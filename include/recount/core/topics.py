@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from recount.core.errors import require, require_each
 from recount.core.plain_values import PlainValue
 from recount.core.schema import RecordSchema
+from recount.core.unknown_names import declares
 
 CleanupPolicy = Literal["delete", "compact", "compact,delete"]
 Encoding = Literal["json", "avro", "protobuf"]
@@ -29,6 +30,7 @@ LONGEST_SOURCE = _LONGEST_NAME - len(_OF_LETTERS)
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
+@declares
 @dataclass(frozen=True, kw_only=True)
 class Topic:
     """A Kafka topic as it must be.

@@ -43,6 +43,7 @@ from recount.core.reading import Layers, reading_layers, require_versions
 from recount.core.stateless import Foreach, Merge, Through
 from recount.core.steps import Rows
 from recount.core.topics import CREATE_TIME, FARTHEST_AHEAD, TIMESTAMP_TYPE, Topic
+from recount.core.unknown_names import declares
 from recount.core.withdrawals import require_followed
 
 Written = Sink | Through
@@ -54,6 +55,7 @@ LONGEST_STREAM = 200
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
+@declares
 @dataclass(frozen=True, kw_only=True)
 class Topology:
     """A named graph of operators that runs as one stream, with one lease, one ledger and one audit.

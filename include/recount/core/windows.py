@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from recount.core.durations import Duration, milliseconds, readable
 from recount.core.errors import require
+from recount.core.unknown_names import declares
 
 SHORTEST_REACH_MS = 3_600_000
 """The reach of a session with a shorter gap, where nothing is declared; see ``default_reach_ms``."""
@@ -221,11 +222,13 @@ class LastN:
         return f"last {self.n}"
 
 
+@declares
 def tumbling(size: Duration, *, grace: Duration, origin: Origin = _EPOCH) -> TimeWindows:
     """Windows of ``size`` that follow each other without a gap or an overlap; one starts at ``origin``."""
     return hopping(size, advance=size, grace=grace, origin=origin)
 
 
+@declares
 def hopping(size: Duration, *, advance: Duration, grace: Duration, origin: Origin = _EPOCH) -> TimeWindows:
     """Windows of ``size``, one starting every ``advance``, so that they overlap; one starts at ``origin``."""
     return TimeWindows(
@@ -236,11 +239,13 @@ def hopping(size: Duration, *, advance: Duration, grace: Duration, origin: Origi
     )
 
 
+@declares
 def sliding(difference: Duration, *, grace: Duration) -> SlidingWindows:
     """Windows of records that are at most ``difference`` apart: one ends at every record, one begins after it."""
     return SlidingWindows(difference_ms=milliseconds(difference, "difference"), grace_ms=milliseconds(grace, "grace"))
 
 
+@declares
 def session(
     gap: Duration, *, grace: Duration, max_duration: Duration | None = None, reach: Duration | None = None
 ) -> SessionWindows:
@@ -268,11 +273,13 @@ def default_reach_ms(gap_ms: int, max_duration_ms: int | None = None) -> int:
     return max(gap_ms, SHORTEST_REACH_MS) if max_duration_ms is None else max_duration_ms
 
 
+@declares
 def all_time() -> GlobalWindow:
     """One window without bounds: the global window."""
     return GlobalWindow()
 
 
+@declares
 def last_n(n: int) -> LastN:
     """The ``n`` most recent records of each key."""
     return LastN(n=n)

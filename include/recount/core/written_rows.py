@@ -36,6 +36,17 @@ def require_writable(topic: Topic, key: str, fields: Mapping[str, FieldType]) ->
             _require_plain(topic, plain, {name: kind for name, kind in written.items() if name != key})
 
 
+def require_declared(topic: Topic, above: object) -> None:
+    """Refuse what a function of the operator ``above`` makes where no field of it is declared: it would be ``{}``."""
+    require(
+        getattr(above, "made", None) != {},
+        f"sink {topic.name}",
+        given=f"rows of a {above}without a field".replace(" to without", " without"),
+        expected="rows with fields: these would be published as {}",
+        remedy="declare its fields where the function is named: flat_map(function, amount=LONG)",
+    )
+
+
 def _require_encodable(topic: Topic, written: Mapping[str, FieldType]) -> None:
     lists = [name for name, kind in written.items() if kind.element is not None]
     require(

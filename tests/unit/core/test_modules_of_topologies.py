@@ -12,7 +12,7 @@ from recount.core.registry import declared
 
 TOPIC = "from recount.core.topics import Topic\n\n"
 BROKEN = {
-    "an argument is missing": (TOPIC + 'orders = Topic(name="orders")\n', 3, "TypeError"),
+    "an argument is missing": (TOPIC + 'orders = Topic(name="orders")\n', 3, "missing a required argument"),
     "a parenthesis is open": (TOPIC + 'orders = Topic(name="orders"\n', 3, "SyntaxError"),
     "a library is missing": ("import no_such_library\n", 1, "ModuleNotFoundError"),
     "a name is wrong": ("from recount.core.topics import topic\n", 1, "ImportError"),

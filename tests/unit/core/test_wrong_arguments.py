@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import pickle
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -12,8 +15,9 @@ import pytest
 from recount.core.aggregates import count, distinct, fold, reduce, total
 from recount.core.archive import Archive
 from recount.core.errors import InvalidDeclaration
-from recount.core.expressions import coalesce, col, when
+from recount.core.expressions import coalesce, col, lit, when
 from recount.core.flow import cogroup
+from recount.core.limits import Health
 from recount.core.schema import BOOLEAN, LONG, STRING, TIMESTAMP, RecordSchema, decimal, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
@@ -224,3 +228,103 @@ def test_lists_of_the_same_items_go_together() -> None:
         when(col("f"), col("l"), None),
     ):
         assert filled(tree)
+
+
+UNKNOWN: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
+    "a group of a stream": (lambda: rows.group_by("w"), "select_key", AttributeError),  # type: ignore[attr-defined]
+    "one of several values": (lambda: col("w").isin(["x"]), "==", AttributeError),  # type: ignore[attr-defined]
+    "a step with a slip of the pen": (lambda: rows.fliter(col("f")), "'filter'", AttributeError),  # type: ignore[attr-defined]
+    "an emission before an aggregate": (lambda: MINUTE.emit_final(), "aggregate first", AttributeError),  # type: ignore[attr-defined]
+    "a step behind the end": (lambda: rows.foreach(print).to(OUT), "docs", AttributeError),  # type: ignore[attr-defined]
+    "windows of a zone": (
+        lambda: tumbling("1 d", grace="0 s", timezone="Europe/Berlin"),  # type: ignore[call-arg]
+        "origin=",
+        TypeError,
+    ),
+    "windows without a grace": (lambda: tumbling("1 d"), 'grace="1 min"', TypeError),  # type: ignore[call-arg]
+    "a sink": (lambda: Topology(name="x", sink=rows.to(OUT)), "'sinks'", TypeError),  # type: ignore[call-arg]
+    "a topic's schema": (lambda: topic(schema=CLICKS.value), "value=", TypeError),
+    "a schema without of": (lambda: RecordSchema(a=LONG), "RecordSchema.of", TypeError),  # type: ignore[call-arg]
+    "an aggregate without a name": (lambda: rows.aggregate(count()), "orders=count()", TypeError),  # type: ignore[call-arg]
+    "a field without a name": (lambda: rows.with_fields(col("a")), "net=", TypeError),  # type: ignore[call-arg]
+    "a key without a name": (lambda: rows.select_key("w"), "region=", TypeError),  # type: ignore[call-arg]
+    "a count of a field": (lambda: count("a"), "count()", TypeError),  # type: ignore[call-arg]
+    "a limit with a slip of the pen": (lambda: Health(lates=0.1), "'late'", TypeError),  # type: ignore[call-arg]
+}
+
+
+def pickled(one: object) -> object:
+    """The same after another process has it."""
+    return pickle.loads(pickle.dumps(one))  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize(("declare", "remedy", "kind"), UNKNOWN.values(), ids=UNKNOWN)
+def test_a_name_that_there_is_not_is_refused_with_the_one_that_is_meant(
+    declare: Callable[[], object], remedy: str, kind: type[Exception]
+) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        declare()
+    assert remedy in refused.value.remedy
+    assert isinstance(refused.value, kind)
+    assert str(pickled(refused.value)) == str(refused.value)
+
+
+def test_streams_and_expressions_can_still_be_copied_pickled_and_asked_for_a_name() -> None:
+    tree = col("a") > 1
+    for one in (tree, rows.node, CLICKS):
+        assert str(copy.deepcopy(one)) == str(pickled(one)) == str(one)
+    assert not hasattr(rows, "group_by")
+    assert not hasattr(col("a"), "_repr_html_")
+    assert inspect.signature(tumbling).parameters.keys() == {"size", "grace", "origin"}
+
+
+NULLS: dict[str, Callable[[], object]] = {
+    "equal to None": lambda: col("a") == None,  # noqa: E711
+    "not equal to None": lambda: col("a") != None,  # noqa: E711
+    "None on the left": lambda: col("a") == None,  # noqa: E711
+    "a null constant on the left": lambda: lit(None) == col("a"),
+    "a null constant on the right": lambda: col("a") != lit(None),
+    "less than None": lambda: col("a") < None,
+    "more than None": lambda: coalesce(col("a"), 0) > None,
+}
+
+
+@pytest.mark.parametrize("compare", NULLS.values(), ids=NULLS)
+def test_a_comparison_with_none_is_refused_for_it_is_true_of_no_record(compare: Callable[[], object]) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        compare()
+    assert ".is_null()" in refused.value.remedy
+
+
+MISLEADING: dict[str, tuple[Callable[[], object], str]] = {
+    "arithmetic with None": (lambda: col("a") + None, "lit(None)"),
+    "None in a list": (lambda: col("l").contains(None), "lit(None)"),
+    "a map that declares no fields": (lambda: rows.map(dict), "map(function, amount=LONG)"),
+    "rows without fields": (lambda: rows.flat_map(lambda row: [row]).to(OUT), "declare its fields"),
+    "rows of a processor without fields": (lambda: rows.process(lambda _, __: []).through(OUT), "declare its fields"),
+    "the name of a field as a key": (lambda: rows.select_key(k="w"), 'col("w")'),
+    "the name of a field as a field": (lambda: rows.with_fields(k="w"), 'col("w")'),
+    "the name of a field in a selection": (lambda: rows.select(k="w"), 'col("w")'),
+    "the name of a field as a group": (lambda: users.group_by(k="w"), 'col("w")'),
+    "a chain of comparisons": (lambda: rows.filter(1 < col("a") < 5), "&"),  # type: ignore[arg-type]
+    "two joined by a word": (lambda: rows.filter(col("a") > 1 and col("a") < 5), "&"),
+    "one denied by a word": (lambda: rows.filter(not col("f")), "~"),  # type: ignore[arg-type]
+    "one of a list of Python": (lambda: rows.filter(col("a") in [1, 2]), "&"),  # type: ignore[arg-type]
+    "in a list of a record": (lambda: rows.filter("x" in col("l")), "contains"),  # type: ignore[arg-type, operator]
+    "an item of a list": (lambda: col("l")[0], "map()"),
+    "a remainder": (lambda: col("a") % 2, "map("),  # type: ignore[operator]
+    "the first of nothing": (lambda: coalesce(), "coalesce("),
+}
+
+
+@pytest.mark.parametrize(("declare", "remedy"), MISLEADING.values(), ids=MISLEADING)
+def test_what_would_do_nothing_or_another_thing_is_refused(declare: Callable[[], object], remedy: str) -> None:
+    with pytest.raises(InvalidDeclaration) as refused:
+        declare()
+    assert remedy in refused.value.remedy
+
+
+def test_a_text_that_is_the_name_of_a_field_can_be_meant() -> None:
+    assert str(rows.with_fields(k=lit("w")).node) == "with k = 'w'"
+    assert str(rows.with_fields(k="no field").node) == "with k = 'no field'"
+    assert rows.flat_map(lambda row: [row]).select_key(k=lit("all")).to(OUT)
