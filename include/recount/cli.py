@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from recount.core.errors import Terminal
 from recount.exit_codes import errors_reported
@@ -99,7 +100,28 @@ def _attach(name: str, target: str, help_line: str) -> None:
                 if not isinstance(room, typer.Typer):
                     room = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
                     room.command(name)(_load(target))
-                room(args=context.args, prog_name=f"recount {name}")
+                _once_each(get_command(room))(args=context.args, prog_name=f"recount {name}")
+
+
+def _once_each(command: Any) -> Any:
+    """``command``, and those below it, with an error for an option that takes one value and is given several times.
+
+    Only the last would count, and nobody would know.
+    """
+    parse = command.parse_args
+
+    def parse_once(context: Any, arguments: list[str]) -> Any:
+        _, _, given = command.make_parser(context).parse_args(args=list(arguments))
+        for one in dict.fromkeys(given):
+            takes_one = one.param_type_name == "option" and not (one.multiple or one.count or one.is_flag)
+            if takes_one and given.count(one) > 1:
+                context.fail(f"{one.opts[0]} is given {given.count(one)} times; it takes one value")
+        return parse(context, arguments)
+
+    command.parse_args = parse_once
+    for below in getattr(command, "commands", {}).values():
+        _once_each(below)
+    return command
 
 
 def _load(target: str) -> Callable[..., Any]:

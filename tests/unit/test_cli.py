@@ -8,8 +8,10 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 
 from recount import cli
 from recount.core.errors import Terminal, Transient
@@ -25,6 +27,11 @@ def wait() -> None:
 
 def greet(name: str, loud: bool = False) -> None:
     print(name.upper() if loud else name)
+
+
+def repeat(times: int = 1, word: Annotated[list[str] | None, typer.Option()] = None, loud: bool = False) -> None:
+    said = "".join(word or []) * times
+    print(said.upper() if loud else said)
 
 
 def test_help_imports_no_room() -> None:
@@ -66,6 +73,13 @@ def called(target: str, *arguments: str, **given: str) -> subprocess.CompletedPr
 
 def test_arguments_and_options_reach_the_command() -> None:
     assert called("greet", "orders", "--loud").stdout == "ORDERS\n"
+
+
+def test_an_option_that_takes_one_value_is_not_given_twice() -> None:
+    ended = called("repeat", "--times", "2", "--times", "3")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--times is given 2 times; it takes one value" in ended.stderr
+    assert called("repeat", "--times", "2", "--word", "a", "--word", "b", "--loud", "--loud").stdout == "ABAB\n"
 
 
 def test_an_error_a_human_must_act_on_ends_with_one_and_its_remedy() -> None:

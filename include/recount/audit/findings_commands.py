@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from recount.audit.acceptances import accept
+from recount.audit.acceptances import accept_all
 from recount.audit.register import read_register
 from recount.audit.row_changes import sides_in_words
 from recount.audit.told_findings import STATES, life_of
@@ -44,17 +44,20 @@ def list_findings(
 
 @findings.command("accept")
 def accept_finding(
-    finding: Annotated[str, typer.Option(help="The id of the finding, as the list has it.")],
+    finding: Annotated[list[str], typer.Option(help="The id of a finding, as the list has it; may be repeated.")],
     by: Annotated[str, typer.Option(help="The name of who accepts it.")],
     reason: Annotated[str, typer.Option(help="Why the difference may stay.")],
     stream: Stream = None,
 ) -> None:
-    """Accept an open finding as it is now: from the next audit on it is listed with who and why, and no violation."""
+    """Accept open findings as they are now: from the next audit on they are listed with who and why, no violation.
+
+    All that are named, or none where one of them cannot be accepted.
+    """
     settings = Settings.from_environment(os.environ)
     name = _declared(settings, stream)
-    accepted = accept(settings, name, finding, by=by, reason=reason)
-    Console().print(*_told(accepted)[1:], sep="\n", soft_wrap=True)
-    print(f"finding {accepted.id} of {name} accepted by {by.strip()}: {reason.strip()}")
+    for accepted in accept_all(settings, name, finding, by=by, reason=reason):
+        Console().print(*_told(accepted)[1:], sep="\n", soft_wrap=True)
+        print(f"finding {accepted.id} of {name} accepted by {by.strip()}: {reason.strip()}")
 
 
 def _declared(settings: Settings, stream: str | None) -> str:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from tests.unit.spark.test_polars_expressions import FIELDS, OUT_OF_RANGE, ROW, evaluated, rows, trees
 
-from recount.core.expressions import Expression, col, lit
+from recount.core.expressions import Expression, coalesce, col, lit
 from recount.recompute.columns import column, exact_in, spark_type
 from recount.recompute.rules.out_of_range import kind_beyond
 

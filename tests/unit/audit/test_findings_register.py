@@ -322,10 +322,10 @@ def test_expectations_need_not_find_a_table_of_corrections_that_somebody_wrote_t
     assert found["corrections"].may == 1
 
 
-def test_the_command_lists_findings_accepts_one_and_refuses_an_empty_reason(
+def test_the_command_lists_findings_accepts_all_that_are_named_and_refuses_an_empty_reason(
     nights: Nights, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nights.audit("1", [LOST], "lost")
+    nights.audit("1", [LOST, FAULT], "lost")
     for name, value in nights.settings.to_environment().items():
         monkeypatch.setenv(name, value)
 
@@ -335,9 +335,11 @@ def test_the_command_lists_findings_accepts_one_and_refuses_an_empty_reason(
         return ended.value.code, capsys.readouterr().out
 
     code, listed = findings("--stream", STREAM)
-    assert (code, f"{STREAM}: 1 open, 0 accepted, 0 repaired" in listed) == (0, True)
+    assert (code, f"{STREAM}: 2 open, 0 accepted, 0 repaired" in listed) == (0, True)
     assert LOST_ID in listed
-    accepting = ("accept", "--stream", STREAM, "--finding", LOST_ID, "--by", "Ada")
+    accepting = ("accept", "--stream", STREAM, "--finding", LOST_ID, "--finding", FAULT_ID, "--by", "Ada")
     assert findings(*accepting, "--reason", "")[0] == 1
+    assert findings(*accepting, "--reason", "why", "--by", "Bob")[0] == 2
+    assert findings("--stream", STREAM, "--stream", "another")[0] == 2
     assert findings(*accepting, "--reason", "deleted on request")[0] == 0
-    assert "accepted by Ada" in findings("--stream", STREAM)[1]
+    assert f"{STREAM}: 0 open, 2 accepted, 0 repaired" in findings("--stream", STREAM)[1]
