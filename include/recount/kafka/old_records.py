@@ -25,13 +25,14 @@ def short_lived_results(connection: Connection, topologies: Iterable[Topology]) 
     Topics that are not there, or that this user may not read, are passed over.
     """
     now_ms = time.time_ns() // 1_000_000
-    first_ms = cache(lambda topic: _first_ms(connection, topic))
+    topologies = list(topologies)
+    topics = {source.topic.name: source.topic for topology in topologies for source in topology.sources}
+    first_ms = cache(lambda name: _first_ms(connection, topics[name]))
     for topology in topologies:
-        topics = {source.topic.name: source.topic for source in topology.sources}
         for sink in topology.written:
             oldest_ms = oldest_kept_ms(sink.topic, now_ms)
             for name in sorted(records_of(sink)) if oldest_ms is not None else ():
-                at_ms = first_ms(topics[name])
+                at_ms = first_ms(name)
                 if at_ms is not None and oldest_ms is not None and at_ms < oldest_ms:
                     yield will_be_deleted(sink.topic, name, at_ms)
 
