@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from recount.core.durations import readable
+from recount.core.durations import readable, roughly
 from recount.spark.estimates.amounts import counted, sized
 from recount.spark.estimates.benchmark import Benchmark, Figure
 from recount.spark.estimates.operators import OperatorEstimate, StateEstimate
@@ -82,7 +82,7 @@ def _in_all(report: Report) -> tuple[str, str]:
 
 def _batches(report: Report) -> Iterator[Line]:
     batch, found, given = report.batch, report.measured, report.given
-    every = "" if found is None or found.interval_ms is None else f", every {found.interval_ms:,.0f} ms"
+    every = "" if found is None or found.interval_ms is None else f", every {roughly(found.interval_ms)}"
     yield (
         "records in",
         f"{counted(batch.records)}, every {readable(given.trigger_ms)}",
@@ -128,7 +128,7 @@ def _append(report: Report) -> tuple[str, str]:
     if found is None or found.table.row_bytes is None:
         return f"{expected}, bytes {NOT_MEASURED}", NOT_MEASURED
     expected += f" x {_on_disk(found.table.row_bytes)} = {sized(report.batch.changed * found.table.row_bytes)}"
-    took = f", time {NOT_MEASURED}" if found.append_ms is None else f" in {found.append_ms:,.0f} ms"
+    took = f", time {NOT_MEASURED}" if found.append_ms is None else f" in {roughly(found.append_ms)}"
     return expected, f"{found.changed:,.0f} rows{took}"
 
 
@@ -138,16 +138,18 @@ def _commit(report: Report) -> tuple[str, str]:
     if status is None or status.commit_duration_ms is None:
         return NOT_MEASURED, NOT_MEASURED
     share = status.commit_duration_ms / given.trigger_ms
-    expected = f"{share:.1%} of the time: {status.commit_duration_ms:,} ms of {readable(given.trigger_ms)}"
-    of = "" if status.batch_duration_ms is None else f" of {status.batch_duration_ms:,} ms"
-    return expected, f"{status.commit_duration_ms:,} ms{of}, last batch"
+    expected = f"{share:.1%} of the time: {roughly(status.commit_duration_ms)} of {readable(given.trigger_ms)}"
+    of = "" if status.batch_duration_ms is None else f" of {roughly(status.batch_duration_ms)}"
+    return expected, f"{roughly(status.commit_duration_ms)}{of}, last batch"
 
 
 def _target(report: Report) -> tuple[str, str]:
     time, target_ms = report.batch_time, report.target_ms
     if time is None:
         return NOT_MEASURED, NOT_MEASURED
-    found = f"{time.records:,} records in {time.batch_ms:,} ms, {time.commit_ms:,} ms of it the commit: last batch"
+    found = (
+        f"{time.records:,} records in {roughly(time.batch_ms)}, {roughly(time.commit_ms)} of it the commit: last batch"
+    )
     if target_ms is None:
         return f"none: {counted(report.records_per_s)} records/s, at most {counted(time.most_per_s)}/s", found
     size = f"{time.records_within(target_ms):,} records"
@@ -158,7 +160,7 @@ def _target(report: Report) -> tuple[str, str]:
 def _exactly_once(report: Report) -> tuple[str, str]:
     cost, published = report.exactly_once, report.benchmark or Benchmark()
     time = report.batch_time
-    took = NOT_MEASURED if time is None else f"{time.commit_ms:,} ms a commit, with Delta"
+    took = NOT_MEASURED if time is None else f"{roughly(time.commit_ms)} a commit, with Delta"
     each = f"{counted(cost.per_s)} commits/s, each of a position and at most {counted(cost.markers)} markers"
     return f"{each}\nat least once: none of these", f"{took}\nbenchmark: {_figure(published.exactly_once)}"
 
@@ -185,8 +187,9 @@ def _partners(report: Report, operator: OperatorEstimate) -> tuple[str, str]:
     rows = f"{found.near:,} rows held have a partner in it, {found.far:,} one outside of it, {found.alone:,} none"
     if found.before_ms is None or found.after_ms is None:
         return f"{NOT_MEASURED}: too few rows", rows
+    between = " to ".join(roughly(ms) for ms in (found.least_ms, found.most_ms) if ms is not None)
     window = f"before {_rough(found.before_ms)} and after {_rough(found.after_ms)} hold 99 % of the partners"
-    return window, f"{rows}\nright ones come {found.least_ms:,} ms to {found.most_ms:,} ms after left ones"
+    return window, f"{rows}\nright ones come {between} after left ones"
 
 
 def _rough(ms: int) -> str:
