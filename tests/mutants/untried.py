@@ -25,6 +25,8 @@ def untried() -> Iterator[Untried]:
     yield _one(windows, "_require_positive", "given_ms > 0", _REFUSES)
     yield _one("core/processing.py", "_time", "0 <= at_ms <= LONG_MAX", _TIMER)
     yield _one("core/processing.py", "count_timer", "state.fired > MOST_FIRINGS", _TIMER)
+    near = '(pl.col(TIMESTAMP) // many - pl.col("record_timestamp_ms")).abs() <= YEAR_MS'
+    yield _one("spark/intake.py", "Intake._unit_ahead", near, "what the error of a dead letter says, for people")
     yield _one("core/joins.py", "StreamTableJoin", 'as_of: AsOf = "event"', _UNUSED)
     yield _one("core/changelogs.py", "ToTable", "versioned: bool = False", _UNUSED)
     yield _one("core/changelogs.py", "Suppress.__post_init__", "self.max_rows > 0", _REFUSES)

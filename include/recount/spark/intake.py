@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from recount.codec.record_decoder import RecordDecoder
 from recount.core.aside_order import SET_ASIDE
+from recount.core.event_units import UNITS_AHEAD, YEAR_MS
 from recount.core.nodes import Source
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
@@ -100,5 +101,13 @@ class Intake:
         yield (
             time > self._latest_ms,
             "future-timestamp",
-            pl.format(f"event time {{}} ms is after {self._latest_ms} ms", time),
+            pl.format(f"event time {{}} ms is after {self._latest_ms} ms{{}}", time, self._unit_ahead()),
         )
+
+    def _unit_ahead(self) -> pl.Expr:
+        """In which unit an event time would lie near the record's own time, in words, if in one."""
+        said = pl.lit("")
+        for unit, many in UNITS_AHEAD.items():
+            is_near = (pl.col(TIMESTAMP) // many - pl.col("record_timestamp_ms")).abs() <= YEAR_MS
+            said = pl.when(is_near).then(pl.lit(f", it looks like {unit}")).otherwise(said)
+        return said

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recount.core.aside_order import SET_ASIDE, RecordPlace
+from recount.core.event_units import unit_ahead
 from recount.core.interpreter.journal import DeadLetter
 from recount.core.interpreter.record import Entry, Row
 from recount.core.nodes import Source
@@ -59,7 +60,9 @@ class Intake:
             text = self._key(topic, key, fields)
             event_time_ms = _event_time_ms(declared, fields, timestamp_ms)
             if wall_clock_ms is not None and event_time_ms > wall_clock_ms + self._max_future_ms:
-                raise BadRecord("future-timestamp", f"event time {event_time_ms} ms")
+                unit = unit_ahead(event_time_ms, timestamp_ms)
+                looks = f", it looks like {unit}" if unit else ""
+                raise BadRecord("future-timestamp", f"event time {event_time_ms} ms{looks}")
         except BadRecord as bad:
             return DeadLetter(
                 topic=topic,
