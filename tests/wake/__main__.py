@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Annotated
 
+import httpx
 import typer
 from bench.report import Place
 from tests.wake.compared import Look, Pages, looked
@@ -128,13 +130,17 @@ def main(
                         if time.monotonic() >= look_due_s:
                             at_s = time.monotonic() - zero_s
                             shown = streams[len(looks) % len(streams)]
-                            look = looked(pages, place.project, connection, streams, shown, at_s)
+                            look_due_s += every
+                            try:
+                                look = looked(pages, place.project, connection, streams, shown, at_s)
+                            except (httpx.TransportError, SubprocessError) as error:
+                                place.tell(f"{at_s:5.0f} s: no answer: {error}")
+                                continue
                             looks.append(look)
                             place.tell(
                                 f"{at_s:5.0f} s: largest lag {look.largest:,}, {look.exact} streams exactly equal, "
                                 f"{len(look.differing)} beyond one poll {look.differing[:3] or ''}"
                             )
-                            look_due_s += every
                         time.sleep(2)
             measured = Measured(
                 minutes=(time.monotonic() - zero_s) / 60,

@@ -50,10 +50,9 @@ class Pages:
     def text(self, path: str) -> str:
         """The page at ``path``."""
         for _ in range(2):
-            answer = self._client.get(
-                f"{self._url}{PAGES}{path}", headers={"Authorization": f"Bearer {self._token}"}, follow_redirects=True
-            )
-            if answer.status_code not in (401, 403):
+            headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+            answer = self._client.get(f"{self._url}{PAGES}{path}", headers=headers)
+            if answer.status_code not in (302, 303, 307, 401, 403):
                 answer.raise_for_status()
                 return unescape(answer.text)
             password = json.loads(self._home.airflow_passwords.read_text())[USERNAME]
