@@ -101,6 +101,14 @@ def test_a_line_says_state_lag_rate_shares_and_the_next_audit(shop: ShownShop, c
     assert "not audited yet 2026-11-25 15:46" in said
 
 
+def test_a_page_says_what_share_of_a_lookup_finds_no_row_and_a_line_that_it_is_too_large(
+    shop: ShownShop, client: TestClient
+) -> None:
+    shop.say_of(STREAM, lookup="left lookup in airlines", lookup_records=13_092, lookup_misses=13_092)
+    assert "without a row in the left lookup in airlines 100.00 %" in text_of(page(client, f"/streams/{STREAM}"))
+    assert "13,092 of 13,092 records find no row in the left lookup in airlines" in row(page(client, "/"), STREAM)
+
+
 def test_the_rate_is_of_the_last_five_minutes_where_there_is_a_history(shop: ShownShop, client: TestClient) -> None:
     samples = shop.say.samples[STREAM]
     of_steps = [(one.status.records_total, one.status.heartbeat_ms) for one in samples[-11:]]
