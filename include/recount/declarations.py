@@ -181,12 +181,12 @@ def other_declaration(stream: str, known: Document, declared: Declared) -> Other
     """The error that says how ``declared`` differs from the declaration ``known``, by which the stream's state is."""
     found = changes(known, declared.document)
     was_default = any(one.path == "windows.reach_ms" and one.old == SHORTEST_REACH_MS for one in found)
-    as_before = "write reach='1 h' at the session, its default in earlier releases; or " if was_default else ""
+    as_before = ", in which reach='1 h' was the default of sessions" if was_default else ""
     return OtherDeclaration(
         f"the declaration of stream {stream} has changed: {'; '.join(map(str, found))}",
         given=f"fingerprint {declared.fingerprint}",
-        expected="the declaration by which the stream's state was made",
-        remedy=f"{as_before}{_remedy(stream)}",
+        expected=f"the declaration by which the stream's state was made{as_before}",
+        remedy=_remedy(stream),
     )
 
 

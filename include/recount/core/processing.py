@@ -111,6 +111,16 @@ class KeyState:
         self.timers_ms.add(at_ms)
 
 
+def two_partitions(processor: object, key: Any, before: tuple[str, int], now: tuple[str, int]) -> Terminal:
+    """The error of a ``processor`` that remembers something of a ``key`` whose records come from two partitions."""
+    return Terminal(
+        f"{processor}: records of one key come from two partitions",
+        given=f"key {key!r} in {before} and {now}",
+        expected="every key in one partition, so that its records have an order",
+        remedy="repartition through a topic first: write them there under this key, and process that topic",
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Process(OneInput):
     """A custom processor: Python functions that see one key's records in (partition, offset) order, with its state.

@@ -39,20 +39,23 @@ _LETTER = ("topic", "partition", "offset", "timestamp_ms", "reason")
 _KEYS = (b"a", b"a", b"a", b"b", b"b", b"b", b"c", b"c", None, b"\xff")
 
 
-def drawn_log(drawn: Drawn, dice: random.Random, *, tables_first: bool, hours: int = HOURS) -> Log:
+def drawn_log(drawn: Drawn, dice: random.Random, *, tables_first: bool, hours: int = HOURS, moves: bool = False) -> Log:
     """Records out of order, late, with nulls, ties, bad values and times, of keys that are met hour after hour.
 
-    The key says in which partition a record is, unless the topology asks for no order.
+    The key says in which partition a record is, unless the topology asks for no order. With ``moves`` some keys change
+    partition, to and fro.
     """
     by_key = drawn.by_key or not drawn.any_order or dice.random() < 0.5
-    log = [_arrival(drawn, dice, hour * HOUR_MS, by_key) for hour in range(hours) for _ in range(RECORDS)]
+    moving = random.Random(len(drawn.partitions) + hours) if moves and drawn.moves else None
+    log = [_arrival(drawn, dice, hour * HOUR_MS, by_key, moving) for hour in range(hours) for _ in range(RECORDS)]
     return sorted(log, key=lambda one: one.topic not in TABLES) if tables_first else log
 
 
-def _arrival(drawn: Drawn, dice: random.Random, hour_ms: int, by_key: bool) -> Arrival:
+def _arrival(drawn: Drawn, dice: random.Random, hour_ms: int, by_key: bool, moving: random.Random | None) -> Arrival:
     topic = dice.choice(sorted(drawn.partitions))
     key = dice.choice(_KEYS)
     place = ord(key) if key and by_key else dice.randrange(3)
+    place += 0 if moving is None else moving.choice([0, 0, 0, 1, 2])
     return Arrival(
         topic=topic,
         partition=place % drawn.partitions[topic],

@@ -36,7 +36,7 @@ def test_stretches_together_are_the_whole_log(
     seed = int(pytestconfig.getoption("hypothesis_seed") or 0) * 1_000_000 + number
     drawn, dice = drawn_topology(seed), random.Random(seed)
     look_back_ms = dice.choice([0, 100])
-    log = drawn_log(drawn, dice, tables_first=dice.random() < 0.3, hours=HOURS)
+    log = drawn_log(drawn, dice, tables_first=dice.random() < 0.3, hours=HOURS, moves=True)
     try:
         one = Stretched(
             topology=drawn.topology,

@@ -46,8 +46,8 @@ def test_the_recompute_is_the_interpreter(spark: SparkSession, pytestconfig: pyt
     """
     seed = int(pytestconfig.getoption("hypothesis_seed") or 0) * 1_000_000 + number
     drawn, dice = drawn_topology(seed), random.Random(seed)
-    log = drawn_log(drawn, dice, tables_first=dice.random() < 0.3)
-    is_over = dice.random() < 0.6
+    tables_first, is_over = dice.random() < 0.3, random.Random(seed).random() < 0.6
+    log = drawn_log(drawn, dice, tables_first=tables_first, moves=not is_over)
     try:
         identities = identities_of(drawn)
         added = {} if is_over or dice.random() < 0.3 else added_sinks(identities, log, dice)

@@ -18,7 +18,10 @@ from tests.unit.spark.random_tables import build_table, selected, table_steps, w
 
 from recount.core.describe import describe
 from recount.core.flow import RecordStream
+from recount.core.nodes import Node, WindowedAggregate
+from recount.core.processing import Process
 from recount.core.topology import Topology
+from recount.core.windows import GlobalWindow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +36,23 @@ class Drawn:
     idles: bool
     """Partitions may become idle without the rows depending on when."""
     by_key: bool = False
-    """A record's key says in which partition it is."""
+    """A record's key says in which partition it is; now and then the key changes partition, if it ``moves``."""
+
+    @property
+    def moves(self) -> bool:
+        """A key may change partition: no processor is there, and no fold of all time, which would refuse it."""
+        return not any(map(_refuses_moves, self.topology.nodes()))
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """How Hypothesis shows a falsifying example."""
         printer.text(f"{describe(self.topology)}\n  partitions {dict(self.partitions)}")
+
+
+def _refuses_moves(node: Node) -> bool:
+    match node:
+        case WindowedAggregate(windows=GlobalWindow(), aggregates=aggregates):
+            return any(one.fold is not None for one in aggregates.values())
+    return isinstance(node, Process)
 
 
 def stream_chain(build: Builder) -> Flow:

@@ -67,7 +67,8 @@ def events(draw: Any, drawn: Drawn) -> Event:
     """A record, now and then a bad one."""
     topic = draw(st.sampled_from(sorted(drawn.partitions)))
     key = draw(st.sampled_from([b"a", b"a", b"a", b"a", b"b", b"b", b"b", None, b"\xff"]))
-    partition = int(key == b"b") if drawn.by_key else draw(st.integers(0, 2))
+    moved = draw(seldom(st.just(0), st.integers(1, 2))) if drawn.moves else 0
+    partition = int(key == b"b") + moved if drawn.by_key else draw(st.integers(0, 2))
     return Event(
         topic,
         LogRecord(

@@ -285,7 +285,7 @@ def test_an_update_that_was_held_for_an_older_one_of_another_partition_finds_its
     drawn = drawn_by_hand(windows, LATEST, {"left": 2})
     later = [Cut([left(at, "z", partition=partition) for partition in (0, 1)]) for at in (119, 140)]
     first = [left(52, "x", partition=1), left(100, "a"), left(54, "a", partition=1)]
-    cuts = [Cut(first), later[0], Cut([left(119, "z", partition=1)]), later[1]]
+    cuts = [Cut(first[:2]), Cut(first[2:]), later[0], Cut([left(119, "z", partition=1)]), later[1]]
     assert_law(drawn, *cuts)
     found = by_engine(drawn, cuts).rows["out"]
     assert [

@@ -15,6 +15,8 @@ from tests.unit.spark.random_topology_logs import IDLE_AFTER_MS, Cut, Event
 from tests.unit.spark.topology_engine import TopologyEngine
 
 from recount.core.interpreter.driver import TopologyDriver
+from recount.core.interpreter.intake import Intake
+from recount.core.interpreter.journal import DeadLetter
 from recount.core.interpreter.sinks import Output
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, RESULT_TIME, REVISION
@@ -79,7 +81,7 @@ def engine_rows(node: Written, emitted: pl.DataFrame) -> Iterable[Row]:
 def by_interpreter(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
     """What the interpreter says: record by record as drawn, or where the order matters as the engine reads a batch."""
     driver, told, now_ms = TopologyDriver(drawn.topology, partitions=drawn.partitions), Told(), NOW_MS
-    seen = 0
+    intake, seen = Intake(drawn.topology), 0
     for cut in cuts:
         now_ms += cut.later_ms
         driver.wall_clock_ms = now_ms
@@ -87,7 +89,7 @@ def by_interpreter(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
             pipe(driver, cut.events)
         else:
             with driver.batch():
-                pipe(driver, sorted(cut.events, key=reading_order))
+                pipe(driver, in_reading_order(intake, cut.events, now_ms))
         told.fates.append(
             Counter((e.source, f) for e, f in list(driver.fate_of.items())[seen:] if f != "dead-lettered")
         )
@@ -119,9 +121,26 @@ def pipe(driver: TopologyDriver, found: Iterable[Event]) -> None:
         )
 
 
-def reading_order(event: Event) -> tuple[bool, str, int]:
-    """Tables first, then topic by topic, partition by partition."""
-    return event.topic not in TABLES, event.topic, event.record.partition
+def in_reading_order(intake: Intake, events: Sequence[Event], now_ms: int) -> list[Event]:
+    """Tables first, then topic by topic, and of a topic's partitions always the one that has come least far in time."""
+    reached: dict[tuple[str, int], int] = {}
+    turns = []
+    for one in events:
+        record, place = one.record, (one.topic, one.record.partition)
+        taken = intake.take(
+            topic=one.topic,
+            partition=record.partition,
+            offset=0,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            wall_clock_ms=now_ms,
+            headers=[],
+        )
+        if not isinstance(taken, DeadLetter):
+            reached[place] = max(taken.entry.timestamp_ms, reached.get(place, taken.entry.timestamp_ms))
+        turns.append((one.topic not in TABLES, one.topic, reached.get(place, -1), record.partition))
+    return [one for _, one in sorted(zip(turns, events, strict=True), key=lambda turn: turn[0])]
 
 
 def declare_idle(driver: TopologyDriver, drawn: Drawn, cuts: Sequence[Cut]) -> None:

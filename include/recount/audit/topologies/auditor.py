@@ -59,6 +59,7 @@ from recount.audit.topologies.judge import SINK, TABLE, Judge
 from recount.audit.topologies.listed_backfills import strange_backfills
 from recount.audit.topologies.missed_rows import missed_rows
 from recount.audit.topologies.misses import grace_misses, still_late, still_unread, unexplained
+from recount.audit.topologies.moved_keys import with_partitions
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.scope import (
     CLAIMS_PART,
@@ -232,6 +233,7 @@ class TopologyAuditor:
             *(_altered(table, scope.seed) for table in scope.altered),
             *unexplained(misses),
         ]
+        differences = with_partitions(differences, self._topology, truth)
         differences = differences or overfull_batches(self._tables, self._topology, scope.ledger)
         verdicts = [f"{place}_verdict" for place in PLACES]
         few = sum(counts.values()) <= FEW_VERDICTS

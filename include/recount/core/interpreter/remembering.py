@@ -10,9 +10,9 @@ from typing import Any
 from recount.core.changelogs import Suppress
 from recount.core.evaluation import evaluate
 from recount.core.interpreter.operator import Operator
-from recount.core.interpreter.record import Record
+from recount.core.interpreter.record import Partition, Record
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.processing import Deduplicate, InOrder, KeyState, Process, Row, count_timer, settle
+from recount.core.processing import Deduplicate, InOrder, KeyState, Process, Row, count_timer, settle, two_partitions
 from recount.core.returned_values import as_declared
 from recount.core.user_functions import failed, handed, own_values
 
@@ -131,6 +131,7 @@ class ProcessOperator(Operator):
 
     node: Process
     _states: dict[Any, KeyState] = field(default_factory=dict)
+    _sources: dict[Any, Partition] = field(default_factory=dict)
 
     def receive(self, record: Record, port: int) -> Iterator[Record]:  # noqa: ARG002 - it has one input
         """Hand the record to the key's processor, after the timers that its own partition had reached before it.
@@ -143,6 +144,7 @@ class ProcessOperator(Operator):
             self.drop(record, "null key" if key is None else "null value")
             return
         state = self._states.setdefault(key, KeyState(key=key))
+        self._require_one_partition(record, state)
         self.clock.accept(record.entry)
         reached_ms = self.clock.reached_ms(record.entry)
         while reached_ms is not None and (at_ms := min(state.timers_ms, default=reached_ms + 1)) <= reached_ms:
@@ -160,6 +162,15 @@ class ProcessOperator(Operator):
         made = [record.with_row(as_declared(row, self.node.fields, self.node)) for row in returned]
         self.journal.note(record.entry, "counted")
         yield from made
+
+    def _require_one_partition(self, record: Record, state: KeyState) -> None:
+        """Refuse the record of a second partition while the key remembers something; in order of time any may come."""
+        if record.entry is None or not record.order[0]:
+            return
+        source = self._sources.get(state.key, record.entry.source)
+        if source != record.entry.source and (state.remembered or state.timers_ms):
+            raise two_partitions(self.node, state.key, source, record.entry.source)
+        self._sources[state.key] = record.entry.source
 
     def on_time(self) -> Iterator[Record]:
         """The timers that the frontier has reached, by time, then key; a timer may set further ones."""

@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from recount.core.nodes import Node, WindowedAggregate
@@ -46,7 +46,7 @@ from recount.recompute.flow import NotRecomputable
 from recount.recompute.graph.carried_keys import ID_NAME, KEY_NAME, id_column, key_column
 from recount.recompute.graph.frontiers import NONE_DUE, Reached
 from recount.recompute.graph.ordering import is_ordered
-from recount.recompute.graph.rows import REACHED
+from recount.recompute.graph.rows import REACHED, TURN, TURN_TYPE
 
 IS_NEW = "__is_new"
 """Whether a row came in this stretch; others are carried."""
@@ -103,6 +103,7 @@ class Carrying:
     names: Mapping[Node, str]
     carried: Carried | None
     look_back_ms: int
+    batches: int = 0
     kept: dict[str, Callable[[], DataFrame]] = field(default_factory=dict)
     asked: dict[Node, None] = field(default_factory=dict)
     _columns: dict[str, list[str]] = field(default_factory=dict)
@@ -110,9 +111,19 @@ class Carrying:
     _frontiers: dict[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, session: SparkSession, topology: Topology, carried: Carried | None, look_back_ms: int) -> Carrying:
-        """For ``topology``, where nothing was ``carried`` from its beginning on."""
-        made = cls(session=session, names=names_of(topology), carried=carried, look_back_ms=look_back_ms)
+    def of(
+        cls,
+        session: SparkSession,
+        topology: Topology,
+        carried: Carried | None,
+        look_back_ms: int,
+        *,
+        batches: int = 0,
+    ) -> Carrying:
+        """For ``topology``, where nothing was ``carried`` from its beginning, and a stretch of so many ``batches``."""
+        made = cls(
+            session=session, names=names_of(topology), carried=carried, look_back_ms=look_back_ms, batches=batches
+        )
         if carried is not None:
             require_incremental(topology.nodes())
             [row] = made._required(CLOCKS).collect()
@@ -124,7 +135,8 @@ class Carrying:
     def with_carried(self, node: Node, what: str, new: DataFrame) -> DataFrame:
         """``new`` rows of ``node`` and those that were carried, told apart by ``IS_NEW``."""
         marked = new.withColumn(IS_NEW, F.lit(True))
-        known = self.carried_to(node, what, [name for name in new.columns if name != REACHED])
+        of_all = [name for name in new.columns if name not in (REACHED, TURN)]
+        known = self.carried_to(node, what, [*of_all, TURN] if TURN in new.columns else of_all)
         return marked if known is None else marked.unionByName(known, allowMissingColumns=True)
 
     def carried_to(self, node: Node, what: str, columns: Sequence[str]) -> DataFrame | None:
@@ -133,7 +145,10 @@ class Carrying:
         self._columns[name] = list(columns)
         if self.carried is None:
             return None
-        return self._required(name).toDF(*columns).withColumn(IS_NEW, F.lit(False))
+        frame = self._required(name)
+        # an earlier release kept no turns, which are the last column
+        found = frame.toDF(*columns[: len(frame.columns)]).withColumn(IS_NEW, F.lit(False))
+        return found if TURN not in columns or TURN in found.columns else found.withColumn(TURN, _no_turn())
 
     def keep(self, node: Node, what: str, rows: Callable[[], DataFrame]) -> None:
         """``rows`` of ``node``, with the columns that it gave for new ones, are what the next stretch must know."""
@@ -143,7 +158,8 @@ class Carrying:
 
         def made() -> DataFrame:
             columns = enumerate(self._columns[name])
-            return rows().select(*(named(one).alias(ours.get(one, f"c{at}")) for at, one in columns))
+            values = {TURN: self._turn_before()}
+            return rows().select(*(values.get(one, named(one)).alias(ours.get(one, f"c{at}")) for at, one in columns))
 
         self.kept[name] = made
 
@@ -183,6 +199,12 @@ class Carrying:
         }
         return self.session.createDataFrame([(json.dumps(told),)], "c0 string")
 
+    def _turn_before(self) -> Column:
+        """The turn of a row as the next stretch counts batches, from its first one."""
+        turn = F.col(TURN)
+        earlier = F.struct((turn["batch"] - self.batches).alias("batch"), turn["reached_ms"].alias("reached_ms"))
+        return F.when(turn.isNotNull(), earlier).otherwise(_no_turn())
+
     def _name(self, node: Node, what: str) -> str:
         return frame_name(self.names[node], what)
 
@@ -202,6 +224,10 @@ def names_of(topology: Topology) -> dict[Node, str]:
 def frame_name(operator: str, what: str) -> str:
     """The name of the frame ``what`` of ``operator``, which is called so."""
     return f"{operator}-{what}"
+
+
+def _no_turn() -> Column:
+    return F.lit(None).cast(TURN_TYPE)
 
 
 def _not_kept(what: str) -> NotIncremental:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from typing import Any
 
 from recount.recompute.graph.placing import Order
 
@@ -13,12 +14,13 @@ def winning(
     *,
     horizon_ms: int,
     by_offset: bool,
-    batches: Sequence[int] | None = None,
+    batches: Sequence[Any] | None = None,
 ) -> list[bool]:
     """Of each record, event time and order, whether no winner before it lies within ``horizon_ms``, inclusive.
 
     Before it: by offset, or by (event time, order). Horizon 10, by event time: of 0, 10, 11 the first and last win.
-    With the ``batches`` in which the records are decided, the earlier batch comes first, whatever the order.
+    With the ``batches`` in which the records are decided, the earlier batch comes first, whatever the order. They are
+    anything that can be compared.
     """
     in_batch = batches or [0] * len(records)
     turns = sorted(

@@ -161,6 +161,11 @@ def _reached(
     return Reached(frontiers_ms=frontiers_ms, stream_times=stream_times, before_ms=stood.last_ms)
 
 
+def ends_of_batches(batches: Sequence[BatchEnds], topic: str) -> dict[int, np.ndarray]:
+    """Per partition of ``topic`` the end of each batch."""
+    return {partition: ends for (name, partition), ends in _boundaries(batches).items() if name == topic}
+
+
 def _boundaries(batches: Sequence[BatchEnds]) -> dict[Partition, np.ndarray]:
     """Per partition the end of each batch; before a partition was known, its first offset or less."""
     partitions = {partition for batch in batches for partition in batch.ends}

@@ -9,7 +9,7 @@ from recount.core.joins import Join, StreamStreamJoin, TableTableJoin
 from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.carrying import IS_NEW, Carrying
-from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, last_of
+from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, in_turn, last_of
 from recount.recompute.once import once
 from recount.recompute.rules.table_versions import has_versions
 from recount.recompute.rules.waiting import waits_ms
@@ -173,5 +173,5 @@ def state(table: Rows, known: DataFrame) -> DataFrame:
 
     It is the last that was read; of a versioned table the youngest.
     """
-    version = [F.col(TIME)] if has_versions(table.node) else []
-    return last_of(known, table.identity, *version, F.col(IS_NEW), F.col(ORDER))
+    newest = [F.col(TIME), F.col(ORDER)] if has_versions(table.node) else [F.col(IS_NEW), *in_turn()]
+    return last_of(known, table.identity, *newest)

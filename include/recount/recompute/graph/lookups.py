@@ -16,7 +16,20 @@ from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.frontiers import LEFT_IN, BatchEnds, Wait, left_in, with_left_in
 from recount.recompute.graph.joins import LEFT, RIGHT, joined_fields, of, state, whole
 from recount.recompute.graph.looking_back import ASKED
-from recount.recompute.graph.rows import META, OFFSET, ORDER, PARTITION, PLACE, TIME, TOPIC, Rows, is_place, last_of
+from recount.recompute.graph.rows import (
+    META,
+    OFFSET,
+    ORDER,
+    PARTITION,
+    PLACE,
+    TIME,
+    TOPIC,
+    TURN,
+    Rows,
+    in_turn,
+    is_place,
+    last_of,
+)
 from recount.recompute.graph.updates import require_every_change
 
 BY, READ, UNREAD, _WINNER = "__by", "__read", "__unread", "__winner"
@@ -70,14 +83,15 @@ def looked_up(node: StreamTableJoin, keyed: DataFrame, table: Rows, carrying: Ca
     if by_time:
         carrying.keep(node, "table", lambda: needed(last_of(known, [key, F.col(TIME)], F.col(ORDER))))
     elif is_told:
-        carrying.keep(node, "table", lambda: last_of(known, [key], F.col(ORDER)))
+        carrying.keep(node, "table", lambda: last_of(known, [key], F.col(IS_NEW), *in_turn()))
     else:
         carrying.keep(node, "table", lambda: state(table, known))
     changes = known if by_time or is_told else state(table, known)
     fits = of(LEFT, BY) == of(RIGHT, node.right.key)
     if by_time:
         fits &= of(RIGHT, TIME) <= of(LEFT, ASKED if ASKED in keyed.columns else TIME)
-    newest = F.struct(of(RIGHT, TIME), of(RIGHT, ORDER)) if by_time else F.struct(of(RIGHT, ORDER))
+    by = [TIME, ORDER] if by_time else [IS_NEW, TURN, ORDER]
+    newest = F.struct(*(of(RIGHT, name) for name in by))
     is_there = of(RIGHT, TIME).isNotNull()
     was_read = is_there & _was_read() if is_told else is_there
     change = F.struct(of(RIGHT, ORDER)[0].alias("place"), of(RIGHT, TIME).alias("ms"))

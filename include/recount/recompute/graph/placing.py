@@ -65,3 +65,8 @@ def judged_records(table: pa.Table) -> list[Judged]:
 def order_of(steps: list[dict[str, object]]) -> tuple[object, ...]:
     """An ``ORDER`` as Python compares it."""
     return tuple(tuple(step.values()) for step in steps)
+
+
+def turn_of(turn: dict[str, int] | None) -> tuple[int, ...]:
+    """A ``TURN`` as Python compares it: before all others where there is none."""
+    return () if turn is None else tuple(turn.values())

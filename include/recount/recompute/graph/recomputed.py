@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
-from recount.core.nodes import WINDOW_END, Node, Sink, Source, WindowedAggregate
+from recount.core.nodes import KEY, WINDOW_END, Node, Sink, Source, WindowedAggregate
 from recount.core.own_columns import IS_NULL as DELETED
 from recount.core.own_columns import ORIGIN, RESULT_TIME
 from recount.core.plain_values import PlainValue
@@ -112,6 +112,18 @@ class Recomputed:
         """How far the frontier of ``node`` had come after the last batch, less what the operators above delay."""
         return self._operators.clocks.frontier_now_ms(node)
 
+    def partitions_of(self, topics: Iterable[str], keys: Collection[str]) -> dict[str, list[str]]:
+        """Of the record ``keys`` that lie in several partitions of one of ``topics``, their first record in each."""
+        found: dict[str, list[str]] = {}
+        for topic in topics:
+            log, key = self._decoded[topic], named(KEY).cast("string")
+            of_keys = log.where(F.col("reason").isNull() & key.isin(*keys)).groupBy(key.alias("key"), PARTITION)
+            firsts = of_keys.agg(F.min(OFFSET).alias("first")).orderBy("key", PARTITION).collect()
+            for row in firsts:
+                if sum(one.key == row.key for one in firsts) > 1:
+                    found.setdefault(row.key, []).append(f"{topic}-{row[PARTITION]}@{row['first']}")
+        return found
+
     def release(self) -> None:
         """Give the cached frames back."""
         for frame in self._decoded.values():
@@ -174,12 +186,13 @@ def recomputed(
                 needs_record_key=source.topic.name in keyed,
                 limits=limits.get(source.topic.name, {}),
                 read_since=read_since.get(source.topic.name, {}),
+                batches=batches or (),
             ).persist()
             for source in topology.sources
         }
     )
     entries = {topic: sources.entries(log) for topic, log in decoded.items()}
-    carrying = Carrying.of(session, topology, carried, look_back_ms)
+    carrying = Carrying.of(session, topology, carried, look_back_ms, batches=len(batches or ()))
     clocks = Clocks(
         entries=entries,
         lateness=lateness,

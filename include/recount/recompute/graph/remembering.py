@@ -18,7 +18,7 @@ from recount.recompute.graph.carried_keys import IDENTITY
 from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.frontiers import LEFT_IN
 from recount.recompute.graph.judging import STREAM_TIME
-from recount.recompute.graph.placing import order_of
+from recount.recompute.graph.placing import order_of, turn_of
 from recount.recompute.graph.processing import Made, Memory, Raised, Remembered, Turn, processed
 from recount.recompute.graph.rows import (
     CARRIED,
@@ -29,6 +29,7 @@ from recount.recompute.graph.rows import (
     SUPERSEDED,
     TIME,
     TOPIC,
+    TURN,
     Rows,
     in_groups,
 )
@@ -52,16 +53,17 @@ def identity(node: Deduplicate) -> Column:
 def with_winners(node: Deduplicate, on_time: DataFrame) -> DataFrame:
     """The rows on time, with ``IDENTITY``, and ``WINS`` for the first of its id within the horizon.
 
-    With the column ``LEFT_IN`` the rows of earlier batches come first: what has won stays the first, also where a
-    partition that was idle brings an earlier record. ``WINS_BY_TIME`` says what would have won without that. Winners
-    that are ``SETTLED`` come before all others.
+    Where ids determine the partition, the rows go as they were read. With the column ``LEFT_IN`` the rows of earlier
+    batches come first: what has won stays the first, also where a partition that was idle brings an earlier record.
+    ``WINS_BY_TIME`` says what would have won without that. Winners that are ``SETTLED`` come before all others.
     """
     horizon_ms, by_offset = node.horizon_ms, goes_by_offset(node)
 
     def of_one_id(table: pa.Table) -> pa.Table:
         orders = map(order_of, table.column(ORDER).to_pylist())
         records = list(zip(table.column(TIME).to_pylist(), orders, strict=True))
-        settled = [-1 if is_settled else 0 for is_settled in table.column(SETTLED).to_pylist()]
+        turns = map(turn_of, table.column(TURN).to_pylist() if by_offset else [None] * len(records))
+        settled = [(not one, turn) for one, turn in zip(table.column(SETTLED).to_pylist(), turns, strict=True)]
         by_time = winning(records, horizon_ms=horizon_ms, by_offset=by_offset, batches=settled)
         wins = by_time
         if LEFT_IN in table.column_names:
@@ -110,7 +112,8 @@ def processed_by_key(node: Process, above: Rows, timed: DataFrame, end_ms: int |
 
     def of_one_key(table: pa.Table) -> pa.Table:
         found = table.to_pylist()
-        rows = sorted((row for row in found if row[STATE] is None), key=lambda row: order_of(row[ORDER]))
+        given_rows = (row for row in found if row[STATE] is None)
+        rows = sorted(given_rows, key=lambda row: (turn_of(row[TURN]), order_of(row[ORDER])))
         turns = [Turn({name: row[name] for name in given}, row[TIME], row[STREAM_TIME]) for row in rows]
         the_key, before = found[0][key], next((row[STATE] for row in found if row[STATE] is not None), None)
         arrow, left, parts = to_arrow_schema(schema), list[dict[str, Any]](), list[pa.Table]()
@@ -149,7 +152,7 @@ def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:
         return within(rows[made.turn], made.number)
     steps = ("", made.timestamp_ms, made.timestamp_ms), (str(key), -1, 0), ("", made.number, 0)
     order = [dict(zip(("topic", "partition", "offset"), step, strict=True)) for step in steps]
-    nowhere = {TOPIC: None, PARTITION: None, OFFSET: None, CARRIED: None, REACHED: None}
+    nowhere = {TOPIC: None, PARTITION: None, OFFSET: None, CARRIED: None, REACHED: None, TURN: None}
     return {**nowhere, TIME: made.timestamp_ms, ORDER: order, IS_NULL: False, SUPERSEDED: False}
 
 

@@ -21,9 +21,11 @@ from recount.recompute.graph.updates import Holds
 
 TOPIC, PARTITION, OFFSET, TIME = "__topic", "__partition", "__offset", "__timestamp_ms"
 ORDER, SUPERSEDED, CARRIED, REACHED = "__order", "__superseded", "__carried_ms", "__reached_ms"
+TURN = "__turn"
+TURN_TYPE = "struct<batch: bigint, reached_ms: bigint>"
 PLACE = (TOPIC, PARTITION, OFFSET)
 _IS_FIRST = "__is_first"
-META = (*PLACE, TIME, CARRIED, REACHED, ORDER, IS_NULL, SUPERSEDED)
+META = (*PLACE, TIME, CARRIED, REACHED, TURN, ORDER, IS_NULL, SUPERSEDED)
 
 OfGroup = Callable[[pa.Table], pa.Table]
 
@@ -36,7 +38,10 @@ class Rows:
     the log does and tells any two rows of one operator apart. ``CARRIED`` is the stream time by which a row is judged
     further down, where an operator has held it back; null in any other. ``REACHED`` is the stream time of the row's
     partition at its place, over all good records of the stretch; null for a derived row, and for one that was carried
-    from an earlier stretch. ``SUPERSEDED`` marks a change of a versioned table that is older than the key's latest.
+    from an earlier stretch. ``TURN`` says when the record that made a row was read: in which batch of the stretch (less
+    than 0: of an earlier one), and how far that had come in its partition. With ``ORDER`` it is the order of one key's
+    records in several partitions (``in_turn``). Null where ``ORDER`` is no place in the log, or all was read before
+    there were turns. ``SUPERSEDED`` marks a change of a versioned table that is older than the key's latest.
 
     ``holds`` says what the rows are, see ``updates``.
     """
@@ -68,7 +73,7 @@ class Rows:
     @property
     def latest(self) -> DataFrame:
         """The last row of each key and window."""
-        return self.frame if self.holds == "latest" else last_of(self.current, self.key_and_window, F.col(ORDER))
+        return self.frame if self.holds == "latest" else last_of(self.current, self.key_and_window, *in_turn())
 
 
 def in_groups(frame: DataFrame, groups: Sequence[str], function: OfGroup, schema: T.StructType) -> DataFrame:
@@ -123,6 +128,11 @@ def last_of(frame: DataFrame, keys: list[Column], *order: Column) -> DataFrame:
     return frame.withColumn("__rank", F.row_number().over(ranked)).where(F.col("__rank") == 1).drop("__rank")
 
 
+def in_turn() -> list[Column]:
+    """By what the rows of one key are sorted as they were read."""
+    return [F.col(TURN), F.col(ORDER)]
+
+
 def step(name: Column, first: Column, second: Column) -> Column:
     """One step of an order: a place in the log, or what tells rows of one place apart."""
     return F.struct(
@@ -164,12 +174,15 @@ def origin() -> Column:
     return F.when(F.size(texts) > 0, F.array_join(texts, "+"))
 
 
-def derived(frame: DataFrame, time: Column, order: Column, is_null: Column | None = None) -> DataFrame:
+def derived(
+    frame: DataFrame, time: Column, order: Column, is_null: Column | None = None, turn: Column | None = None
+) -> DataFrame:
     """``frame`` with the ``META`` of rows that no longer lie in the log themselves."""
     nowhere = {TOPIC: "string", PARTITION: "int", OFFSET: "long", CARRIED: "long", REACHED: "long"}
     return frame.withColumns(
         {
             **{name: F.lit(None).cast(kind) for name, kind in nowhere.items()},
+            TURN: F.lit(None).cast(TURN_TYPE) if turn is None else turn,
             TIME: time,
             ORDER: order,
             IS_NULL: F.lit(False) if is_null is None else is_null,

@@ -12,7 +12,20 @@ from pyspark.sql import types as T
 from recount.core.nodes import KEY, Source
 from recount.recompute.columns import named
 from recount.recompute.decoding import IS_NULL, DecodePass, Limits
-from recount.recompute.graph.rows import CARRIED, ORDER, PLACE, REACHED, SUPERSEDED, TIME, TOPIC, at_place, shaped
+from recount.recompute.graph.frontiers import BatchEnds, ends_of_batches
+from recount.recompute.graph.rows import (
+    CARRIED,
+    ORDER,
+    PLACE,
+    REACHED,
+    SUPERSEDED,
+    TIME,
+    TOPIC,
+    TURN,
+    at_place,
+    shaped,
+)
+from recount.recompute.graph.turns import IN_BATCH, REACHED_IN_BATCH, TurnPass
 from recount.recompute.log import RawLog
 from recount.recompute.stream_time import STREAM_TIME, StreamTimePass
 
@@ -36,12 +49,18 @@ def decoded(
     needs_record_key: bool,
     limits: Mapping[int, Limits],
     read_since: Mapping[str, Mapping[int, int]],
+    batches: Sequence[BatchEnds],
 ) -> DataFrame:
-    """One row per record of the topic's log: place, time, ``REACHED``, key, fields, and ``reason`` of a bad one."""
+    """One row per record of the topic's log: place, time, ``REACHED``, key, fields, and ``reason`` of a bad one.
+
+    With the columns of ``TURN``, of the ``batches`` that read the log; without any it was read in one.
+    """
     reading = FieldsOfTopic(source=source, needs_record_key=needs_record_key, columns_read=columns_read)
     decode = DecodePass(flow=reading, limits=limits, prefix=_FIELD, read_since=read_since)
-    schema = T.StructType([*decode.schema, T.StructField(STREAM_TIME, T.LongType())])
-    rows = raw.through(schema, decode, StreamTimePass(seeds={}, keyless_when=()))
+    turns = TurnPass(boundaries=ends_of_batches(batches, source.topic.name))
+    added = [T.StructField(name, T.LongType()) for name in (STREAM_TIME, IN_BATCH, REACHED_IN_BATCH)]
+    schema = T.StructType([*decode.schema, *added])
+    rows = raw.through(schema, decode, StreamTimePass(seeds={}, keyless_when=()), turns)
     places = {"partition": PLACE[1], "offset": PLACE[2], "timestamp_ms": TIME, STREAM_TIME: REACHED}
     return rows.withColumnsRenamed(places).withColumn(TOPIC, F.lit(source.topic.name))
 
@@ -56,6 +75,8 @@ def records(log: DataFrame, source: Source) -> DataFrame:
     good = log.where(F.col("reason").isNull())
     fields = {name: _FIELD + name for name in source.fields if name != source.key and _FIELD + name in log.columns}
     read = [named(column).alias(name) for name, column in fields.items()]
-    named_anew = good.select(*read, named(KEY).alias(source.key), *PLACE, TIME, REACHED, IS_NULL)
-    new = {CARRIED: F.lit(None).cast("long"), ORDER: at_place(), SUPERSEDED: F.lit(False)}
+    of_records = (*PLACE, TIME, REACHED, IN_BATCH, REACHED_IN_BATCH, IS_NULL)
+    named_anew = good.select(*read, named(KEY).alias(source.key), *of_records)
+    turn = F.struct(F.col(IN_BATCH).alias("batch"), F.col(REACHED_IN_BATCH).alias("reached_ms"))
+    new = {CARRIED: F.lit(None).cast("long"), TURN: turn, ORDER: at_place(), SUPERSEDED: F.lit(False)}
     return shaped(named_anew.withColumns(new), source.fields)

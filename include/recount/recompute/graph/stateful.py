@@ -35,7 +35,19 @@ from recount.recompute.graph.frontiers import (
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, held_back, judged
 from recount.recompute.graph.ordering import leaves_at_once, leaves_when_read, lies_in_the_log, require_ordered, waits
-from recount.recompute.graph.rows import OFFSET, ORDER, PLACE, TIME, Rows, at_time, last_of, shaped
+from recount.recompute.graph.rows import (
+    OFFSET,
+    ORDER,
+    PLACE,
+    TIME,
+    TURN,
+    TURN_TYPE,
+    Rows,
+    at_time,
+    in_turn,
+    last_of,
+    shaped,
+)
 from recount.recompute.graph.stateless import or_deleted, returned, stateless
 from recount.recompute.graph.updates import require_offsets
 from recount.recompute.graph.windowed_rows import Windowing
@@ -308,7 +320,8 @@ class Stateful:
             known = once(known)
         is_due = F.col(TIME) + node.grace_ms < self.clocks.frontier_now_ms(node)
         self.carrying.keep(node, "held", lambda: known.where(~is_due))
-        ordered = held_back(known.where(is_due)).withColumn(ORDER, F.concat(at_time(), F.col(ORDER)))
+        by_time = {ORDER: F.concat(at_time(), F.col(ORDER)), TURN: F.lit(None).cast(TURN_TYPE)}
+        ordered = held_back(known.where(is_due)).withColumns(by_time)
         return above.with_frame(node, shaped(ordered, node.fields), "records")
 
     def _with_passed(self, node: Node, timed: DataFrame) -> tuple[DataFrame, Column]:
@@ -345,8 +358,8 @@ class Stateful:
     def suppressed(self, node: Suppress, above: Rows) -> Rows:
         """The last update of each row; those too that were held back at the last cut."""
         known = self.carrying.with_carried(node, "held", above.latest)
-        in_turn = [F.col(IS_NEW), F.col(ORDER)]
-        latest = known if self.carrying.carried is None else last_of(known, above.key_and_window, *in_turn)
+        read_last = [F.col(IS_NEW), *in_turn()]
+        latest = known if self.carrying.carried is None else last_of(known, above.key_and_window, *read_last)
         self.carrying.keep(node, "held", lambda: latest.where(F.col(TIME) > self.held_after_ms(node)))
         return above.with_frame(node, latest.drop(IS_NEW), "latest")
 

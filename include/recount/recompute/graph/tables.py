@@ -13,7 +13,7 @@ from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.aggregates import Over
 from recount.recompute.graph.carried_keys import GROUP
 from recount.recompute.graph.carrying import IS_NEW, Carrying
-from recount.recompute.graph.rows import ORDER, SUPERSEDED, TIME, Rows, derived, last_of, of_window, shaped
+from recount.recompute.graph.rows import ORDER, SUPERSEDED, TIME, Rows, derived, in_turn, last_of, of_window, shaped
 from recount.recompute.graph.updates import require_changes
 from recount.recompute.once import once
 
@@ -43,7 +43,7 @@ def changes(node: ToTable, above: Rows, carrying: Carrying, *, only_by_time: boo
 
 def _in_turn(keys: list[Column]) -> WindowSpec:
     """The rows of each key as they came: those that are carried first."""
-    return Window.partitionBy(*keys).orderBy(IS_NEW, ORDER)
+    return Window.partitionBy(*keys).orderBy(F.col(IS_NEW), *in_turn())
 
 
 def _new(known: DataFrame) -> DataFrame:
@@ -67,7 +67,7 @@ def filtered(node: TableFilter, above: Rows, carrying: Carrying) -> Rows:
 
 def _current(known: DataFrame, keys: list[Column]) -> DataFrame:
     """The row of each key that came last."""
-    return last_of(known.where(~F.col(SUPERSEDED)), keys, F.col(IS_NEW), F.col(ORDER))
+    return last_of(known.where(~F.col(SUPERSEDED)), keys, F.col(IS_NEW), *in_turn())
 
 
 def regrouped(node: TableAggregate, above: Rows, carrying: Carrying) -> Rows:

@@ -21,9 +21,11 @@ from recount.recompute.graph.placing import Judged, Placed, judged_records
 from recount.recompute.graph.rows import (
     ORDER,
     TIME,
+    TURN,
     Rows,
     derived,
     in_groups,
+    in_turn,
     of_window,
     shaped,
 )
@@ -131,7 +133,7 @@ def _over(node: WindowedAggregate, placed: DataFrame, running: WindowSpec | None
 
 
 def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
-    of_window = Window.partitionBy(named(node.key), START, END).orderBy(IS_NEW, ORDER)
+    of_window = Window.partitionBy(named(node.key), START, END).orderBy(F.col(IS_NEW), *in_turn())
     so_far = of_window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     results = _over(node, frame, so_far).results(node.aggregates)
     bounds = [F.col(START).alias(WINDOW_START), F.col(END).alias(WINDOW_END)] if node.has_bounds else []
@@ -141,11 +143,13 @@ def _running(node: WindowedAggregate, frame: DataFrame) -> DataFrame:
         *(result.alias(name) for name, result in results.items()),
         F.max(TIME).over(so_far).alias("__last_ms"),
         F.col(ORDER).alias("__cause"),
+        F.col(TURN).alias("__turn_of_cause"),
         F.col(IS_NEW).alias(TOUCHED),
         START,
         END,
     ).where(F.col("__cause").isNotNull())
-    return shaped(derived(made, F.col("__last_ms"), F.col("__cause")), node.fields, TOUCHED, START, END)
+    rows = derived(made, F.col("__last_ms"), F.col("__cause"), turn=F.col("__turn_of_cause"))
+    return shaped(rows, node.fields, TOUCHED, START, END)
 
 
 def _in_time_windows(windows: TimeWindows, frame: DataFrame) -> DataFrame:

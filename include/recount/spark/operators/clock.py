@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import polars as pl
@@ -26,6 +27,9 @@ READ_SCHEMA: dict[str, pl.DataType] = {
     STREAM_TIME: pl.Int64(),
 }
 _NO_ENTRIES = pl.DataFrame(schema={name: READ_SCHEMA[name] for name in ENTRY})
+TURN = "turn"
+"""The column with the place of a record in the order in which operators take the records of its batch."""
+_ARRIVED, _PLACE, _REACHED = "__arrived", "__place", "__reached_ms"
 _FRONTIER: Partition = ("", -1)
 """Under this identity the clock remembers its frontier: partitions have names and numbers from 0."""
 
@@ -41,6 +45,27 @@ class Batch:
     read: pl.DataFrame
     known: Set[Partition]
     awake: Set[Partition]
+
+    @cached_property
+    def turns(self) -> pl.DataFrame | None:
+        """Each record that was read (``ENTRY``) with its ``TURN``, the place in which operators take it.
+
+        Topic by topic; the partitions of one in the order of event time, as far as the offsets of each allow: by the
+        largest time that the batch has read of the partition so far. None where all came in this order.
+        """
+        reached = pl.col(TIMESTAMP).cum_max().over(TOPIC, PARTITION).alias(_REACHED)
+        arrived = self.read.select(*ENTRY, reached).with_row_index(_ARRIVED)
+        turns = arrived.sort(ENTRY).with_row_index(_PLACE).sort(TOPIC, _REACHED, PARTITION, OFFSET)
+        if turns[_PLACE].is_sorted() and turns[_ARRIVED].is_sorted():
+            return None
+        return turns.select(ENTRY).with_row_index(TURN)
+
+    def in_turn(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """``rows`` of this batch's records, which come partition by partition, in the order in which they are taken."""
+        if self.turns is None:
+            return rows
+        found = rows.select(ENTRY).join(self.turns, on=ENTRY, how="left", maintain_order="left")[TURN]
+        return rows[found.arg_sort()] if found.null_count() == 0 else rows
 
     def held_back(self, rows: pl.DataFrame) -> pl.DataFrame:
         """``rows`` of this batch as they go on from an operator that holds rows back and judges nobody."""

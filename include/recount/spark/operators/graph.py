@@ -100,6 +100,7 @@ class Graph:
         self._nodes = [node for node in nodes if node not in done_before]
         self._ranges = {node: Ranges(node) for node in self._nodes}
         self._forks = topology.forks()
+        self._takes_turns = any(map(_asks_for_order, nodes))
         self.sinks = [node for node in topology.written if node not in done_before]
         self.states: dict[str, KeyedRows] = {}
         self.owners: dict[str, tuple[Node, str]] = {}
@@ -112,6 +113,7 @@ class Graph:
             self.owners |= {f"{name} {state}": (node, state) for state in operator.states}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
 
+<<<<<<< HEAD
     def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame], set_aside: pl.DataFrame) -> Made:
         """Send the batch's rows down every path that leads from the operators whose rows are ``given``.
 
@@ -119,6 +121,15 @@ class Graph:
         """
         made = Made(set_aside)
         leaving = dict(given)
+=======
+    def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame]) -> Made:
+        """Send the batch's rows down every path that leads from the operators whose rows are ``given``.
+
+        Where an operator asks for the order of a key's records they are taken in turn (``Batch.turns``).
+        """
+        made = Made()
+        leaving = {node: batch.in_turn(rows) for node, rows in given.items()} if self._takes_turns else dict(given)
+>>>>>>> 247c52f (Take the records of a key in several partitions in one order, live, replayed and audited)
         for node in self._nodes:
             inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
             inputs[0], beyond = self._ranges[node].checked(inputs[0])
@@ -137,6 +148,16 @@ class Graph:
         received = rows if isinstance(node, _READS_HISTORY) else current(rows)
         number = self._forks.get((node, port))
         return received if number is None else received.with_columns(nth(pl.lit(number)))
+
+
+def _asks_for_order(node: Node) -> bool:
+    """Whether the order in which a key's records are read means something to ``node``."""
+    match node:
+        case ToTable() | Process() | Deduplicate(partitioned=True):
+            return True
+        case WindowedAggregate():
+            return node.emission.kind == "each record"
+    return False
 
 
 def operators_of(nodes: Iterable[Node]) -> dict[Node, Operator]:

@@ -10,8 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from recount.core.errors import Terminal
-from recount.core.processing import KeyState
+from recount.core.processing import KeyState, two_partitions
 from recount.core.schema import FieldType
 from recount.spark.operators.clock import Partition
 from recount.spark.operators.keyed_rows import KeyedRows
@@ -48,12 +47,8 @@ class KeptState:
     def come_from(self, topic: str, partition: int, processor: str) -> None:
         """Take the record's partition in; two of them have no common order. Raises ``Terminal``."""
         if self.source not in (None, (topic, partition)) and not self.is_empty:
-            raise Terminal(
-                f"{processor}: records of one key come from two partitions",
-                given=f"key {self.state.key!r} in {self.source} and {(topic, partition)}",
-                expected="every key in one partition, so that its records have an order",
-                remedy="repartition through a topic first: write them there under this key, and process that topic",
-            )
+            assert self.source is not None
+            raise two_partitions(processor, self.state.key, self.source, (topic, partition))
         self.source = topic, partition
 
 

@@ -80,7 +80,7 @@ class Made:
 
 @dataclass(kw_only=True)
 class ProcessOperator:
-    """Replays each key's records and timers in log order, so that its state is a function of the log.
+    """Replays each key's records and timers as they were read, so that its state is a function of the log.
 
     A record for which the function raises is set aside: it has changed nothing, and let no row go.
 
@@ -108,9 +108,9 @@ class ProcessOperator:
         rows = current(inputs[0])
         keyless, keyed = rows.filter(pl.col(self._key).is_null()), rows.filter(pl.col(self._key).is_not_null())
         taken = keyed.filter(~pl.col(IS_NULL))
-        timed = taken.join(self._times_before(batch, keyless, taken), on=ENTRY, how="left")
+        timed = taken.join(self._times_before(batch, keyless, taken), on=ENTRY, how="left", maintain_order="left")
         made, raised = Made(self.node), SetAside(self.node)
-        self._replay(timed.sort(ORDER, maintain_order=True), made, raised)
+        self._replay(timed, made, raised)
         reached = self._fire_reached()
         self._keys.store()
         output = Output(self._leaving(pl.concat([made.frame, reached])), raised=raised.rows)

@@ -14,15 +14,18 @@ from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.user_functions import failed
 from recount.core.withdrawals import can_be_withdrawn
-from recount.spark.operators.clock import Batch, Clock
+from recount.spark.operators.clock import TURN, Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.python_rows import frame_of, python_rows
-from recount.spark.operators.rows import META, ORDER, WITHIN, nth, place_of, rows_schema
+from recount.spark.operators.rows import LOG_ORDER, META, ORDER, WITHIN, nth, place_of, rows_schema
 from recount.spark.operators.set_aside import SetAside
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
+_PLACE = "__place"
+_FIRST_PLACE = r"^([^\x00]+\x00\d{29})"
+"""Of an ``order``: the record of the log that made the row, or the first of several; none of a window's result."""
 RowByRow = Filter | WithFields | SelectKey | Select | Repartition | Sink | Through
 """Operators that need nothing but the row at hand, and no Python function."""
 
@@ -38,7 +41,7 @@ class StatelessOperator:
     states: Mapping[str, KeyedRows] = field(default_factory=dict)
     clocks: Mapping[str, Clock] = field(default_factory=dict)
 
-    def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:  # noqa: ARG002 - time does not matter
+    def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:
         """What the operator makes of the rows."""
         rows = inputs[0]
         match self.node:
@@ -47,7 +50,7 @@ class StatelessOperator:
             case FlatMap() as node:
                 return _flat_mapped(node, rows)
             case Merge() as node:
-                return Output(_merged(node, inputs))
+                return Output(_merged(node, inputs, batch))
             case Foreach(action=action):
                 _show(self.node, action, rows)
                 return _counted(rows, leaving=rows.clear())
@@ -135,12 +138,19 @@ def _flat_mapped(node: FlatMap, rows: pl.DataFrame) -> Output:
     return Output(leaving.select(list(rows_schema(node.fields))), raised=raised.rows)
 
 
-def _merged(node: Merge, inputs: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """In log order: the rows that one record led to stay together, in the order in which they came about."""
+def _merged(node: Merge, inputs: Sequence[pl.DataFrame], batch: Batch) -> pl.DataFrame:
+    """In the order of reading: the rows that one record led to stay together, in the order in which they came about."""
     schema = rows_schema(node.fields)
     parts = []
     for port, rows in enumerate(inputs):
         added = {} if node.names is None else {field_column(MERGED_FROM): pl.lit(node.names[port])}
         lacking = {name: pl.lit(None, kind) for name, kind in schema.items() if name not in rows.columns}
         parts.append(rows.with_columns(**{**lacking, **added}).select(list(schema)))
-    return pl.concat(parts).sort(ORDER, REVISION, WITHIN, maintain_order=True)
+    merged = pl.concat(parts)
+    if batch.turns is None:
+        return merged.sort(ORDER, REVISION, WITHIN, maintain_order=True)
+    turns = batch.turns.select(pl.col(TURN).cast(pl.Int64), LOG_ORDER.alias(_PLACE))
+    first = pl.col(ORDER).str.extract(_FIRST_PLACE).alias(_PLACE)
+    turned = merged.with_columns(first).join(turns, on=_PLACE, how="left", maintain_order="left")
+    ordered = turned.sort(pl.col(TURN).fill_null(-1), ORDER, REVISION, WITHIN, maintain_order=True)
+    return ordered.drop(_PLACE, TURN)

@@ -1,0 +1,61 @@
+"""What it means to a topology that the records of one key lie in several partitions of a topic.
+
+It happens where partitions are added to a topic, or where a second producer assigns keys to partitions in another way.
+The rule is in docs/semantics.md, "A key in several partitions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from recount.core.changelogs import Suppress, TableAggregate, ToTable
+from recount.core.expressions import Column
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
+from recount.core.nodes import Node, SelectKey, Source, WindowedAggregate, WithFields
+from recount.core.processing import Deduplicate, InOrder, Process
+from recount.core.topology import Topology
+from recount.core.windows import GlobalWindow
+
+
+def in_several_partitions(topology: Topology, topic: str) -> list[str]:
+    """Of each operator that reads ``topic`` by its record key, and to which order means something, what follows."""
+    return [f"{node}: {said}" for node in topology.nodes() for said in _said(node) if topic in keyed_by(node.inputs[0])]
+
+
+def keyed_by(node: Node) -> frozenset[str]:
+    """The topics whose record key is the key of what leaves ``node``, and whose records leave it as they are read."""
+    match node:
+        case Source(topic=topic):
+            return frozenset({topic.name})
+        case InOrder() | Suppress() | TableAggregate() | StreamStreamJoin() | Deduplicate(partitioned=False):
+            return frozenset()
+        case WindowedAggregate(windows=windows) if not isinstance(windows, GlobalWindow):
+            return frozenset()
+        case SelectKey(by=by, input=above) if not (isinstance(by, Column) and by.name in _names_of_key(above)):
+            return frozenset()
+        case WithFields(added=added) if node.key in added:
+            return frozenset()
+        case StreamTableJoin(left=left, grace_ms=grace_ms):
+            return keyed_by(left) if grace_ms is None else frozenset()
+    return frozenset().union(*map(keyed_by, node.inputs))
+
+
+def _names_of_key(node: Node) -> frozenset[str]:
+    like_it = node.topic.fields_like_the_key if isinstance(node, Source) else frozenset()
+    return frozenset({node.key}) | like_it
+
+
+def _said(node: Node) -> Iterator[str]:
+    match node:
+        case ToTable(versioned=False):
+            yield "its row is the one that was read last; of one batch, the one of the later event time"
+        case Deduplicate(partitioned=True):
+            yield "the record that was read first wins; of one batch, the one of the earlier event time"
+        case Process() if keyed_by(node.input):
+            yield "the stream ends at the first record in another partition, unless nothing is remembered of the key"
+        case WindowedAggregate(aggregates=aggregates):
+            ordered = sorted({one.kind for one in aggregates.values()} & {"first", "last", "reduce", "fold"})
+            if ordered:
+                yield f"{', '.join(ordered)} take the values of the lower partition first, whatever their times"
+            if node.emission.kind == "each record":
+                yield "its updates leave in the order in which the records are read"
