@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.field.case import CLOSING, Case, Result, Sent, ending, record, source
 
-from recount.core.aggregates import count, last, total
+from recount.core.aggregates import count, last, reduce, total
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, stream, table
 from recount.core.nodes import KEY
@@ -109,6 +109,12 @@ CASES: tuple[Case, ...] = (
         lambda topic: stream(topic).in_order(grace="1 s").to_table().to_stream(),
         results=latest("f4-in-order", n=4),
         on_broker=False,
+    ),
+    case(
+        "f4-folded",
+        "a fold of all time",
+        lambda topic: stream(topic).aggregate(sum=reduce("n", lambda one, other: one + other)).to_stream(),
+        stops="a later one is in the lower partition",
     ),
     case(
         "f4-process",

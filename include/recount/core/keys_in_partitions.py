@@ -7,8 +7,10 @@ The rule is in docs/semantics.md, "A key in several partitions".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from recount.core.changelogs import Suppress, TableAggregate, ToTable
+from recount.core.errors import Terminal
 from recount.core.expressions import Column
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Node, SelectKey, Source, WindowedAggregate, WithFields
@@ -20,6 +22,25 @@ from recount.core.windows import GlobalWindow
 def in_several_partitions(topology: Topology, topic: str) -> list[str]:
     """Of each operator that reads ``topic`` by its record key, and to which order means something, what follows."""
     return [f"{node}: {said}" for node in topology.nodes() for said in _said(node) if topic in keyed_by(node.inputs[0])]
+
+
+def folds_by_key(node: WindowedAggregate) -> bool:
+    """Whether a reduce or fold takes all values that a record key of one topic ever had, in the order of the log.
+
+    It cannot take in one that would come before those that it has taken: ``out_of_order``.
+    """
+    folds = any(one.fold is not None for one in node.aggregates.values())
+    return folds and isinstance(node.windows, GlobalWindow) and len(keyed_by(node.input)) == 1
+
+
+def out_of_order(node: WindowedAggregate, key: Any, before: str, now: str) -> Terminal:
+    """The error of a ``node`` that ``folds_by_key``: the record ``now`` would come before one that was taken."""
+    return Terminal(
+        f"{node}: records of one key come from two partitions, and a later one is in the lower partition",
+        given=f"key {key!r} at {before}, then at {now}",
+        expected="every key in one partition: reduce and fold take values by partition and offset",
+        remedy="put in_order(grace=...) before it, so that event time is their order, and reset the stream",
+    )
 
 
 def keyed_by(node: Node) -> frozenset[str]:
@@ -55,7 +76,9 @@ def _said(node: Node) -> Iterator[str]:
             yield "the stream ends at the first record in another partition, unless nothing is remembered of the key"
         case WindowedAggregate(aggregates=aggregates):
             ordered = sorted({one.kind for one in aggregates.values()} & {"first", "last", "reduce", "fold"})
-            if ordered:
+            if folds_by_key(node):
+                yield "the stream ends at a record in a lower partition than one that was read before"
+            elif ordered:
                 yield f"{', '.join(ordered)} take the values of the lower partition first, whatever their times"
             if node.emission.kind == "each record":
                 yield "its updates leave in the order in which the records are read"

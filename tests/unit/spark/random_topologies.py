@@ -18,10 +18,10 @@ from tests.unit.spark.random_tables import build_table, selected, table_steps, w
 
 from recount.core.describe import describe
 from recount.core.flow import RecordStream
-from recount.core.nodes import Node, WindowedAggregate
+from recount.core.keys_in_partitions import folds_by_key
+from recount.core.nodes import WindowedAggregate
 from recount.core.processing import Process
 from recount.core.topology import Topology
-from recount.core.windows import GlobalWindow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,18 +41,16 @@ class Drawn:
     @property
     def moves(self) -> bool:
         """A key may change partition: no processor is there, and no fold of all time, which would refuse it."""
-        return not any(map(_refuses_moves, self.topology.nodes()))
+        nodes = list(self.topology.nodes())
+        return not any(isinstance(node, Process) for node in nodes) and not _folds_by_key(self.topology)
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """How Hypothesis shows a falsifying example."""
         printer.text(f"{describe(self.topology)}\n  partitions {dict(self.partitions)}")
 
 
-def _refuses_moves(node: Node) -> bool:
-    match node:
-        case WindowedAggregate(windows=GlobalWindow(), aggregates=aggregates):
-            return any(one.fold is not None for one in aggregates.values())
-    return isinstance(node, Process)
+def _folds_by_key(topology: Topology) -> bool:
+    return any(isinstance(node, WindowedAggregate) and folds_by_key(node) for node in topology.nodes())
 
 
 def stream_chain(build: Builder) -> Flow:
@@ -84,7 +82,7 @@ def drawn_topology(seed: int) -> Drawn:
         sinks=build.comparable,
         any_order=build.any_order,
         idles=build.idles,
-        by_key=build.by_key,
+        by_key=build.by_key or _folds_by_key(topology),
     )
 
 

@@ -11,6 +11,7 @@ from recount.core.interpreter.journal import LateRecord
 from recount.core.interpreter.operator import Operator
 from recount.core.interpreter.panes import Panes, Placement, Window, panes_of
 from recount.core.interpreter.record import Entry, Partition, Record
+from recount.core.keys_in_partitions import folds_by_key, out_of_order
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.revisions import tries_folds
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows
@@ -29,6 +30,7 @@ class WindowedOperator(Operator):
     _pending: dict[Result, Record] = field(default_factory=dict)
     _emitted: dict[Result, int] = field(default_factory=dict)
     _passed_over: dict[tuple[str, Any, Window | None], list[Record]] = field(default_factory=dict)
+    _folded: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
 
     def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
         """Null keys belong to no group; null values are aggregated by time and session windows only."""
@@ -42,6 +44,7 @@ class WindowedOperator(Operator):
         return self._place(key, record)
 
     def _place(self, key: Any, record: Record) -> list[Record]:
+        self._require_order(key, record)
         stream_time_ms = self.stream_time_ms(record)
         placement = self._panes.setdefault(key, panes_of(self.node.windows)).add(record, stream_time_ms)
         if record.entry is not None and stream_time_ms is not None:
@@ -51,6 +54,15 @@ class WindowedOperator(Operator):
             self._try(record, record.entry.source, key, placement)
         self._placed.setdefault(key, []).append((record, stream_time_ms))
         return self._emit(key, placement, record)
+
+    def _require_order(self, key: Any, record: Record) -> None:
+        """Refuse a value of a fold of all time that would come before one that it has taken."""
+        folds = [one for one in self.node.aggregates.values() if one.fold is not None and takes(one, record)]
+        if folds and folds_by_key(self.node):
+            before = self._folded.get(key, record.order)
+            if record.order < before:
+                raise out_of_order(self.node, key, _place_of(before), _place_of(record.order))
+            self._folded[key] = record.order
 
     def _try(self, record: Record, source: Partition, key: Any, placement: Placement) -> None:
         """Pass over a record for which a fold raises, after the values of its partition that are before it."""
@@ -190,3 +202,8 @@ class WindowedOperator(Operator):
                     window_end=end,
                 )
             )
+
+
+def _place_of(order: tuple[Any, ...]) -> str:
+    topic, partition, offset = order[:3]
+    return f"{topic}-{partition}@{offset}"

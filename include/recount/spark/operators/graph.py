@@ -20,6 +20,7 @@ from recount.core.event_time import (
 )
 from recount.core.fingerprint import operator_numbers
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
+from recount.core.keys_in_partitions import folds_by_key
 from recount.core.nodes import Filter, Node, SelectKey, Sink, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.reading import lookup_name
@@ -156,7 +157,7 @@ def _asks_for_order(node: Node) -> bool:
         case ToTable() | Process() | Deduplicate(partitioned=True):
             return True
         case WindowedAggregate():
-            return node.emission.kind == "each record"
+            return node.emission.kind == "each record" or folds_by_key(node)
     return False
 
 

@@ -6,18 +6,19 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from recount.core.keys_in_partitions import folds_by_key, out_of_order
 from recount.core.nodes import WINDOW_END, WindowedAggregate
 from recount.core.windows import TimeWindows
 from recount.spark.operators.accumulators import Accumulators
 from recount.spark.operators.fold_trials import FoldTrials
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.operator import Output
-from recount.spark.operators.rows import ORDER, rows_schema
+from recount.spark.operators.rows import ORDER, origin, rows_schema
 from recount.spark.operators.windowing import BOUNDS, LATEST, is_late, ledger, result_schema
 from recount.spark.polars_expressions import field_column
 from recount.spark.window_starts import with_windows
 
-_ROW, _POSITION = "__row", "__position"
+_ROW, _POSITION, _BEFORE = "__row", "__position", "__before"
 
 
 @dataclass
@@ -38,6 +39,7 @@ class MergedWindows:
         self._windows = KeyedRows(schema, self._by)
         self.states = {"windows": self._windows}
         self._trials = FoldTrials.of(self.node, self.accumulators)
+        self._is_ordered = folds_by_key(self.node)
 
     def changes(self, rows: pl.DataFrame, output: Output) -> pl.DataFrame:
         """Add the rows to their windows; every window that got one has changed."""
@@ -87,7 +89,21 @@ class MergedWindows:
         output.note(on_time, "counted")
         return self._tried(on_time, output)
 
+    def _require_order(self, placed: pl.DataFrame) -> None:
+        """Refuse a value of a fold of all time that would come before one that it has taken."""
+        known = self._windows.of(placed, self._by)
+        for _, column in self.accumulators.folds.values():
+            last = known.select(self._by[0], pl.col(column).list.last().struct.field(ORDER).alias(_BEFORE))
+            taken = placed.filter(pl.col(column).list.len() > 0).join(last, on=self._by[0], how="left")
+            above = pl.col(ORDER).cum_max().shift().over(self._by[0])
+            judged = taken.with_columns(pl.max_horizontal(_BEFORE, above).alias(_BEFORE))
+            for row in judged.filter(pl.col(ORDER) < pl.col(_BEFORE)).head(1).iter_rows(named=True):
+                before, now = origin(pl.Series([row[_BEFORE], row[ORDER]]))
+                raise out_of_order(self.node, row[self._key], before, now)
+
     def _tried(self, placed: pl.DataFrame, output: Output) -> pl.DataFrame:
+        if self._is_ordered:
+            self._require_order(placed)
         return (
             placed
             if self._trials is None
