@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from deltalake.exceptions import DeltaError
+
+from recount.core.errors import RecountError
 from recount.core.keys_in_partitions import in_several_partitions
 from recount.core.tables import Tables
 from recount.core.topology import Topology
@@ -47,11 +50,17 @@ def raised_partitions(
 
 
 def partitions_met(topologies: Iterable[Topology], tables: Tables) -> dict[tuple[str, str], int]:
-    """By stream and topic how many partitions the stream's last batch knew; nothing of streams that never ran."""
+    """By stream and topic how many partitions the stream's last batch knew.
+
+    Nothing of streams that never ran, nor of those whose tables cannot be read: an audit says what is wrong with them.
+    """
     met: dict[tuple[str, str], int] = {}
     for stream in topologies:
         proofs = Proofs(state=tables.state(stream.name), moved_to=tables.ledger(stream.name))
-        newest = next(proofs.newest_first(), None)
+        try:
+            newest = next(proofs.newest_first(), None)
+        except (RecountError, DeltaError, OSError):
+            continue
         for part in newest.proof.partitions if newest else ():
             met[stream.name, part.topic] = met.get((stream.name, part.topic), 0) + 1
     return met
