@@ -16,11 +16,8 @@ from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
-<<<<<<< HEAD
 from recount.kafka.old_records import short_lived_results
-=======
 from recount.kafka.raised_partitions import partitions_met, raised_partitions
->>>>>>> 247c52f (Take the records of a key in several partitions in one order, live, replayed and audited)
 from recount.kafka.topic_drift import TopicChange
 from recount.kafka.topics import carry_out, plan, require_none
 from recount.printed_tables import print_whole
@@ -45,14 +42,11 @@ def topics(
     changes = plan(admin, wanted, settings.profile, creates_others=of_others)
     problems = carry_out(admin, changes) if apply_changes else None
     print_whole(table_of(changes, problems))
-<<<<<<< HEAD
     for warning in short_lived_results(connection, declarations.topologies.values()):
         print(f"warning: {warning}")
-=======
     streams = list(declarations.topologies.values())
     for line in raised_partitions(changes, streams, partitions_met(streams, Tables(settings.data))):
         print(line)
->>>>>>> 247c52f (Take the records of a key in several partitions in one order, live, replayed and audited)
     if problems is not None:
         require_none(problems)
         print("applied" if any(change.action in _DONE for change in changes) else "nothing to do")

@@ -114,23 +114,14 @@ class Graph:
             self.owners |= {f"{name} {state}": (node, state) for state in operator.states}
             self.states |= {f"{name} time of {clock}": held.state for clock, held in operator.clocks.items()}
 
-<<<<<<< HEAD
     def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame], set_aside: pl.DataFrame) -> Made:
         """Send the batch's rows down every path that leads from the operators whose rows are ``given``.
 
-        ``set_aside`` are the records that operators above these have set aside.
+        ``set_aside`` are the records that operators above these have set aside. Where an operator asks for the order of
+        a key's records they are taken in turn (``Batch.turns``).
         """
         made = Made(set_aside)
-        leaving = dict(given)
-=======
-    def process(self, batch: Batch, given: Mapping[Node, pl.DataFrame]) -> Made:
-        """Send the batch's rows down every path that leads from the operators whose rows are ``given``.
-
-        Where an operator asks for the order of a key's records they are taken in turn (``Batch.turns``).
-        """
-        made = Made()
         leaving = {node: batch.in_turn(rows) for node, rows in given.items()} if self._takes_turns else dict(given)
->>>>>>> 247c52f (Take the records of a key in several partitions in one order, live, replayed and audited)
         for node in self._nodes:
             inputs = [self._received(node, port, leaving[above]) for port, above in enumerate(node.inputs)]
             inputs[0], beyond = self._ranges[node].checked(inputs[0])
