@@ -15,6 +15,7 @@ from recount.core.expressions import Column
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Node, SelectKey, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, InOrder, Process
+from recount.core.revisions import can_be_revised
 from recount.core.topology import Topology
 from recount.core.windows import GlobalWindow
 
@@ -30,7 +31,8 @@ def folds_by_key(node: WindowedAggregate) -> bool:
     It cannot take in one that would come before those that it has taken: ``out_of_order``.
     """
     folds = any(one.fold is not None for one in node.aggregates.values())
-    return folds and isinstance(node.windows, GlobalWindow) and len(keyed_by(node.input)) == 1
+    of_one_topic = isinstance(node.windows, GlobalWindow) and len(keyed_by(node.input)) == 1
+    return folds and of_one_topic and not can_be_revised(node.input)
 
 
 def out_of_order(node: WindowedAggregate, key: Any, before: str, now: str) -> Terminal:

@@ -196,7 +196,10 @@ FURTHER: dict[str, Aggregate] = {
 
 def chained(above: str, above_kind: EmissionKind, below: str, kind: EmissionKind) -> RecordStream:
     """Windows over the results of windows: derived rows, in revisions, and withdrawn."""
-    text = fold("word", initial=str, adder=joined, merger=joined, returns=STRING)
+    # a fold of all time refuses keys in several partitions
+    text = (
+        last("word") if above == "all time" else fold("word", initial=str, adder=joined, merger=joined, returns=STRING)
+    )
     results = emitting(keyed_events().windowed_by(WINDOWS[above]).aggregate(records=count(), text=text), above_kind)
     return emitting(results.windowed_by(WINDOWS[below]).aggregate(**FURTHER), kind)
 
