@@ -54,6 +54,10 @@ def untried() -> Iterator[Untried]:
         "from where on a sum is added up in parts: whether it must be is tried by tests/unit/spark/test_exact_sums.py"
     )
     yield _one("spark/exact_sums.py", "Carrier.of", "given.precision > _ALWAYS_FITS", doubt)
+    merged, order = "spark/operators/merged_windows.py", "MergedWindows._require_order"
+    refused = "whether a fold of all time refuses a record: it ends the stream, see tests/field/partitions.py"
+    yield _one(merged, order, "pl.col(column).list.len() > 0", refused)
+    yield _one(merged, order, "pl.col(ORDER) < pl.col(_BEFORE)", refused)
     single = "spark/aggregation.py"
     latest = "span.timestamp_ms + self._plan.topology.max_future_ms"
     yield _one(single, "AggregationComputation.compute", latest, _ON_SPARK)
