@@ -31,7 +31,7 @@ def errors_reported(command: str) -> Iterator[None]:
 
 
 def run_job(name: str, command: Callable[..., Any]) -> None:
-    """Run ``command``, which is ``recount NAME``, as a job of spark-submit."""
+    """Run ``command``, which is ``recount NAME``, as a job of spark-submit or another process of its own."""
     look_seldom()
     job = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
     job.command()(command)

@@ -20,7 +20,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
 from recount.airflow.deployed import DeployedFingerprint
-from recount.airflow.drivers import record_of
+from recount.airflow.drivers import log_of, record_of
 from recount.airflow.orders import Hold, stop_and_wait
 from recount.airflow.watching import StreamWatch
 from recount.core.errors import Transient
@@ -84,6 +84,7 @@ class StreamHealthTrigger(BaseTrigger):
             start_timeout_ms=self.start_timeout_ms,
             deployed=DeployedFingerprint(settings, self.stream).now,
             degraded=self.degraded,
+            log=log_of(settings.logs, self.group or self.stream),
         )
         try:
             finding = await self._first(watch.look)

@@ -24,6 +24,7 @@ _LOG = logging.getLogger(__name__)
 Outcome = Literal[
     "stopped", "failed", "died", "refused", "not started", "unhealthy", "degraded", "recovered", "outdated"
 ]
+_LAST_BYTES = 2_000
 ALERT_AFTER_MS = 60_000
 """A stream that is degraded, or well again, for so long is worth telling: what comes and goes with a batch is not."""
 
@@ -52,7 +53,8 @@ class StreamWatch:
     A later driver that took the lease over is watched instead. ``record`` is the driver's record; where it names none
     of this host and no pod (on YARN) only the status topic tells. A driver that ``is_shared`` with others may have been
     replaced since this one's last status. ``deployed`` gives the fingerprint of the declaration that is deployed now,
-    None where it is unknown. ``degraded`` says that the stream was last told to be so.
+    None where it is unknown. ``degraded`` says that the stream was last told to be so. ``log`` is the driver's, where
+    it is of this machine.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class StreamWatch:
         degraded: bool = False,
         is_shared: bool = False,
         alert_after_ms: int = ALERT_AFTER_MS,
+        log: Path | None = None,
     ) -> None:
         self._board = StatusBoard(connection)
         self._stream = stream
         self._limits = limits
         self._record = record
+        self._log = log
         self._after_epoch = after_epoch
         self._launched_at_ms = launched_at_ms
         self._start_timeout_ms = start_timeout_ms
@@ -116,7 +120,9 @@ class StreamWatch:
 
     def _before_the_start(self, is_dead: bool, now_ms: int) -> Finding | None:
         if is_dead:
-            return Finding(outcome="not started", reasons=["the driver ended before it took its lease"])
+            ended = "the driver ended before it took its lease"
+            last = _last_line(self._log) if self._log else None
+            return Finding(outcome="not started", reasons=[f"{ended}; its log ends with: {last}" if last else ended])
         if now_ms - self._launched_at_ms > self._start_timeout_ms:
             reason = f"no status within {readable(self._start_timeout_ms)}"
             return Finding(outcome="not started", reasons=[reason], of_silence=True)
@@ -155,6 +161,17 @@ class StreamWatch:
             return None
         outcome: Outcome = "degraded" if degraded else "recovered"
         return Finding(outcome=outcome, reasons=list(health.problems), healthy_ms=healthy_ms)
+
+
+def _last_line(log: Path) -> str | None:
+    """What the driver said last: the reason, where Recount has refused to start it."""
+    try:
+        with log.open("rb") as lines:
+            lines.seek(max(0, log.stat().st_size - _LAST_BYTES))
+            said = lines.read().decode(errors="replace").split("\n")
+    except OSError:
+        return None
+    return next((line.strip() for line in reversed(said) if line.strip()), None)
 
 
 def _is_gone(status: StreamStatus) -> bool:

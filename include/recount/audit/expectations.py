@@ -53,6 +53,7 @@ from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
+from recount.exit_codes import run_job
 from recount.sessions import spark_session
 
 HOLDS, WARNS, FAILED = "holds", "warns", "FAILED"
@@ -226,4 +227,4 @@ def _keep(outcome: Outcome, stream: str, audit: str, reports: str) -> None:
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    run_job("expectations", main)

@@ -13,6 +13,7 @@ import typer
 
 from recount.core.fingerprint import Declared
 from recount.core.registry import DEFAULT_MODULES, declared
+from recount.exit_codes import run_job
 
 
 def fingerprint(
@@ -31,4 +32,4 @@ def fingerprint(
 
 
 if __name__ == "__main__":
-    typer.run(fingerprint)
+    run_job("fingerprint", fingerprint)

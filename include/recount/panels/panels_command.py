@@ -9,6 +9,7 @@ import typer
 
 from recount.core.registry import declared
 from recount.core.settings import Settings
+from recount.exit_codes import run_job
 
 
 def panels(
@@ -31,4 +32,4 @@ def panels(
 if __name__ == "__main__":
     # the task of a nightly DAG: nobody waits for it, and somebody does for the backfill that may run beside it
     os.nice(10)
-    typer.run(panels)
+    run_job("panels", panels)

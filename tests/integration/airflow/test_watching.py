@@ -208,13 +208,18 @@ def test_a_driver_that_has_not_spoken_yet_has_its_time(connection: Connection, r
     assert outcome(watch(connection, run, stream, launched_ago_ms=START_TIMEOUT_MS + 1_000)) == "not started"
 
 
-def test_a_driver_that_dies_before_its_lease_has_not_started(
+def test_a_driver_that_dies_before_its_lease_has_not_started_and_the_end_of_its_log_says_why(
     connection: Connection, run: str, stream: str, driver: DriverProcess
 ) -> None:
-    watching = watch(connection, run, stream)
+    log = Path(run) / "driver.log"
+    log.write_text("starting\nrecount stream: invalid settings; remedy: …\n\n")
+    watching = watch(connection, run, stream, log=log)
     assert outcome(watching) is None
     driver.end()
-    assert outcome(watching) == "not started"
+    found = watching.look()
+    assert found is not None
+    reason = "the driver ended before it took its lease; its log ends with: recount stream: invalid settings; remedy: …"
+    assert (found.outcome, found.reasons) == ("not started", [reason])
 
 
 def test_a_running_driver_is_left_alone_until_it_is_silent(connection: Connection, run: str, stream: str) -> None:

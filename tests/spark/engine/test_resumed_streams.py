@@ -29,6 +29,7 @@ from recount.kafka.lease import Lease
 from recount.kafka.offsets import UnreadRecordsGone, log_ranges, partitions_of
 from recount.kafka.topics import apply, plan
 from recount.kafka.transaction import OutputTransaction
+from recount.spark.alone import status_of
 from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import AppendOnlyTable
@@ -417,6 +418,13 @@ def test_a_source_that_is_made_anew_between_two_batches_ends_the_stream_before_i
     assert output.read().collect().height == len(committed(scene.connection, scene.revenue)) > 0
 
 
+def said_last(scene: Scene) -> tuple[str, int | None]:
+    """State and version in the last status of the stream."""
+    status = status_of(scene.connection, scene.topology.name)
+    assert status is not None
+    return status.state, status.stream_version
+
+
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 def test_a_stream_that_stood_still_for_longer_than_its_topic_is_kept_refuses_and_can_be_reset(
     scene: Scene, has_checkpoint: bool
@@ -434,6 +442,9 @@ def test_a_stream_that_stood_still_for_longer_than_its_topic_is_kept_refuses_and
     with pytest.raises(UnreadRecordsGone, match=f"{scene.orders}-0"):
         run(scene)
     assert files(scene) == before
+    assert said_last(scene) == ("failed", 1)
     Reset(scene.settings, scene.topology, "beginning").run()
+    assert said_last(scene) == ("stopped", 2), "no page shows the failure of the former version"
     run(scene)
+    assert said_last(scene) == ("stopped", 2)
     assert scene.audit().findings.outcome == "match"
