@@ -42,7 +42,10 @@ def up(
         if running and all(process.alive for process in daemon.recorded(home)):
             _console.print("already up (another shape needs `recount down` first)")
         elif running and running.ports:
-            Profile.of(running, home, project).resume(report=_console.print)
+            profile = Profile.of(running, home, project)
+            if profile.shape != (brokers, spark, airflow, secure):
+                _console.print("it keeps the shape in which it was started (another needs `recount down` first)")
+            profile.resume(report=_console.print)
         else:
             _start(Profile(home=home, project=project, brokers=brokers, spark=spark, airflow=airflow, secure=secure))
     status()

@@ -126,6 +126,12 @@ class Profile:
         )
 
     @property
+    def shape(self) -> tuple[int, str, bool, bool]:
+        """Brokers, Spark, whether there is Airflow, and whether Kafka is secured."""
+        spark = "cluster" if self.spark else "local"
+        return self.kafka.brokers, spark, self.airflow is not None, bool(self.kafka.security)
+
+    @property
     def spark_master(self) -> str:
         return self.spark.master if self.spark else "local[*]"
 

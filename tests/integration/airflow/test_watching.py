@@ -425,6 +425,20 @@ def test_a_stream_that_never_ran_can_be_held(connection: Connection, run: str, s
     assert orders.is_held(stream)
 
 
+def test_an_order_is_for_a_declared_stream_and_a_stop_for_whatever_has_held_a_lease(
+    connection: Connection, run: str, stream: str
+) -> None:
+    with pytest.raises(Terminal, match="no stream to stop"):
+        orders.give(stream, "stop", declared=["revenue"])
+    says(connection, Lease.acquire(connection, stream))  # as a stream does whose declaration has gone
+    orders.give(stream, "stop", declared=["revenue"])
+    assert orders.is_held(stream)
+    with pytest.raises(Terminal, match="no stream to start"):
+        orders.give(stream, "start", declared=["revenue"])
+    orders.give(stream, "start", declared=[stream])
+    assert not orders.is_held(stream)
+
+
 def test_stopping_waits_for_the_driver_s_end(
     connection: Connection, run: str, stream: str, driver: DriverProcess
 ) -> None:

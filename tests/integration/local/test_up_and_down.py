@@ -66,9 +66,10 @@ def test_up_starts_only_what_has_ended_and_at_the_ports_that_it_had(home: Home, 
     assert status.returncode == 1
     assert "ENDED" in status.stdout
 
-    up = recount(home, project, "up", "--no-airflow")
+    up = recount(home, project, "up")
     assert up.returncode == 0, up.stderr
     assert "kafka-1 has ended" in up.stdout
+    assert "keeps the shape in which it was started" in up.stdout, "there is no Airflow in it"
     assert at_work.alive
     again = {process.name: process for process in daemon.recorded(home)}
     assert again["at-work"] == at_work
