@@ -15,6 +15,8 @@ from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
 
 HEARD_WITHIN_MS = 60_000
 """A driver of which no status came for so long is taken for one that is gone: the slowest speak every ten seconds."""
+STARTS_WITHIN_MS = 180_000
+"""One that is starting does not speak while it recovers."""
 PATIENCE_S = 180.0
 
 
@@ -26,7 +28,8 @@ def undeclared(statuses: Mapping[str, StreamStatus], declarations: Declarations)
 
 def is_heard(status: StreamStatus, now_ms: int) -> bool:
     """Whether a driver is at work, as far as its last status tells."""
-    return not status.is_over and now_ms - status.heartbeat_ms <= HEARD_WITHIN_MS
+    quiet_ms = STARTS_WITHIN_MS if status.state == "starting" else HEARD_WITHIN_MS
+    return not status.is_over and now_ms - status.heartbeat_ms <= quiet_ms
 
 
 def driver_of(status: StreamStatus, now_ms: int) -> str:
@@ -69,11 +72,11 @@ def stop_driver(
             status = board.of(name)
             if status is None:
                 raise _never_held(name, board.latest().values())
-            if not is_heard(status, now_ms()):
-                return status
-            if status.lease_epoch > ordered:
+            if not status.is_over and status.lease_epoch > ordered:
                 request_stop(connection, name, status.lease_epoch)
                 ordered = status.lease_epoch
+            if not is_heard(status, now_ms()):
+                return status
             if time.monotonic() > deadline:
                 raise Terminal(
                     f"the driver of {name} has not ended",

@@ -235,6 +235,7 @@ def test_drivers_without_a_declaration_are_reported_and_others_are_not() -> None
         for name, ago_ms, state in (
             ("old", 1_000, "running"),
             ("killed", 3_600_000, "running"),
+            ("recovering", 120_000, "starting"),
             ("ended", 1_000, "stopped"),
             (DECLARED, 1_000, "running"),
             (status_of_group("shared-driver"), 1_000, "running"),
@@ -243,6 +244,10 @@ def test_drivers_without_a_declaration_are_reported_and_others_are_not() -> None
     }
     with pytest.raises(Terminal) as raised:
         require_declared(statuses, declarations, at)
-    assert raised.value.what == "2 streams run without a declaration"
-    assert [part.split(":")[0] for part in str(raised.value.given).split("; ")] == ["group.old-group", "old"]
+    assert raised.value.what == "3 streams run without a declaration"
+    assert [part.split(":")[0] for part in str(raised.value.given).split("; ")] == [
+        "group.old-group",
+        "old",
+        "recovering",
+    ]
     assert "`recount retire old`" in raised.value.remedy
