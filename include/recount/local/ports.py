@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterable
+import time
+from collections.abc import Collection
 
 from recount.core.errors import Terminal, Transient
 
@@ -12,6 +13,7 @@ LOOPBACK = "127.0.0.1"
 # Below the range from which operating systems take the ports of outgoing connections: a port chosen here
 # cannot be taken by a client socket between the choice and the use.
 _RANGE = range(20_000, 32_000)
+_LET_GO_S = 5.0
 
 
 def loopback() -> str:
@@ -36,9 +38,15 @@ def answers(port: int) -> bool:
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
-def require_free(ports: Iterable[int], part: str) -> None:
-    """Raise ``Terminal`` where ``part`` cannot have its ports again: the other parts know it by them."""
-    if taken := [port for port in ports if not is_free(port)]:
+def require_free(ports: Collection[int], part: str) -> None:
+    """Raise ``Terminal`` where ``part`` cannot have its ports again: the other parts know it by them.
+
+    The threads of a process that was killed may hold them for a moment longer than it is there.
+    """
+    deadline = time.monotonic() + _LET_GO_S
+    while (taken := [port for port in ports if not is_free(port)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if taken:
         raise Terminal(
             f"{part} cannot be started at the ports that it had",
             given=f"port {', '.join(map(str, taken))} of {LOOPBACK} is in use by another process",

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.eventually import eventually
 
 from recount.local import daemon
 from recount.local.home import Home
-from recount.local.ports import LOOPBACK
+from recount.local.ports import LOOPBACK, is_free
 from recount.local.project import Project
 from recount.local.running import Running
 
@@ -86,6 +87,7 @@ def test_up_says_so_where_another_process_has_taken_a_port_and_ends_nothing(home
     running = Running.read(home)
     assert running
     port = running.ports["kafka"][0]
+    assert eventually(lambda: is_free(port), True)
     with socket.create_server((LOOPBACK, port)):
         up = recount(home, project, "up", "--no-airflow")
     assert up.returncode == 1
