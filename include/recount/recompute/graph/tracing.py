@@ -34,7 +34,7 @@ from recount.recompute.graph.windows import END, START
 from recount.recompute.once import once
 
 KEY, AT = "__key", "__at"
-RECORD = "record"
+RECORD = "__record"
 _TAG, _ROW = "__tag", "__row"
 
 
