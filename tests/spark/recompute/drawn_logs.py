@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from tests.spark.recompute.graph_logs import Arrival, Log, frames, table_ends
+from tests.unit.spark import wide_values
 from tests.unit.spark.random_flows import TABLES
 from tests.unit.spark.random_topologies import Drawn
 from tests.unit.spark.random_topology_logs import BAD_VALUES, FUTURE_MS
@@ -23,7 +24,7 @@ from recount.core.interpreter.sinks import Output
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, RESULT_TIME
-from recount.core.user_functions import FUNCTION_RAISED
+from recount.core.user_functions import FUNCTION_RAISED, OUT_OF_RANGE
 from recount.recompute.decoding import Limits
 from recount.recompute.graph.beginnings import untold
 from recount.recompute.graph.frontiers import BatchEnds
@@ -75,6 +76,7 @@ def _value(letter: str, dice: random.Random, hour_ms: int) -> bytes | None:
         "x": dice.choice([0.5, 2.0, None]),
         "d": dice.choice([0.25, 1.5]),
         "b": dice.choice([True, False]),
+        **{name: dice.choice(values) for name, values in wide_values.VALUES.items()},
         "at": _time_ms(dice, hour_ms) if letter == "r" else None,
     }
     return json.dumps({letter + name: value for name, value in fields.items()}).encode()
@@ -94,7 +96,7 @@ class Truth:
     """What is said of a log: the rows of each sink, late records, bad ones, and the fate of each.
 
     Of a log that is not over it says nothing of what a suppression holds, nor of fates that time has yet to decide;
-    where sinks were added on the way, of no fates, and of no functions that raised: some served only these sinks.
+    where sinks were added on the way, of no fates, and of no records set aside: some served only these sinks.
     """
 
     rows: Mapping[str, Counter[Row]]
@@ -236,7 +238,7 @@ def _rows_of(frame: DataFrame, identity: Identity) -> Counter[Row]:
 
 
 def _letters(rejected: Iterable[Row], added: Mapping[str, int]) -> Counter[Row]:
-    return Counter(row for row in rejected if not added or not row[-1].startswith(FUNCTION_RAISED))
+    return Counter(row for row in rejected if not added or not row[-1].startswith((FUNCTION_RAISED, OUT_OF_RANGE)))
 
 
 def _bag(frame: DataFrame, *names: str) -> Counter[Row]:

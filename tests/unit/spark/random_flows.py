@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from tests.unit.spark import wide_values
+from tests.unit.spark.wide_values import wide_expression
+
 from recount.core.aggregates import (
     Aggregate,
     average,
@@ -50,7 +53,7 @@ STREAMS, TABLES = ("left", "right"), ("table", "versions")
 def topic_of(name: str) -> Topic:
     """The topic ``name``, of which every field begins with its first letter; `right` has times of its own."""
     letter = name[0]
-    fields = {"n": LONG, "w": STRING, "x": DOUBLE, "d": decimal(9, 2), "b": BOOLEAN, "at": LONG}
+    fields = {"n": LONG, "w": STRING, "x": DOUBLE, "d": decimal(9, 2), "b": BOOLEAN, "at": LONG, **wide_values.FIELDS}
     schema = RecordSchema(fields={letter + short: kind for short, kind in fields.items()})
     return Topic(name=name, key="id", value=schema, event_time="rat" if name == "right" else None)
 
@@ -85,8 +88,9 @@ class Flow:
         return self.rows.node.key
 
     def of_kind(self, *kinds: str) -> list[str]:
-        """The fields of these kinds."""
-        return [name for name, kind in self.rows.node.fields.items() if kind.kind in kinds]
+        """The fields of these kinds, but those of the largest numbers."""
+        fields = self.rows.node.fields
+        return [name for name, kind in fields.items() if kind.kind in kinds and not wide_values.is_wide(name)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +109,23 @@ def comparable_of(flow: Flow) -> Comparable:
 
 @dataclass
 class Builder:
-    """Draws the parts of one topology; which functions raise with ``other_dice``, so that the parts are the same."""
+    """Draws the parts of one topology.
+
+    Which functions raise is drawn with ``other_dice``, and what is computed of the largest numbers with ``wide_dice``:
+    so the parts are the same without them.
+    """
 
     dice: random.Random
     partitions: Mapping[str, int]
     other_dice: random.Random
+    wide_dice: random.Random
     sinks: list[Sink] = field(default_factory=list)
     comparable: dict[str, Comparable] = field(default_factory=dict)
     any_order: bool = True
     idles: bool = True
     by_key: bool = False
     names: int = 0
+    wide_names: int = 0
 
     def one_of(self, *options: Any) -> Any:
         """One of the options."""
@@ -131,6 +141,9 @@ class Builder:
         rows = stream(TOPICS[name])
         if self.raises():
             rows = rows.map(flagged_one_raises(name[0]), **topic_of(name).value.fields)  # type: ignore[union-attr]
+        for _ in range(self.wide_dice.choice([0, 0, 1, 2])):
+            self.wide_names += 1
+            rows = rows.with_fields(**{f"wide{self.wide_names}": wide_expression(self.wide_dice, name[0])})
         return Flow(rows=rows, topics=frozenset({name}), single=self.partitions[name] == 1)
 
     def raises(self) -> bool:

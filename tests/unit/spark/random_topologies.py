@@ -71,7 +71,7 @@ def drawn_topology(seed: int) -> Drawn:
     """A topology with one or two chains, and the partitions of its topics: always the same of one ``seed``."""
     dice = random.Random(seed)
     partitions = {name: dice.choice([1, 1, 2, 3] if name in STREAMS else [1, 2]) for name in TOPICS}
-    build = Builder(dice, partitions, other_dice=random.Random(seed))
+    build = Builder(dice, partitions, other_dice=random.Random(seed), wide_dice=random.Random(seed))
     for chain in dice.choices([stream_chain, stream_chain, build_table], k=dice.choice([1, 1, 2])):
         build.end(chain(build))
     topology = Topology(name="drawn", sinks=build.sinks, idle_after="60 s")

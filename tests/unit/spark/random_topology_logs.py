@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.unit.spark import wide_values
 from tests.unit.spark.engine import LogRecord
 from tests.unit.spark.random_topologies import Drawn
 
@@ -52,6 +53,7 @@ def values_of(letter: str) -> st.SearchStrategy[bytes | None]:
         "x": st.sampled_from([0.5, 2.0, None]),
         "d": st.sampled_from([0.25, 1.5]),
         "b": st.booleans(),
+        **{name: st.sampled_from(values) for name, values in wide_values.VALUES.items()},
     }
     at = TIMES if letter == "r" else st.none()
     whole = st.fixed_dictionaries({letter + name: value for name, value in {**fields, "at": at}.items()})
