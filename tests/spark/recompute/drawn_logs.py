@@ -48,11 +48,14 @@ def drawn_log(drawn: Drawn, dice: random.Random, *, tables_first: bool, hours: i
     """
     by_key = drawn.by_key or not drawn.any_order or dice.random() < 0.5
     moving = random.Random(len(drawn.partitions) + hours) if moves and drawn.moves else None
-    log = [_arrival(drawn, dice, hour * HOUR_MS, by_key, moving) for hour in range(hours) for _ in range(RECORDS)]
+    wide = random.Random(hours)
+    log = [_arrival(drawn, dice, wide, hour * HOUR_MS, by_key, moving) for hour in range(hours) for _ in range(RECORDS)]
     return sorted(log, key=lambda one: one.topic not in TABLES) if tables_first else log
 
 
-def _arrival(drawn: Drawn, dice: random.Random, hour_ms: int, by_key: bool, moving: random.Random | None) -> Arrival:
+def _arrival(
+    drawn: Drawn, dice: random.Random, wide: random.Random, hour_ms: int, by_key: bool, moving: random.Random | None
+) -> Arrival:
     topic = dice.choice(sorted(drawn.partitions))
     key = dice.choice(_KEYS)
     place = ord(key) if key and by_key else dice.randrange(3)
@@ -61,13 +64,16 @@ def _arrival(drawn: Drawn, dice: random.Random, hour_ms: int, by_key: bool, movi
         topic=topic,
         partition=place % drawn.partitions[topic],
         key=key,
-        value=_value(topic[0], dice, hour_ms),
+        value=_value(topic[0], dice, wide, hour_ms),
         timestamp_ms=_time_ms(dice, hour_ms),
     )
 
 
-def _value(letter: str, dice: random.Random, hour_ms: int) -> bytes | None:
-    """JSON of the topic whose fields begin with ``letter``; null values and what is no value at all."""
+def _value(letter: str, dice: random.Random, wide: random.Random, hour_ms: int) -> bytes | None:
+    """JSON of the topic whose fields begin with ``letter``; null values and what is no value at all.
+
+    The largest numbers have dice of their own: the rest of a log is the same without them.
+    """
     if dice.random() < 0.1:
         return dice.choice([None, None, *BAD_VALUES])
     fields = {
@@ -76,7 +82,7 @@ def _value(letter: str, dice: random.Random, hour_ms: int) -> bytes | None:
         "x": dice.choice([0.5, 2.0, None]),
         "d": dice.choice([0.25, 1.5]),
         "b": dice.choice([True, False]),
-        **{name: dice.choice(values) for name, values in wide_values.VALUES.items()},
+        **{name: wide.choice(values) for name, values in wide_values.VALUES.items()},
         "at": _time_ms(dice, hour_ms) if letter == "r" else None,
     }
     return json.dumps({letter + name: value for name, value in fields.items()}).encode()

@@ -24,7 +24,7 @@ PLAIN_DIGITS = 28
 LARGE, UNIT, MOST_DOUBLE = 2.0**900, 2.0**64, 1.7976931348623157e308
 """From ``LARGE`` on a DOUBLE is added up in units of ``UNIT``."""
 _HALF = 32
-_LOWER_DIGITS = 19
+_LOWER_DIGITS = 20
 _EXACT = Context(prec=100)
 Over = Callable[[Column], Column]
 
@@ -89,8 +89,8 @@ def total_of(values: Total, kind: FieldType, over: Over = lambda aggregated: agg
     wide = values.total.cast(f"decimal({MOST_DIGITS}, {kind.scale})")
     upper_unit = _power_of_ten(_LOWER_DIGITS - kind.scale)
     lower = wide % upper_unit
-    # each quotient is rounded, far behind the point; what is left of the difference is a whole number
-    upper = F.round(wide / upper_unit - lower / upper_unit, 0).cast("decimal(20, 0)")
+    # a whole number of at most 18 digits, cut and not rounded, whatever type Spark has for quotients of decimals
+    upper = F.call_function("div", wide, upper_unit).cast("decimal(20, 0)")
     made = F.udf(_joined(kind.scale), f"total decimal({MOST_DIGITS}, {kind.scale}), beyond long")(
         over(F.sum(upper)), over(F.sum(lower)), beyond
     )
