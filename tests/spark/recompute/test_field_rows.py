@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from decimal import Context, Decimal
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +20,7 @@ from tests.unit.spark.random_topologies import Drawn
 from recount.audit.topologies.identity import identity_of
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_LATE
+from recount.core.schema import FieldType
 from recount.core.topology import Topology
 from recount.recompute.aggregating import declared, results
 from recount.recompute.flow import Flow, NotRecomputable
@@ -56,14 +60,22 @@ def _arrival(one: Sent) -> Arrival:
 def test_the_recompute_of_what_people_met_elsewhere_is_right(truth: Truth, case: Case) -> None:
     for topic in case.outputs:
         rows = [row for row, many in truth.rows[topic].items() for _ in range(many)]
-        assert case.found(topic, map(_row, rows)) == case.expected(topic)
+        [sink] = [one for one in case.topology.written if one.topic.name == topic]
+        assert case.found(topic, [_row(row, sink.fields) for row in rows]) == case.expected(topic)
     rejected = {f"{topic}-{partition}@{offset}": reason for topic, partition, offset, _, reason in truth.rejected}
     assert {place: reason for place, reason in rejected.items() if _is_of(place, case)} == case.dead_letters
 
 
-def _row(row: tuple[object, ...]) -> Row:
+def _row(row: tuple[Any, ...], fields: Mapping[str, FieldType]) -> Row:
+    """A row with all places of its decimals, of which Spark hands over one too many or none behind small ones."""
     key, window, _, _, cells = row
-    return key, window, None if cells is None else {name: cell for name, _, cell in cells}  # type: ignore[attr-defined,return-value]
+    return key, window, None if cells is None else {name: _placed(cell, fields[name]) for name, _, cell in cells}
+
+
+def _placed(cell: Any, kind: FieldType) -> Any:
+    return (
+        cell.quantize(Decimal(1).scaleb(-kind.scale), context=Context(prec=38)) if isinstance(cell, Decimal) else cell
+    )
 
 
 def _is_of(place: str, case: Case) -> bool:
