@@ -78,9 +78,9 @@ def _of_decoding() -> Iterator[Mutant]:
 
 
 def _of_sums() -> Iterator[Mutant]:
-    sums, longs = "spark/exact_sums.py", "values.cast(pl.Int128) if is_long else values"
+    sums, longs = "spark/exact_sums.py", "values.cast(pl.Int128)"
     yield from comparison(sums, "Sum._plain", "a sum of nothing", "self.values.count() > 0")
-    yield from other("spark/partials.py", "Partials._of_record", "a sum of LONG is exact", longs, "values")
+    yield from other(sums, "widened", "a sum of LONG is exact", longs, "values")
     missing = "made.is_null() & found.is_not_null()"
     yield from other(sums, "fitted", "a sum of LONG is exact", missing, "made.is_null() & found.is_null()")
     more = "rows[beyond].is_not_null()"

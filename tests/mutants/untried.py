@@ -50,14 +50,22 @@ def untried() -> Iterator[Untried]:
     yield _one("codec/protobuf_resolution.py", "_decimal", "further > MAX_DECIMAL_PRECISION", room)
     yield _one("codec/protobuf_resolution.py", "_decimal", "-further > unscaled.bit_length()", room)
     yield _one("codec/decoder.py", "ValueDecoder._column", subset, "which of two ways to decode is taken")
-    doubt = (
-        "from where on a sum is added up in parts: whether it must be is tried by tests/unit/spark/test_exact_sums.py"
-    )
-    yield _one("spark/exact_sums.py", "Carrier.of", "given.precision > _ALWAYS_FITS", doubt)
     merged, order = "spark/operators/merged_windows.py", "MergedWindows._require_order"
     refused = "whether a fold of all time refuses a record: it ends the stream, see tests/field/partitions.py"
     yield _one(merged, order, "pl.col(column).list.len() > 0", refused)
     yield _one(merged, order, "pl.col(ORDER) < pl.col(_BEFORE)", refused)
+    parts = "which of two ways a sum is added up: tests/unit/spark/test_drawn_sums.py draws sums of both"
+    sums = "spark/exact_sums.py"
+    yield _one(sums, "Carrier.of", "given.precision > _ALWAYS_FITS", parts)
+    for code in ("most < 10 ** (MAX_SUM_PRECISION - self.carrier.total.scale)", "most < _PLAIN"):
+        yield _one(sums, "Sum._is_plain", code, parts)
+    yield _one(sums, "Sum._parts", "self.values.abs() >= _LARGE", parts)
+    for code in ('pl.col(f"count {self.total}") > 0', "whole.abs() < _PLAIN"):
+        yield _one(sums, "Sum._joined", code, parts)
+    for code in ("rest < 0", "digits > 0"):
+        yield _one(sums, "_digits_of", code, parts)
+    sign = "only the interpreter asks it: of an infinite sum nothing but that it is too large is said"
+    yield _one("core/sums.py", "sum_of_doubles", "exact > 0", sign)
     single = "spark/aggregation.py"
     latest = "span.timestamp_ms + self._plan.topology.max_future_ms"
     yield _one(single, "AggregationComputation.compute", latest, _ON_SPARK)
@@ -86,7 +94,7 @@ def untried() -> Iterator[Untried]:
     yield _one(at + "kept_records.py", "KeptRecords.forget", "windows.settles_ms(0) <= settled_ms", forgets)
     yield _one(at + "processing.py", "Made.add", "len(self._rows) >= _ROWS_AT_ONCE", "how much is held at once")
     none = "of nothing the sum is null, and so is its quotient"
-    yield _one(at + "accumulator_kinds.py", "Averaged.result", 'column["count"] > 0', none)
+    yield _one(at + "accumulator_kinds.py", "Averaged.result", "count > 0", none)
     plain = "set(map(type, values)) <= _PLAIN.get(kind.kind, set())"
     yield _one(at + "python_rows.py", "_column", plain, "which of two ways to check values is taken")
     whole = "which of two ways to cut a chain is taken"

@@ -14,7 +14,7 @@ from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
 from recount.core.own_columns import BEYOND, RESULT_TIME
 from recount.core.schema import FieldType
 from recount.spark.columns import TIMESTAMP
-from recount.spark.exact_sums import Carrier, Sum, fitted, grouped
+from recount.spark.exact_sums import Carrier, Sum, fitted, grouped, widened
 from recount.spark.polars_expressions import compiled, field_column, polars_type
 
 
@@ -97,8 +97,7 @@ class Partials:
         of = self.aggregates[name].of
         assert of is not None, "refused at declaration"
         values = compiled(of, self.inputs)
-        is_long = self.aggregates[name].kind == "sum" and self.fields[name].kind == "long"
-        return values.cast(pl.Int128) if is_long else values
+        return widened(values, self.result_schema[name]) if self.aggregates[name].kind == "sum" else values
 
     def _grouped(self, rows: pl.DataFrame, key: pl.Expr, *more: pl.Expr, are_partials: bool) -> pl.DataFrame:
         sums, others = [], list(more)
