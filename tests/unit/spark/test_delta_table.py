@@ -17,6 +17,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.schema import PrimitiveType
 
 from recount.core.errors import Terminal
+from recount.core.own_columns import BEYOND
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS, LEDGER_PROPERTIES, AppendOnlyTable
 
 ROWS = pl.DataFrame({"n": [1]})
@@ -272,3 +273,15 @@ def test_a_column_that_others_have_added_is_told(tmp_path: Path) -> None:
     DeltaTable(table.path).alter.add_columns([Field("theirs", PrimitiveType("long"))])
     with pytest.raises(Terminal, match=r"refuses rows of its own stream.*a column theirs.*DROP COLUMN"):
         append(table, 0)
+
+
+def test_a_table_of_partials_of_an_earlier_release_gets_the_columns_of_what_is_beyond_a_sum(tmp_path: Path) -> None:
+    before = AppendOnlyTable(path=str(tmp_path / "state"), schema={"sum": pl.Float64()})
+    before.create()
+    before.append(pl.DataFrame({"sum": [1.5]}), writer="stream", version=0)
+    now = AppendOnlyTable(path=before.path, schema={"sum": pl.Float64(), f"{BEYOND}sum": pl.Float64()})
+    now.create()
+    now.append(pl.DataFrame({"sum": [2.5], f"{BEYOND}sum": [3.0]}), writer="stream", version=1)
+    now.create()
+    assert sorted(now.read().collect().rows()) == [(1.5, None), (2.5, 3.0)]
+    assert now.last_version("stream") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Context, Decimal, localcontext
 
+import polars as pl
 import pytest
 from tests.unit.spark.engine import NOW_MS, Engine, LogRecord, arrow_batch
 from tests.unit.spark.topology_engine import TopologyEngine
@@ -200,6 +201,24 @@ def test_what_is_too_large_only_on_the_way_depends_on_no_cut(
             for batch in batches:
                 tasks.batch(*(record(field, value) for value in batch))
             assert tasks.batch(end)["sum"].to_list()[:1] == [right]
+
+
+def test_state_of_an_earlier_release_which_had_nothing_beyond_a_sum_goes_on() -> None:
+    flow = stream(PAID).windowed_by(SECOND).aggregate(d=total("d"), m=average("m"), x=total("x")).emit_final()
+    engine = TopologyEngine(Topology(name="summed", sinks=[flow.to(OUT)]), {"paid": 1})
+    value = f'{{"d": {NINES}, "m": {MANY}, "x": {BIG}}}'.encode()
+    engine.batch({"paid": [LogRecord(timestamp_ms=1, key=b"a", value=value)]})
+    rows = [json.loads(row) for row in engine.state["row"]]
+    assert any(name.startswith("accumulated beyond") for row in rows for name in row)
+    before = [{name: one for name, one in row.items() if not name.startswith("accumulated beyond")} for row in rows]
+    before = [row | {"accumulated sum of x": BIG} if "accumulated sum of x" in row else row for row in before]
+    engine.state = engine.state.with_columns(pl.Series("row", [json.dumps(row) for row in before]))
+    engine.restart()
+    engine.batch({"paid": [LogRecord(timestamp_ms=2, key=b"a", value=value)]})
+    less = f'{{"d": -{NINES}, "m": {MANY}, "x": -{BIG}}}'.encode()
+    engine.batch({"paid": [LogRecord(timestamp_ms=3, key=b"a", value=less), record("n", 1, 60_000)]})
+    [row] = engine.emitted("out").to_dicts()
+    assert (row["d"], row["m"], row["x"]) == (NINES, pytest.approx(1e20), BIG)
 
 
 def test_the_last_n_and_totals_of_all_time_are_as_exact() -> None:
