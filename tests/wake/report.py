@@ -44,7 +44,7 @@ def page_of(measured: Measured) -> str:
         "",
         f"{measured.streams} streams in two drivers, launched and watched by Airflow, get {measured.rate:g} records a",
         f"second in turns with {roughly(1_000 * measured.silent_s)} of silence: longer than `progress_age_ms`, 3 min.",
-        "The statuses are looked at every two seconds. Each half minute `kafka-consumer-groups.sh --describe` runs",
+        "The statuses are looked at every two seconds. At each comparison `kafka-consumer-groups.sh --describe` runs",
         "before and after a look at the overview and a page of a stream: committed offsets and ends only grow, so each",
         "figure of a page has to lie between those of the tool; while nothing moves, it has to be the same.",
         "",
