@@ -134,8 +134,18 @@ def _call_type(tree: Call, name: str, types: list[FieldType | None]) -> FieldTyp
         "expression",
         given=f"{tree} over ({', '.join(str(given) for given in types)})",
         expected=f"types that {name!r} is defined for",
-        remedy="compare and combine values of one kind; see recount.core.expressions",
+        remedy=_remedy(name, kinds),
     )
+
+
+def _remedy(name: str, kinds: set[str]) -> str:
+    if name in {"and", "or", "not"}:
+        return 'put each comparison in brackets, for & | ~ bind closer: (col("a") > 1) & (col("b") < 5)'
+    if name in {"coalesce", "when"} and kinds <= {*_NUMERIC, "boolean"}:
+        if "decimal" in kinds:
+            return 'make both decimals: a constant is Decimal("0.00"), a LONG field col("n") * Decimal(1)'
+        return 'make both DOUBLE: a constant is 0.0, a LONG field col("n") * 1.0'
+    return "compare and combine values of one kind; see recount.core.expressions"
 
 
 def _kinds_match(one: FieldType | None, other: FieldType | None) -> bool:

@@ -83,6 +83,12 @@ class Expression:
     def __or__(self, other: object) -> Call:
         return _call("or", self, other)
 
+    def __rand__(self, other: object) -> Call:
+        return _call("and", other, self)
+
+    def __ror__(self, other: object) -> Call:
+        return _call("or", other, self)
+
     def __invert__(self) -> Call:
         return _call("not", self)
 

@@ -19,7 +19,7 @@ _METHODS: Mapping[str, str] = {
     "isnotnull": '~col("a").is_null()',
     "notnull": '~col("a").is_null()',
     "otherwise": 'when(col("a") > 1, "many", "few")',
-    "fillna": 'coalesce(col("a"), 0)',
+    "fillna": 'coalesce(col("a"), 0), of a decimal coalesce(col("a"), Decimal("0.00"))',
     "alias": 'with_fields(b=col("a")): a value is named where it is used',
     "cast": "the type that a field has is declared in the schema of its topic; a map() can convert it",
     "groupby": 'select_key(region=col("region")), then windowed_by(...) or aggregate(...); a table has group_by',
@@ -78,8 +78,10 @@ _EXAMPLES: Mapping[str, str] = {
     "group_by": 'group_by(tier=col("tier"))',
     "hopping": 'hopping("10 min", advance="5 min", grace="1 min")',
     "in_order": 'in_order(grace="1 min")',
-    "join": 'join(other, before="5 min", after="5 min", grace="1 min"); of tables join(other)',
-    "left_join": 'left_join(other, before="5 min", after="5 min", grace="1 min"); of tables left_join(other)',
+    "join": 'join(other, before="5 min", after="5 min", grace="1 min"); of tables join(other); '
+    "of a stream and a table join_table(other)",
+    "left_join": 'left_join(other, before="5 min", after="5 min", grace="1 min"); of tables left_join(other); '
+    "of a stream and a table left_join_table(other)",
     "map": "map(function, amount=LONG)",
     "outer_join": 'outer_join(other, before="5 min", after="5 min", grace="1 min"); of tables outer_join(other)',
     "process": "process(function, on_timer=function, amount=LONG)",
@@ -128,11 +130,13 @@ def refuse_name(owner: object, name: str) -> NoReturn:
         type(owner).__name__,
         given=f".{name}",
         expected=f"one of {', '.join(names)}",
-        remedy=_meant(name, names, _METHODS) or _next_step(names),
+        remedy=_meant(name, names, _METHODS) or _next_step(name, names),
     )
 
 
-def _next_step(names: Iterable[str]) -> str:
+def _next_step(name: str, names: Iterable[str]) -> str:
+    if name.startswith("emit_") and "group_by" in names:
+        return "leave it out: a table writes each update to(topic); windowed_by(...) before aggregate(...) ends results"
     if "aggregate" in names and "filter" not in names:
         return 'aggregate first: .aggregate(orders=count(), revenue=total("amount"))'
     return "docs/own_streams.md and docs/semantics.md say how to declare what you need"

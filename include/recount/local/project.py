@@ -94,6 +94,6 @@ class Project:
                 "jars are missing",
                 given=str(folder),
                 expected="a folder with jars",
-                remedy="run: recount jars (in a checkout of Recount: make setup)",
+                remedy=f"run: recount jars {folder.name} (in a checkout of Recount: make setup)",
             )
         return folder

@@ -235,6 +235,8 @@ UNKNOWN: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "one of several values": (lambda: col("w").isin(["x"]), "==", AttributeError),  # type: ignore[attr-defined]
     "a step with a slip of the pen": (lambda: rows.fliter(col("f")), "'filter'", AttributeError),  # type: ignore[attr-defined]
     "an emission before an aggregate": (lambda: MINUTE.emit_final(), "aggregate first", AttributeError),  # type: ignore[attr-defined]
+    "a final total of all time": (lambda: rows.aggregate(n=count()).emit_final(), "windowed_by", AttributeError),  # type: ignore[attr-defined]
+    "a lookup as a join": (lambda: rows.join(users), "join_table(other)", TypeError),  # type: ignore[arg-type, call-arg]
     "a step behind the end": (lambda: rows.foreach(print).to(OUT), "docs", AttributeError),  # type: ignore[attr-defined]
     "windows of a zone": (
         lambda: tumbling("1 d", grace="0 s", timezone="Europe/Berlin"),  # type: ignore[call-arg]
@@ -314,6 +316,11 @@ MISLEADING: dict[str, tuple[Callable[[], object], str]] = {
     "an item of a list": (lambda: col("l")[0], "map()"),
     "a remainder": (lambda: col("a") % 2, "map("),  # type: ignore[operator]
     "the first of nothing": (lambda: coalesce(), "coalesce("),
+    "a comparison without brackets": (lambda: rows.filter(col("a") > 10 & col("a") < 20), "in brackets"),
+    "a comparison without brackets behind &": (lambda: filled(col("f") & col("a") > 1), "in brackets"),
+    "a whole number for a decimal": (lambda: filled(coalesce(col("d"), 0)), 'Decimal("0.00")'),
+    "a LONG beside a decimal": (lambda: filled(when(col("f"), col("d"), col("a"))), "* Decimal(1)"),
+    "a LONG beside a DOUBLE": (lambda: filled(when(col("f"), col("a"), 0.5)), "* 1.0"),
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from recount.core.errors import Terminal, Transient
 from recount.local.jars import fetched, jars
+from recount.local.project import Project
 from recount.sessions import session_configuration
 
 
@@ -78,3 +79,9 @@ def test_a_set_that_there_is_not_is_refused(tmp_path: Path) -> None:
 def test_spark_may_fetch_them_itself() -> None:
     assert "spark.jars" not in session_configuration("packages")
     assert session_configuration("packages")["spark.jars.packages"].startswith("org.apache.spark:spark-sql-kafka")
+
+
+def test_jars_that_are_missing_are_an_error_that_names_the_call_that_fetches_them(tmp_path: Path) -> None:
+    with pytest.raises(Terminal) as missing:
+        _ = Project(root=tmp_path).kafka_jars
+    assert "run: recount jars kafka " in missing.value.remedy
