@@ -146,12 +146,11 @@ class Tracing:
         return _tagged(reduce(DataFrame.union, made)).join(keys, KEY).select(_TAG, RECORD)
 
     def _of_one_id(self, node: Deduplicate) -> DataFrame:
-        """The records of one id within the horizon: one that counts can take the place of another."""
+        """All records of one id: one that counts takes the place of another, which no longer shuts out a third."""
         by = column(node.by, node.input.fields)
-        rows = [one.current.select(by.alias(IDENTITY), TIME, ORDER) for one in self._made(node.input)]
-        reached = self._reached_in(rows, self._of(node.input)).select(IDENTITY, F.col(TIME).alias(AT), RECORD)
-        near = F.abs(F.col(TIME) - F.col(AT)) <= node.horizon_ms
-        met = reduce(DataFrame.union, rows).join(reached.distinct(), IDENTITY).where(near)
+        rows = [one.current.select(by.alias(IDENTITY), ORDER) for one in self._made(node.input)]
+        reached = self._reached_in(rows, self._of(node.input)).select(IDENTITY, RECORD).distinct()
+        met = reduce(DataFrame.union, rows).join(reached, IDENTITY)
         return _tagged(met.select(ORDER, RECORD)).select(_TAG, RECORD)
 
     def _pairs(self, node: StreamStreamJoin) -> DataFrame:
