@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 
@@ -58,6 +59,22 @@ def test_a_sum_of_longs_is_exact(spark: SparkSession, values: tuple[int, ...]) -
             narrow.collect()
 
 
+def _drawn(dice: random.Random, number: int) -> Iterator[tuple[str, list[str], object]]:
+    """Values near the ends of their types whose sum is exact, and fits or not."""
+    for _ in range(number):
+        name, places = dice.choice([("d", 0), ("m", 18), ("e", 38), ("x", 0)])
+        if name == "x":
+            doubles = [dice.choice([1.5, -1.5, 1.0, -1.0]) * 2.0 ** dice.choice([1023, 1022]) for _ in range(6)]
+            whole = sum(map(Fraction, doubles))
+            fits = abs(whole) < 2**1024
+            yield name, list(map(repr, doubles)), float(whole) if fits else None
+            continue
+        units = [dice.choice([1, -1]) * (10**38 - 1 - dice.choice([0, 1, dice.randrange(10**38)])) for _ in range(6)]
+        texts = [f"{Decimal(one).scaleb(-places, Context(prec=100)):f}" for one in units]
+        fits = abs(sum(units)) < 10**38
+        yield name, texts, Decimal(sum(units)).scaleb(-places, Context(prec=100)) if fits else None
+
+
 KINDS = {"d": decimal(38, 0), "m": decimal(38, 18), "e": decimal(38, 38), "x": DOUBLE, "s": decimal(15, 2)}
 TOTALS: list[tuple[str, list[str], object]] = [
     ("d", [NINES, NINES, f"-{NINES}"], Decimal(NINES)),
@@ -69,6 +86,7 @@ TOTALS: list[tuple[str, list[str], object]] = [
     ("x", ["-1.7e308", "-1.7e308"], None),
     ("x", ["0.25", "0.5"], 0.75),
     ("s", ["0.01", "-5"], Decimal("-4.99")),
+    *_drawn(random.Random(7), 60),
 ]
 
 
