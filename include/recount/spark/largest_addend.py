@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
-from pyspark.sql import DataFrame
 
 from recount.core.aggregates import Aggregate
 from recount.core.nodes import WINDOW_END, WINDOW_START, WindowedAggregate
@@ -15,10 +14,12 @@ from recount.core.schema import FieldType
 from recount.core.sums import SumTooLarge
 from recount.core.windows import GlobalWindow, LastN, TimeWindows
 from recount.spark.columns import TIMESTAMP
-from recount.spark.computation import staged
 from recount.spark.partials import Partials
 from recount.spark.polars_expressions import compiled, field_column
 from recount.spark.stage import MapStage, Partition, PartitionPass
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _ADDED, _AMONG = "__added", "of the records of this batch"
 _SCHEMA: dict[str, pl.DataType] = {
@@ -41,6 +42,8 @@ def with_record(error: SumTooLarge, rows: pl.DataFrame, node: WindowedAggregate)
 
 def with_record_of_log(error: SumTooLarge, records: DataFrame, stage: MapStage) -> SumTooLarge:
     """The same of the ``records`` of a batch, which ``stage`` has reduced to partials."""
+    from recount.spark.computation import staged  # loads Spark, which estimates of operators do without
+
     made = AddendStage(plan=stage.plan, stream_times=stage.stream_times, latest_ms=stage.latest_ms, error=error)
     return _naming(error, staged(records, made)["addends"])
 
