@@ -50,9 +50,10 @@ class TopicChange:
 
     @property
     def reasons(self) -> list[str]:
-        """Why, one sentence each."""
+        """Why, one sentence each; a refusal names itself what it refuses."""
+        named = [str(one) for one in self.drift if self.problem is None or not one.hazard]
         problem = "" if self.problem is None else str(self.problem)
-        return [reason for reason in (*map(str, self.drift), self.note, problem) if reason]
+        return [reason for reason in (*named, self.note, problem) if reason]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,8 @@ def _refusal(topic: Topic, drift: Iterable[Drift]) -> Terminal:
         f"topic {topic.name} differs from its declaration in a way that is not repaired",
         given=[str(one) for one in drift if one.hazard],
         expected="the declared settings",
-        remedy="correct the declaration, change the topic with Kafka's own tools, or move the data to a new topic",
+        remedy="correct the declaration, change the topic with Kafka's own tools (kafka-topics --alter), or move the "
+        "data to a new topic; for more partitions see docs/changing.md",
     )
 
 

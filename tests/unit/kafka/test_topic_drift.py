@@ -67,6 +67,12 @@ def test_a_retention_of_ours_that_keeps_more_than_declared_is_not_lowered(kept_m
     assert (change.action, isinstance(change.problem, Terminal)) == ("refuse", True)
 
 
+def test_a_refusal_names_what_it_refuses_once_and_the_tool_that_adds_partitions() -> None:
+    change = change_of(replace(ORDERS, owned=True, partitions=6), AS_DECLARED, "production", brokers=3)
+    assert (change.action, "; ".join(change.reasons).count("partitions is 4, declared 6")) == ("refuse", 1)
+    assert "kafka-topics --alter" in change.reasons[-1]
+
+
 def test_weak_replication_is_refused_of_our_topics_and_none_of_our_business_with_others() -> None:
     weak = replace(ORDERS, replication_factor=1, min_insync_replicas=1)
     actual = Found(partitions=4, factors=(1,), settings={**AS_DECLARED.settings, "min.insync.replicas": "1"})
