@@ -85,7 +85,9 @@ class Over:
             case "max":
                 return _joined(before, self._of_all(F.max(values)), F.greatest)
             case "first" | "last":
-                found = F.when(values.isNotNull(), F.struct(F.col(ORDER), values.alias("value")))
+                there = values.isNotNull()
+                # of no value the struct is null: Arrow takes none whose parts may not be null, so the order may be
+                found = F.when(there, F.struct(F.when(there, F.col(ORDER)).alias(ORDER), values.alias("value")))
                 if aggregate.kind == "first":
                     return _joined(before, self._of_all(F.min(found)), F.least)
                 return _joined(before, self._of_all(F.max(found)), F.greatest)
