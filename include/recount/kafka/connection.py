@@ -204,7 +204,7 @@ def failure(doing: str, error: KafkaException | KafkaError) -> RecountError:
             remedy="nothing, when a newer driver runs this stream; else look for a second launch of it",
         )
     if cause.code() == KafkaError.INVALID_TIMESTAMP:
-        return Refused(
+        return Transient(  # a time that is too far ahead of the broker's clock is taken once it is near
             f"Kafka refused the time of a record {doing}",
             given=str(cause),
             expected=f"a topic that takes records as far ahead of the clock ({FARTHEST_AHEAD}), and as far behind it",
