@@ -1,12 +1,14 @@
 """Which records a stream was ordered to set aside, as its audits count the orders.
 
-An order that does not count (``vouched_records``) is forged. The recompute counts its record all the same, so that a
-stream which has set it aside differs from what the log says: nobody without the signing key can hide a record.
+An order that does not count (``vouched_records``) is forged, and so is one of a record that an earlier audit has
+judged, unless that audit lists the order: the stream had read the record before. The recompute counts the record of a
+forged order, so that a stream which has set it aside differs from what the log says: nobody without the signing key
+can hide a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -16,6 +18,7 @@ from recount.audit.register import certificates_in_force
 from recount.audit.signing import trusted_in
 from recount.audit.vouched_records import counted
 from recount.core.aside_order import AsideOrder
+from recount.core.certificate import Certificate
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.core.verdict import Difference
@@ -53,6 +56,11 @@ class AsideRecords:
             name=lambda one: str(one.place),
             signed=lambda one: one.signed,
         )
+        too_late = _judged_before(certificates, found, {one.sha256 for one in listed})
+        forged += [
+            (str(one.place), f"an earlier audit has judged {one.place} as a record of the stream") for one in too_late
+        ]
+        found = [one for one in found if one not in too_late]
         known = {one.sha256 for one in found}
         missing = [one for one in listed if one.sha256 not in known and one.version == version]
         mine = {one.place: one for one in (*found, *missing) if one.version == version}
@@ -79,7 +87,7 @@ class AsideRecords:
                 "extra",
                 expected="orders that recount set-aside has written and signed",
                 actual=fault,
-                cause="nobody who may sign has given this order; the audit counts its record",
+                cause="recount set-aside has not given this order; the audit counts its record",
                 evidence=place,
             )
             for place, fault in self.forged
@@ -106,3 +114,14 @@ class AsideRecords:
             cause=cause,
             evidence=(evidence,),
         )
+
+
+def _judged_before(
+    certificates: Iterable[Certificate], orders: Iterable[AsideOrder], listed: Container[str]
+) -> list[AsideOrder]:
+    """The ``orders`` that no certificate has listed, of records that lie before the end of an audit."""
+    ends: dict[tuple[str, int], int] = {}
+    for part in (part for certificate in certificates for part in certificate["partitions"]):
+        place = part["topic"], part["partition"]
+        ends[place] = max(ends.get(place, 0), part["end"])
+    return [one for one in orders if one.sha256 not in listed and one.offset < ends.get((one.topic, one.partition), 0)]
