@@ -60,7 +60,7 @@ class DyingTransaction:
 
     def __init__(self, transaction: OutputTransaction, batch: str) -> None:
         self._transaction = transaction
-        self.group = transaction.group
+        self.group, self.limits = transaction.group, transaction.limits
         self._batch = batch
 
     def commit_once(self, records: Iterable[KafkaRecord], *, batch: str, **offsets: Any) -> str:
