@@ -56,7 +56,8 @@ class AsideRecords:
             name=lambda one: str(one.place),
             signed=lambda one: one.signed,
         )
-        too_late = _judged_before(certificates, found, {one.sha256 for one in listed})
+        present = [one for one in found if one.version == version]
+        too_late = _judged_before(certificates, present, {one.sha256 for one in listed})
         forged += [
             (str(one.place), f"an earlier audit has judged {one.place} as a record of the stream") for one in too_late
         ]
