@@ -31,8 +31,8 @@ def reminding(wait_ms: Callable[[int], Any]) -> Callable[[Mapping[str, Any], Key
 
 
 def reminded(at_ms: int, state: KeyState) -> Rows:
-    """A timer says its time."""
-    return [{"said": f"timer {at_ms}"}]
+    """A timer says its time, without that at which a log on a broker begins."""
+    return [{"said": f"timer {at_ms % 100_000}"}]
 
 
 def renewed(at_ms: int, state: KeyState) -> Rows:
@@ -156,7 +156,7 @@ CASES: tuple[Case, ...] = (
         name="F6 timers that are no time",
         topology=timed(
             "f6-times",
-            reminding([0, 0.5, float("inf"), float("nan"), None, True, -90_000, 2**63].__getitem__),
+            reminding([0, 0.5, float("inf"), float("nan"), None, True, -(10**15), 2**63].__getitem__),
             reminded,
         ),
         log=[
