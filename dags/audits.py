@@ -1,5 +1,5 @@
 """The DAGs that audit, of streams and of groups by night."""
 
-from recount.airflow.dags import recount_dags
+from recount.airflow import recount_dags
 
 recount_dags(globals(), only=["audits", "nights"])

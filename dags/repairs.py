@@ -1,5 +1,5 @@
 """The DAGs that correct what late records change, and in which a person accepts findings."""
 
-from recount.airflow.dags import recount_dags
+from recount.airflow import recount_dags
 
 recount_dags(globals(), only=["backfills", "findings"])

@@ -3,6 +3,6 @@
 Airflow parses a file anew every half minute: the DAGs of forty streams in one would take a second.
 """
 
-from recount.airflow.dags import recount_dags
+from recount.airflow import recount_dags
 
 recount_dags(globals(), only=["streams", "topics", "maintenance"])

@@ -2,13 +2,7 @@
 
 import logging
 
-from recount.core.aggregates import count
-from recount.core.expressions import col
-from recount.core.schema import STRING, RecordSchema
-from recount.core.steps import Row
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import session, tumbling
+from recount import STRING, RecordSchema, Row, Topic, Topology, col, count, session, stream, tumbling
 from topologies.page_views import page_views
 
 _LOG = logging.getLogger(__name__)

@@ -2,13 +2,25 @@
 
 from decimal import Decimal
 
-from recount.core.aggregates import count, largest, last, smallest, total
-from recount.core.archive import Archive
-from recount.core.expressions import coalesce, col, when
-from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import session
+from recount import (
+    STRING,
+    Archive,
+    RecordSchema,
+    Topic,
+    Topology,
+    coalesce,
+    col,
+    count,
+    decimal,
+    largest,
+    last,
+    session,
+    smallest,
+    stream,
+    table,
+    total,
+    when,
+)
 from topologies.orders import orders
 
 customers = Topic(

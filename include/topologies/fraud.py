@@ -1,12 +1,19 @@
 """Fraud: transactions that are high, many, or from where the user has not been (S22)."""
 
-from recount.core.aggregates import count
-from recount.core.archive import Archive
-from recount.core.expressions import col
-from recount.core.schema import STRING, RecordSchema, decimal, list_of
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import tumbling
+from recount import (
+    STRING,
+    Archive,
+    RecordSchema,
+    Topic,
+    Topology,
+    col,
+    count,
+    decimal,
+    list_of,
+    stream,
+    table,
+    tumbling,
+)
 
 transactions = Topic(
     name="transactions",

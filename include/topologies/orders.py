@@ -2,14 +2,24 @@
 
 import logging
 
-from recount.core.aggregates import count, total
-from recount.core.archive import Archive
-from recount.core.expressions import coalesce, col, when
-from recount.core.plain_values import PlainValue
-from recount.core.schema import BOOLEAN, STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import tumbling
+from recount import (
+    BOOLEAN,
+    STRING,
+    Archive,
+    PlainValue,
+    RecordSchema,
+    Topic,
+    Topology,
+    coalesce,
+    col,
+    count,
+    decimal,
+    stream,
+    table,
+    total,
+    tumbling,
+    when,
+)
 
 orders = Topic(
     name="orders",

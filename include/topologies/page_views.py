@@ -1,14 +1,22 @@
 """Page views: counts (S17), paths (S16), with what else users did (S18), popular pages (S24), who has left (S25)."""
 
-from recount.core.aggregates import count, fold
-from recount.core.durations import milliseconds
-from recount.core.expressions import col
-from recount.core.processing import KeyState
-from recount.core.schema import LONG, STRING, RecordSchema
-from recount.core.steps import Row
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream, table
-from recount.core.windows import session, tumbling
+from recount import (
+    LONG,
+    STRING,
+    KeyState,
+    RecordSchema,
+    Row,
+    Topic,
+    Topology,
+    col,
+    count,
+    fold,
+    milliseconds,
+    session,
+    stream,
+    table,
+    tumbling,
+)
 from topologies.customers import users
 
 page_views = Topic(

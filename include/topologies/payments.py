@@ -2,12 +2,22 @@
 
 from decimal import Decimal
 
-from recount.core.aggregates import count, reduce, total
-from recount.core.expressions import coalesce, col, when
-from recount.core.schema import STRING, RecordSchema, decimal
-from recount.core.topics import Topic
-from recount.core.topology import Topology, cogroup, stream
-from recount.core.windows import tumbling
+from recount import (
+    STRING,
+    RecordSchema,
+    Topic,
+    Topology,
+    coalesce,
+    cogroup,
+    col,
+    count,
+    decimal,
+    reduce,
+    stream,
+    total,
+    tumbling,
+    when,
+)
 from topologies.orders import orders
 
 payments = Topic(

@@ -3,7 +3,7 @@
 Streams of one group have topics in common, and stand still together while their driver is replaced.
 """
 
-from recount.core.groups import StreamGroup
+from recount import StreamGroup
 from topologies import clicks, customers, fraud, orders, page_views, payments, windows
 
 orders_group = StreamGroup(

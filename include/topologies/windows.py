@@ -1,10 +1,19 @@
 """Every kind of window (S15), each over the page views of a user."""
 
-from recount.core.aggregates import count, last
-from recount.core.expressions import col
-from recount.core.topics import Topic
-from recount.core.topology import Topology, stream
-from recount.core.windows import ClosingWindows, hopping, last_n, session, sliding, tumbling
+from recount import (
+    ClosingWindows,
+    Topic,
+    Topology,
+    col,
+    count,
+    hopping,
+    last,
+    last_n,
+    session,
+    sliding,
+    stream,
+    tumbling,
+)
 from topologies.page_views import page_views
 
 _views = stream(page_views).select_key(user_id=col("user_id"))

@@ -1,13 +1,34 @@
-"""Airflow's side of Recount. Whatever is imported of it, Kafka's security may be in an Airflow connection then."""
+"""Airflow's side of Recount. DAG files import ``recount_dags`` and ``audited`` from here.
+
+Whatever is imported of it, Kafka's security may be in an Airflow connection then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from recount.extras import require_extra
 from recount.kafka.security_place import read_connections_by
 
+if TYPE_CHECKING:
+    from recount.airflow.dags import recount_dags as recount_dags
+    from recount.airflow.naming import audited as audited
+
 require_extra("airflow")
+
+
+def __getattr__(name: str) -> Any:
+    """Load what DAG files import when they do: the operators and pages need neither."""
+    if name == "recount_dags":
+        from recount.airflow.dags import recount_dags
+
+        return recount_dags
+    if name == "audited":
+        from recount.airflow.naming import audited
+
+        return audited
+    raise AttributeError(f"module 'recount.airflow' has no attribute {name!r}")
 
 
 def _keys_of(connection: str) -> Mapping[str, str]:

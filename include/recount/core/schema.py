@@ -340,7 +340,7 @@ def require_types(what: str, fields: Mapping[str, object]) -> None:
         what,
         given=", ".join(unlike),
         expected="names with one of STRING, LONG, DOUBLE, BOOLEAN, decimal(15, 2), list_of(STRING)",
-        remedy="import the type from recount.core.schema",
+        remedy="import the type from recount",
     )
 
 
