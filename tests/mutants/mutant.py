@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tests.mutants.scenes_of_rules import SCENES_OF
 
@@ -24,7 +25,7 @@ class Site:
 
     def span(self, source: str) -> tuple[int, int]:
         """Where in ``source`` the code stands; raises ``LookupError`` where it is not there, or not once."""
-        first, last = _lines(ast.parse(source), self.inside.split(".")) if self.inside else (1, source.count("\n") + 1)
+        first, last = _lines(_tree(source), self.inside.split(".")) if self.inside else (1, source.count("\n") + 1)
         lines = source.splitlines(keepends=True)
         text = "".join(lines[first - 1 : last])
         if text.count(self.code) != 1:
@@ -57,6 +58,11 @@ class Untried(Site):
     """A boundary without a mutant, and why."""
 
     reason: str
+
+
+@lru_cache(maxsize=256)
+def _tree(source: str) -> ast.Module:
+    return ast.parse(source)
 
 
 def _lines(tree: ast.AST, names: list[str]) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from recount.core.interpreter.driver import TopologyDriver
 from recount.core.output import encode_key, encode_value
 
 _FLOW = Flow(topic="orders", records=3_000, users=32, per_second=3, late_every=50, beats=100)
+_SHORT = replace(_FLOW, records=1_200)
 _PAID = PaidOrders(orders=Flow(topic="orders", records=2_000, per_second=2, late_every=50))
 _OUTPUT = "results"
 
@@ -110,12 +111,15 @@ def _written_by_the_reference(job: Job, flow: SeededFlow) -> list[_Message]:
 @pytest.mark.parametrize(
     ("job", "flow"),
     [
-        (REVENUE_BY_REGION, _FLOW),
-        (COUNTS_PER_USER, _FLOW),
-        (SESSIONS_PER_USER, _FLOW),
-        (SESSIONS_PER_USER, replace(_FLOW, users=4)),  # so busy that some late records join a session that is open
+        (REVENUE_BY_REGION, _SHORT),
+        (COUNTS_PER_USER, _SHORT),
+        (SESSIONS_PER_USER, _SHORT),
+        (
+            SESSIONS_PER_USER,
+            replace(_FLOW, records=2_400, users=4),
+        ),  # so busy that some late records join a session that is open
         (ORDERS_WITH_PAYMENTS, _PAID),
-        (ROUTING_BY_REGION, _FLOW),
+        (ROUTING_BY_REGION, _SHORT),
     ],
 )
 def test_the_results_of_the_reference_count_as_many_records_as_the_job_says(job: Job, flow: SeededFlow) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from tests.mutants.catalogue import mutants
-from tests.mutants.mutant import Mutant
 from tests.mutants.page import Caught, key_of, page, read
 from tests.mutants.scenes import names
 from tests.mutants.sites import boundaries, is_of, rule_modules, uncovered
@@ -35,12 +34,6 @@ def test_every_mutant_is_of_a_rule_module_and_has_scenes(package: Path) -> None:
     assert {scene for one in found for scene in one.scenes} == set(names())
 
 
-def test_a_mutant_of_code_that_is_gone_is_an_error(package: Path) -> None:
-    gone = Mutant(rule="", scenes=(), file="core/windows.py", inside="tumbling", code="grace * 2", replacement="")
-    with pytest.raises(LookupError):
-        gone.apply((package / gone.file).read_text())
-
-
 def test_every_boundary_of_a_rule_has_a_mutant_or_a_reason(package: Path) -> None:
     reasons, without = list(untried()), uncovered(package, mutants(package))
     assert [one for one in without if not any(is_of(reason, one, package) for reason in reasons)] == []
@@ -61,20 +54,8 @@ def test_a_new_boundary_is_found(file: str, source: str) -> None:
     assert len(list(boundaries(file, source))) == 1
 
 
-@pytest.mark.parametrize("source", ["a == b", "a + b", "size_ms * 2", "def f(grace=None): ...", "x: int"])
-def test_what_is_no_boundary_needs_no_mutant(source: str) -> None:
-    assert not list(boundaries("core/flow.py", source))
-
-
 def test_the_published_page_has_every_mutant_and_each_turned_an_audit_red(project: Project, package: Path) -> None:
     text, found = (project.root / "docs" / "mutants.md").read_text(), mutants(package)
     known = read(text)
     assert page(found, known, list(untried())) == text, "run: make mutants ARGS=--missing"
     assert [key_of(one) for one in found if "audit" not in known.get(key_of(one), Caught()).caught_by] == []
-
-
-def test_a_page_is_read_as_it_was_written(package: Path) -> None:
-    found = mutants(package)
-    caught = Caught(scene="hopping", parts=["rows", "late"], caught_by=["audit", "interpreter"])
-    told = {key_of(one): caught for one in found[1:]}
-    assert read(page(found, told, list(untried()))) == told
