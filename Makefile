@@ -39,7 +39,7 @@ RUN_engines := tests/unit/spark
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-pods test-classes lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -135,6 +135,9 @@ test-upgrade: dist ## a project of an earlier release goes on with today's wheel
 
 test-registry: setup ## streams of Avro and Protobuf values and their audits, by a schema registry that runs; needs a JDK 21 or later beside the other
 	@pytest tests/formats/avro_sources.py tests/formats/protobuf_sources.py $(ARGS)
+
+test-machines: setup ## a stream on a cluster of three brokers and two workers that loses one of each; slow
+	@pytest tests/chaos/lost_machines.py $(ARGS)
 
 test-pods: setup ## jobs of Spark as pods of a Kubernetes that is part of the tests
 	@pytest tests/pods/jobs_as_pods.py $(ARGS)
