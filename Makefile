@@ -39,7 +39,7 @@ RUN_engines := tests/unit/spark
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop errors lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop errors house lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -185,10 +185,14 @@ browser:
 	    { timeout 120 apt-get update -qq >/dev/null 2>&1 && timeout 300 apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1; }; }; } || \
 	echo "no chromium: tests/browser will fail; install it (Debian: apt-get install chromium)"
 
-lint: setup ## ruff, ruff format --check, mypy --strict, licences and known vulnerabilities of the packages
+house: setup ## how large the house is: modules, lines, names that occur twice (ARGS: --lower)
+	@python -m tests.house $(ARGS)
+
+lint: setup ## ruff, ruff format --check, mypy --strict, the limits of `make house`, licences and known vulnerabilities
 	@ruff check .
 	@ruff format --check .
 	@mypy include
+	@python -m tests.house
 	@python -m tests.packages
 
 format: setup ## let ruff rewrite the code in house style
