@@ -122,10 +122,10 @@ test-spark: setup test-classes ## tests on a local Spark
 test-integration: setup ## tests on a real broker
 test-airflow: setup browser ## tests in a real Airflow
 test-chaos: setup ## tests that kill
-test-wake: setup ## twenty streams fall silent and are woken: none may be ended, and the lag is that of Kafka's own tool (ARGS: --minutes 30 --publish)
+wake: setup ## twenty streams fall silent and are woken: none may be ended, and the lag is that of Kafka's own tool (ARGS: --minutes 30 --publish)
 	@python -m tests.wake $(ARGS)
 
-faults: setup ## a sample of `make faults`
+test-faults: setup ## a sample of `make faults`
 test-browser: setup browser ## tests of the pages in Chromium
 test-dist: dist ## the wheel in an empty folder, in fresh environments, end to end; slow (PYTHONS="python3.11 python3.12")
 	@PYTHONS="$(PYTHONS)" pytest tests/dist/end_to_end.py $(ARGS)
