@@ -7,6 +7,7 @@ lines: ``ts``, ``level``, ``logger``, ``msg``.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import threading
@@ -82,6 +83,17 @@ def tell_error(text: str) -> None:
         _LOG.error(text)
     else:
         print(text, file=sys.stderr)
+
+
+def said_in(line: str) -> str:
+    """What a ``line`` of a log says, be it text or JSON."""
+    text = line.strip()
+    if not text.startswith("{"):
+        return text
+    try:
+        return str(json.loads(text).get("msg", ""))
+    except (ValueError, AttributeError):
+        return ""
 
 
 def _of_record(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

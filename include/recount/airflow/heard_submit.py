@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from recount.audit.refused import refused_in
+from recount.log_lines import said_in
 
 _ENDED = re.compile(r"recount (stream|audit|backfill): .+")
 
@@ -36,20 +36,9 @@ class HeardSubmit(SparkSubmitHook):
 
     def _heard(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
-            said = _said(line)
+            said = said_in(line)
             if _ENDED.fullmatch(said):
                 self.last_word = said
             if found := refused_in(said):
                 self.refused[found[0]] = found[1]
             yield line
-
-
-def _said(line: str) -> str:
-    """What a line says, which may be one of a log of JSON."""
-    text = line.strip()
-    if not text.startswith("{"):
-        return text
-    try:
-        return str(json.loads(text).get("msg", ""))
-    except (ValueError, AttributeError):
-        return ""

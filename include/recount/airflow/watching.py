@@ -12,19 +12,22 @@ from typing import Any, Literal
 
 import psutil
 
-from recount.airflow.drivers import find_driver
+from recount.airflow.drivers import DriverProcess, find_driver
 from recount.airflow.health import StreamHealth, health_of
+from recount.airflow.pods import DriverPod
 from recount.core.durations import readable
 from recount.core.limits import Health
+from recount.exit_codes import EXIT_TERMINAL, final_error_in
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus
+from recount.log_lines import said_in
 
 _LOG = logging.getLogger(__name__)
 
 Outcome = Literal[
     "stopped", "failed", "died", "refused", "not started", "unhealthy", "degraded", "recovered", "outdated"
 ]
-_LAST_BYTES = 2_000
+_LAST_BYTES = 8_000
 ALERT_AFTER_MS = 60_000
 """A stream that is degraded, or well again, for so long is worth telling: what comes and goes with a batch is not."""
 
@@ -112,21 +115,31 @@ class StreamWatch:
         now_ms = time.time_ns() // 1_000_000
         status = self._board.of(self._stream)
         if status is None or status.lease_epoch <= self._after_epoch:
-            return self._before_the_start(is_dead, now_ms)
+            return self._before_the_start(driver if is_dead else None, now_ms)
         return self._running(status, is_dead or (self._is_shared and _is_gone(status)), now_ms)
 
     def close(self) -> None:
         self._board.close()
 
-    def _before_the_start(self, is_dead: bool, now_ms: int) -> Finding | None:
-        if is_dead:
-            ended = "the driver ended before it took its lease"
-            last = _last_line(self._log) if self._log else None
-            return Finding(outcome="not started", reasons=[f"{ended}; its log ends with: {last}" if last else ended])
+    def _before_the_start(self, dead: DriverProcess | DriverPod | None, now_ms: int) -> Finding | None:
+        if dead is not None:
+            return self._ended_before_its_lease(dead)
         if now_ms - self._launched_at_ms > self._start_timeout_ms:
             reason = f"no status within {readable(self._start_timeout_ms)}"
             return Finding(outcome="not started", reasons=[reason], of_silence=True)
         return None
+
+    def _ended_before_its_lease(self, driver: DriverProcess | DriverPod) -> Finding:
+        """Whether a relaunch can help: a process says it in its log, a pod by its exit code."""
+        ended = "the driver ended before it took its lease"
+        if isinstance(driver, DriverPod):
+            outcome: Outcome = "refused" if driver.exit_code() == EXIT_TERMINAL else "not started"
+            return Finding(outcome=outcome, reasons=[f"{ended}; {driver.failure() or 'it says no error'}"])
+        last = _last_line(self._log, self._launched_at_ms) if self._log else None
+        final = final_error_in(last) if last else None
+        if final:
+            return Finding(outcome="refused", reasons=[f"{ended}; {final}"])
+        return Finding(outcome="not started", reasons=[f"{ended}; its log ends with: {last}" if last else ended])
 
     def _running(self, status: StreamStatus, is_dead: bool, now_ms: int) -> Finding | None:
         if self._healthy_since_ms is None:
@@ -163,15 +176,17 @@ class StreamWatch:
         return Finding(outcome=outcome, reasons=list(health.problems), healthy_ms=healthy_ms)
 
 
-def _last_line(log: Path) -> str | None:
-    """What the driver said last: the reason, where Recount has refused to start it."""
+def _last_line(log: Path, since_ms: int) -> str | None:
+    """What the driver has said last; None where nothing has been said since its launch."""
     try:
+        if log.stat().st_mtime_ns // 1_000_000 < since_ms:
+            return None
         with log.open("rb") as lines:
             lines.seek(max(0, log.stat().st_size - _LAST_BYTES))
             said = lines.read().decode(errors="replace").split("\n")
     except OSError:
         return None
-    return next((line.strip() for line in reversed(said) if line.strip()), None)
+    return next((said_in(line) for line in reversed(said) if line.strip()), None)
 
 
 def _is_gone(status: StreamStatus) -> bool:

@@ -13,19 +13,24 @@ from recount.core.instants import told_time
 from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
 
+
+class NotAlone(Terminal):
+    """Another driver of the group is at work: nothing is wrong with it."""
+
+
 _ANSWERS_WITHIN_MS = 30_000
 """A driver of which no status came for so long does not answer."""
 
 
 def require_alone(connection: Connection, group: str) -> None:
-    """Raise ``Terminal`` where a driver of ``group`` is at work: a second one would take its streams away.
+    """Raise ``NotAlone`` where a driver of ``group`` is at work: a second one would take its streams away.
 
     One that is dead, or silent, may be succeeded.
     """
     status = status_of(connection, status_of_group(group))
     if status is None or not is_driven(status):
         return
-    raise Terminal(
+    raise NotAlone(
         f"group {group} has a driver",
         given=f"pid {status.pid} on {status.host}, heartbeat at {told_time(status.heartbeat_ms)} UTC",
         expected="one driver for a group",

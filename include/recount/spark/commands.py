@@ -27,7 +27,7 @@ from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.ending import stop_on_sigterm
 from recount.spark.group_host import GroupHost, HostOptions
 from recount.spark.refused_start import publish_refusal
-from recount.spark.runner import RunOptions, StreamRunner
+from recount.spark.runner import RunOptions, StreamRunner, is_final
 from recount.spark.work import Work
 
 _HEARTBEAT_OF_MANY_S = 10.0
@@ -163,4 +163,4 @@ def work_of(
 
 def stream_job() -> None:
     """The command line of spark_jobs/stream.py."""
-    run_job("stream", stream)
+    run_job("stream", stream, is_final)

@@ -34,6 +34,7 @@ from recount.kafka.offsets import (
 from recount.kafka.status import MOST_CHARACTERS, StreamStatus
 from recount.kafka.transaction import TRANSACTION_TIMEOUT_MS, OutputTransaction
 from recount.log_lines import about, told_of
+from recount.spark.alone import NotAlone
 from recount.spark.batch_size import BatchSize
 from recount.spark.catching_up import BatchLimit, backlog, layer_to_read
 from recount.spark.checkpoint import Checkpoint, OneBatch
@@ -389,9 +390,9 @@ def checkpoint_location(settings: Settings, stream: str, version: int) -> str:
 def is_final(error: BaseException) -> bool:
     """Whether a human must act: what Kafka's client calls fatal is over with a new one, and topics may be created.
 
-    What the brokers refuse they would refuse of the next driver, too.
+    What the brokers refuse they would refuse of the next driver, too. A driver that is at work is no fault.
     """
     if isinstance(error, NotAllowed | NotAdmitted | Refused):
         return True
-    passes = isinstance(error, MissingTopics) or isinstance(error.__cause__, KafkaException)
+    passes = isinstance(error, MissingTopics | NotAlone) or isinstance(error.__cause__, KafkaException)
     return isinstance(error, Terminal) and not passes

@@ -18,13 +18,15 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from confluent_kafka import Consumer
 from tests.eventually import eventually
+from tests.fake_kubernetes import FakeKubernetes
 from tests.integration.spark.streams import cut_purchases, revenue
 from tests.statuses import a_status
 
 from recount.airflow import orders
 from recount.airflow.drivers import DriverProcess, record_of
+from recount.airflow.pods import DriverPod
 from recount.airflow.streams import StreamOperator
-from recount.airflow.watching import StreamWatch
+from recount.airflow.watching import Finding, StreamWatch
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared
 from recount.core.limits import Health
@@ -208,18 +210,50 @@ def test_a_driver_that_has_not_spoken_yet_has_its_time(connection: Connection, r
     assert outcome(watch(connection, run, stream, launched_ago_ms=START_TIMEOUT_MS + 1_000)) == "not started"
 
 
-def test_a_driver_that_dies_before_its_lease_has_not_started_and_the_end_of_its_log_says_why(
-    connection: Connection, run: str, stream: str, driver: DriverProcess
+ENDED = "the driver ended before it took its lease"
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "reason"),
+    [
+        ("recount stream: no retry can help: invalid settings", "refused", f"{ENDED}; invalid settings"),
+        ('{"msg": "recount stream: no retry can help: invalid settings"}', "refused", f"{ENDED}; invalid settings"),
+        ("recount stream: no brokers", "not started", f"{ENDED}; its log ends with: recount stream: no brokers"),
+    ],
+)
+def test_a_driver_that_dies_before_its_lease_says_in_its_log_why_and_whether_a_relaunch_can_help(
+    connection: Connection, run: str, stream: str, driver: DriverProcess, said: str, found: str, reason: str
 ) -> None:
     log = Path(run) / "driver.log"
-    log.write_text("starting\nrecount stream: invalid settings; remedy: …\n\n")
-    watching = watch(connection, run, stream, log=log)
-    assert outcome(watching) is None
+    log.write_text(f"starting\n{said}\n\n")
+    watching = watch(connection, run, stream, log=log, launched_ago_ms=1_000)
+    assert watching.look() is None
     driver.end()
-    found = watching.look()
-    assert found is not None
-    reason = "the driver ended before it took its lease; its log ends with: recount stream: invalid settings; remedy: …"
-    assert (found.outcome, found.reasons) == ("not started", [reason])
+    assert watching.look() == Finding(outcome=found, reasons=[reason])
+    launched_since = watch(connection, run, stream, log=log, launched_ago_ms=-1_000)
+    assert launched_since.look() == Finding(outcome="not started", reasons=[ENDED]), "an earlier driver has said it"
+
+
+@pytest.mark.parametrize(("exit_code", "found"), [(1, "refused"), (75, "not started")])
+def test_a_pod_that_ends_before_its_lease_says_by_its_exit_code_whether_a_relaunch_can_help(
+    connection: Connection,
+    stream: str,
+    tmp_path: Path,
+    run: str,
+    monkeypatch: pytest.MonkeyPatch,
+    exit_code: int,
+    found: str,
+) -> None:
+    pod = DriverPod.named(stream, "streams")
+    pod.write(record_of(run, stream))
+    with FakeKubernetes(folder=tmp_path, environment={}) as cluster:
+        (tmp_path / "kubeconfig").write_text(cluster.kubeconfig)
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__IN_CLUSTER", "False")
+        monkeypatch.setenv("AIRFLOW__KUBERNETES_EXECUTOR__CONFIG_FILE", str(tmp_path / "kubeconfig"))
+        cluster.has(pod.pod, "streams", "Failed", terminated={"exitCode": exit_code, "reason": "Error"})
+        ended = watch(connection, run, stream).look()
+    assert ended is not None and ended.outcome == found
+    assert f"{ENDED}; {pod.name} has failed: exit code {exit_code}, Error" in ended.reasons[0]
 
 
 def test_a_running_driver_is_left_alone_until_it_is_silent(connection: Connection, run: str, stream: str) -> None:

@@ -165,7 +165,7 @@ def test_a_stream_reports_is_fenced_stops_and_goes_on_without_its_checkpoint(dep
     assert failed.error is not None
     assert failed.error.startswith("Kafka refused a record that is larger than topic live-revenue takes")
     assert failed.final, "no relaunch can help: the brokers will refuse the record again"
-    assert refused.said().splitlines()[-1] == f"recount stream: {failed.error}"
+    assert refused.said().splitlines()[-1] == f"recount stream: no retry can help: {failed.error}"
 
     DeclarationLog(deployment.settings.data, "live").enact("first", Declared(document={"kind": "topology"}))
     unstarted = deployment.start_stream("live", "--available-now")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from recount.airflow.submission import Submission
 from recount.core.errors import Terminal, Transient
 from recount.core.settings import Settings
+from recount.exit_codes import final_error_in
 
+NO_RETRY = "no retry can help"
 JOB = """
 import sys
 from recount.core.errors import Terminal, Transient
@@ -80,6 +83,27 @@ def test_a_job_says_a_final_error_in_one_line_without_a_trace(job: Path) -> None
     job.write_text(JOB.format(error=TERMINAL, log="text"))
     found = subprocess.run([sys.executable, job], capture_output=True, text=True, timeout=60, check=False)
     assert (found.returncode, found.stdout, found.stderr) == (1, "", f"{SAID}\n")
+
+
+def test_the_job_of_a_stream_that_cannot_start_says_in_one_line_that_no_retry_can_help() -> None:
+    environment = {name: said for name, said in os.environ.items() if not name.startswith("RECOUNT_")}
+    job = [sys.executable, "spark_jobs/stream.py", "--stream", "orders"]
+    found = subprocess.run(job, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    [said] = found.stderr.splitlines()
+    assert (found.returncode, found.stdout) == (1, "")
+    assert (final_error_in(said) or "").startswith("invalid settings; given: 'RECOUNT_PROFILE is missing")
+
+
+def test_a_job_that_decides_by_itself_what_is_final_ends_so(job: Path) -> None:
+    """Topics that may be created soon are an error of the kind Terminal, and a stream is launched again for them."""
+    decided = JOB.replace('run_job("audit", audit)', 'run_job("stream", audit, lambda error: error.what != "topics")')
+    for error, code, said in (
+        ("topics", 75, "recount stream: topics"),
+        ("sums", 1, f"recount stream: {NO_RETRY}: sums"),
+    ):
+        job.write_text(decided.format(error=f"Terminal({error!r})", log="text"))
+        found = subprocess.run([sys.executable, job], capture_output=True, text=True, timeout=60, check=False)
+        assert (found.returncode, found.stderr) == (code, f"{said}\n")
 
 
 def test_a_job_shows_where_an_error_came_from_that_nobody_expected(job: Path) -> None:

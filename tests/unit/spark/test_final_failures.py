@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from recount.core.errors import RecountError, Terminal, Transient
 from recount.kafka.connection import failure
 from recount.kafka.offsets import MissingTopics
+from recount.spark.alone import NotAlone
 from recount.spark.resuming import OutOfStep
 from recount.spark.runner import is_final
 
@@ -27,6 +28,7 @@ def of_kafka(code: int, *, fatal: bool) -> RecountError:
         (Terminal("3 bad record(s)"), True),
         (Transient("no brokers"), False),
         (MissingTopics("revenue"), False),
+        (NotAlone("group shop has a driver"), False),
         (of_kafka(KafkaError.PRODUCER_FENCED, fatal=True), False),
         (of_kafka(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, fatal=True), False),
         (of_kafka(KafkaError._UNKNOWN_PARTITION, fatal=False), False),
