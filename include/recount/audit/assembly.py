@@ -10,7 +10,8 @@ from recount.audit.certified_findings import covered, findings_section, listed_d
 from recount.audit.code_versions import code_versions
 from recount.audit.findings import Findings
 from recount.audit.shape import flow_of
-from recount.audit.shares import unsigned_orders, warnings_of, warnings_of_lookups, warnings_of_seconds
+from recount.audit.shares import unsigned_orders, warnings_of, warnings_of_lookups
+from recount.core.event_units import warnings_of_seconds
 from recount.core.fingerprint import SEMANTICS_VERSION, Declared
 from recount.core.nodes import Sink, Source
 from recount.core.topology import Topology
@@ -34,7 +35,7 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "warnings": [
             *warnings_of(findings.topology.health, findings.accounts, findings.ledger.proofs),
             *warnings_of_lookups(findings.topology.health, findings.lookups),
-            *warnings_of_seconds(findings.ledger.proofs),
+            *warnings_of_seconds(part for proof in findings.ledger.proofs for part in proof.partitions).values(),
             *findings.short_lived,
             *unsigned_orders(findings.set_aside, findings.ledger),
         ],

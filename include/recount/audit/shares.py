@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from recount.audit.ledger import Ledger
 from recount.core.aside_order import AsideOrder
-from recount.core.event_units import are_seconds, warning_of_seconds
 from recount.core.ledger import BatchProof
 from recount.core.limits import Health
 from recount.core.verdict import PartitionAccount
@@ -29,17 +28,6 @@ def warnings_of(limits: Health, parts: Sequence[PartitionAccount], proofs: Seque
     ]
     more = len(of_batches) - _MOST_BATCHES
     return [*found, *of_batches[:_MOST_BATCHES], *([f"{more} more of single batches"] if more > 0 else [])]
-
-
-def warnings_of_seconds(proofs: Sequence[BatchProof]) -> list[str]:
-    """The topics whose partitions have come to times that look like seconds."""
-    found = {
-        part.topic: part.stream_time_ms
-        for proof in proofs
-        for part in proof.partitions
-        if part.stream_time_ms is not None and are_seconds(part.stream_time_ms, proof.batch_timestamp_ms)
-    }
-    return [warning_of_seconds(topic, time_ms) for topic, time_ms in sorted(found.items())]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from recount.core.instants import told_time
+from collections import Counter
+from collections.abc import Iterable
+
+from recount.core.ledger import PartitionProof
+from recount.core.quantities import quantity
 
 YEAR_MS = 366 * 86_400_000
-_YEAR_2000_MS = 946_684_800_000
+YEAR_2000_MS = 946_684_800_000
 UNITS_AHEAD = {"microseconds": 1_000, "nanoseconds": 1_000_000}
 """Units that make a time of the far future, and how many of each are a millisecond."""
 
 
-def are_seconds(time_ms: int | None, now_ms: int) -> bool:
-    """Whether a time is one of January 1970, and as seconds one between the year 2000 and a year from ``now_ms``.
+def warnings_of_seconds(partitions: Iterable[PartitionProof]) -> dict[str, str]:
+    """What to say of each topic that has records in ``partitions`` whose event times look like seconds."""
+    records: Counter[str] = Counter()
+    in_seconds: Counter[str] = Counter()
+    for part in partitions:
+        records[part.topic] += part.records
+        in_seconds[part.topic] += part.in_seconds
+    return {topic: _warning(topic, many, records[topic]) for topic, many in sorted(in_seconds.items()) if many}
 
-    >>> are_seconds(1_767_225_600, 1_767_225_600_000), are_seconds(60_000, 1_767_225_600_000)
-    (True, False)
-    """
-    return time_ms is not None and _YEAR_2000_MS <= time_ms * 1_000 <= now_ms + YEAR_MS
 
-
-def warning_of_seconds(topic: str, time_ms: int) -> str:
-    """What to say of ``topic``, which has the event time ``time_ms``, that ``are_seconds``."""
+def _warning(topic: str, in_seconds: int, records: int) -> str:
     return (
-        f"event times of {topic} look like seconds: {time_ms:,} is {told_time(time_ms)} as milliseconds since the"
-        f" epoch, which event times are, and {told_time(time_ms * 1_000)} as seconds: let the producer write"
-        " milliseconds"
+        f"event times of {topic} look like seconds: those of {in_seconds:,} of {quantity(records, 'record')}"
+        f" ({in_seconds / records:.2%}) are in January 1970 as milliseconds since the epoch, which event times are,"
+        " and after the year 2000 as seconds: let the producer write milliseconds"
     )
 
 

@@ -28,6 +28,7 @@ class PartitionProof:
     ``stream_time_ms`` is the largest event time at offsets < ``end``, None before the first. ``counted`` records
     reached a result in at least one window; ``late`` ones in none; ``waiting`` ones are held until time has passed.
     ``last_read_ms`` is the recorded time of the last batch that read a record here: by it a partition is judged idle.
+    So many records have an event time that looks like one ``in_seconds``; proofs of earlier releases count none.
     """
 
     topic: str
@@ -46,6 +47,7 @@ class PartitionProof:
     stream_time_ms: int | None = None
     last_read_ms: int | None = None
     idle: bool = False
+    in_seconds: int = 0
 
     @property
     def fates(self) -> int:

@@ -26,7 +26,7 @@ from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.aside_order import SET_ASIDE, RecordPlace, set_aside_command
 from recount.core.durations import roughly
 from recount.core.errors import Terminal
-from recount.core.event_units import YEAR_MS, are_seconds, warning_of_seconds
+from recount.core.event_units import warnings_of_seconds
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import RESULT_TIME
@@ -167,7 +167,7 @@ class BatchProcessor:
         self._refuse_bad_records(computed.rejected)
         rows = BatchRows(state=computed.state, late=computed.late, rejected=computed.rejected, emitted=computed.emitted)
         self._warn_of_old_results(computed, span.timestamp_ms)
-        self._warn_of_seconds(computed, span.timestamp_ms)
+        self._warn_of_seconds(computed)
         proof = self._proof(span, computed, rows)
         mark("mapped")
         with without_its_record(self._topology.name, span):
@@ -233,11 +233,11 @@ class BatchProcessor:
             self._warned.add(sink.table)
             _LOG.warning("%s", deleted_at_once(sink.topic, old, len(times), int(times.min())))  # type: ignore[arg-type]
 
-    def _warn_of_seconds(self, computed: Computed, now_ms: int) -> None:
+    def _warn_of_seconds(self, computed: Computed) -> None:
         """Say, once for each topic, that its event times look like seconds."""
-        for topic, time_ms in times_in_seconds(computed, now_ms).items():
+        for topic, said in warnings_of_seconds(computed.after.partitions.values()).items():
             if topic not in self._in_seconds:
-                _LOG.warning("%s", warning_of_seconds(topic, time_ms))
+                _LOG.warning("%s", said)
             self._in_seconds.add(topic)
 
     def _refuse_bad_records(self, rejected: pl.DataFrame) -> None:
@@ -314,11 +314,3 @@ class BatchRecords:
                 error=row["detail"],
                 limit=self.limits.get(self.dead_letters[row["topic"]]),
             )
-
-
-def times_in_seconds(computed: Computed, now_ms: int) -> dict[str, int]:
-    """By topic an event time that looks like seconds, of what its partitions have come to and of late records."""
-    times = {(topic, part.stream_time_ms) for (topic, _), part in computed.after.partitions.items()}
-    early = computed.late.filter(pl.col(TIMESTAMP) * 1_000 <= now_ms + YEAR_MS)
-    times |= set(early.select("topic", TIMESTAMP).unique().iter_rows())
-    return {topic: time_ms for topic, time_ms in times if time_ms is not None and are_seconds(time_ms, now_ms)}

@@ -18,7 +18,7 @@ from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.computation import Computed, staged
 from recount.spark.graph_state import STATE_SCHEMA, GraphState, since_snapshot
-from recount.spark.intake import REJECTED_SCHEMA
+from recount.spark.intake import IN_SECONDS, REJECTED_SCHEMA
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import Graph, Made
 from recount.spark.operators.operator import FATE, FATE_TYPE, FATES
@@ -131,10 +131,11 @@ def _emitted(made: Made) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _totals(read: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
-    """Per partition its stream time, and how many records were good and bad."""
-    good = read.group_by(_PARTITION).agg(pl.col(STREAM_TIME).last(), pl.len().cast(pl.Int64).alias("good"))
+    """Per partition its stream time, how many records were good and bad, and of how many the time is in seconds."""
+    counts = (pl.len().cast(pl.Int64).alias("good"), pl.col(IN_SECONDS).sum().cast(pl.Int64))
+    good = read.group_by(_PARTITION).agg(pl.col(STREAM_TIME).last(), *counts)
     both = good.join(_dead_lettered(rejected), on=_PARTITION, how="full", coalesce=True).with_columns(
-        pl.col("good", "dead_lettered").fill_null(0)
+        pl.col("good", "dead_lettered", IN_SECONDS).fill_null(0)
     )
     return both.with_columns((pl.col("good") + pl.col("dead_lettered")).alias("records")).drop("good")
 

@@ -9,12 +9,14 @@ import pyarrow as pa
 
 from recount.codec.record_decoder import RecordDecoder
 from recount.core.aside_order import SET_ASIDE
-from recount.core.event_units import UNITS_AHEAD, YEAR_MS
+from recount.core.event_units import UNITS_AHEAD, YEAR_2000_MS, YEAR_MS
 from recount.core.nodes import Source
 from recount.spark.columns import TIMESTAMP
 from recount.spark.polars_expressions import field_column
 
 INPUT_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+IN_SECONDS = "in_seconds"
+"""Whether the event time lies more than a year before the record's own time, and as seconds since the year 2000."""
 HEADERS = "headers"
 """A further column, where a topic has fields that are headers."""
 PLACE: dict[str, pl.DataType] = {"topic": pl.String(), "partition": pl.Int32(), "offset": pl.Int64()}
@@ -54,7 +56,10 @@ class Intake:
         self._decoder = RecordDecoder(source.topic, columns)
 
     def take(self, batch: pa.RecordBatch) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The good records in order (place, event time, raw key and value, fields), and the rejected ones."""
+        """The good records in order, and the rejected ones.
+
+        A good one has its place, event time, raw key and value, fields, and ``IN_SECONDS``.
+        """
         headers = batch.column(HEADERS).to_pylist() if self._decoder.reads_headers else ()
         decoded = self._decoder.decode(batch.column("value").to_pylist(), batch.column("key"), headers)
         frame = pl.from_arrow(batch.select(list(INPUT_COLUMNS)))
@@ -72,7 +77,14 @@ class Intake:
         judged = self._judged(frame, faults)
         bad = judged.filter(pl.col("reason").is_not_null())
         rejected = bad.with_columns(pl.col("record_timestamp_ms").alias(TIMESTAMP)).select(list(REJECTED_SCHEMA))
-        return judged.filter(pl.col("reason").is_null()).drop("reason", "detail"), rejected
+        good = judged.filter(pl.col("reason").is_null()).drop("reason", "detail")
+        return good.with_columns(self._in_seconds().alias(IN_SECONDS)), rejected
+
+    def _in_seconds(self) -> pl.Expr:
+        """By the record's own time; where that is the event time itself, by the latest sane one."""
+        has_own = self._source.topic.event_time is not None
+        latest = YEAR_MS + (pl.col("record_timestamp_ms") if has_own else pl.lit(self._latest_ms))
+        return (pl.col(TIMESTAMP) < latest - 2 * YEAR_MS) & (pl.col(TIMESTAMP) * 1_000).is_between(YEAR_2000_MS, latest)
 
     def _judged(self, frame: pl.DataFrame, faults: Mapping[int, tuple[str, str]]) -> pl.DataFrame:
         said = {

@@ -13,7 +13,7 @@ import pyarrow as pa
 from recount.core.nodes import Source
 from recount.core.own_columns import IS_NULL
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
-from recount.spark.intake import REJECTED_SCHEMA, Intake
+from recount.spark.intake import IN_SECONDS, REJECTED_SCHEMA, Intake
 from recount.spark.operators.clock import READ_SCHEMA
 from recount.spark.operators.rows import OFFSET, TOPIC
 from recount.spark.polars_expressions import field_column
@@ -26,6 +26,7 @@ WRITTEN = "__written"
 READ: dict[str, pl.DataType] = {
     **{name: kind for name, kind in READ_SCHEMA.items() if name != TOPIC},
     WRITTEN: pl.Boolean(),
+    IN_SECONDS: pl.Boolean(),
 }
 
 

@@ -18,7 +18,7 @@ from recount.core.errors import Terminal
 from recount.core.nodes import WINDOW_END, WINDOW_START, Filter, Node, SelectKey, WithFields
 from recount.core.user_functions import message_of, reason_of
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
-from recount.spark.intake import PLACE, REJECTED_SCHEMA, Intake
+from recount.spark.intake import IN_SECONDS, PLACE, REJECTED_SCHEMA, Intake
 from recount.spark.operators.python_rows import python_rows
 from recount.spark.operators.ranges import Ranges
 from recount.spark.partials import Partials
@@ -42,7 +42,7 @@ LATE_SCHEMA: dict[str, pl.DataType] = {
     WINDOW_END: pl.Int64(),
     "margin_ms": pl.Int64(),
 }
-COUNTS = ("records", "counted", "late", "filtered", "null_key", "dead_lettered")
+COUNTS = ("records", "counted", "late", "filtered", "null_key", "dead_lettered", IN_SECONDS)
 TOTALS_SCHEMA: dict[str, pl.DataType] = {
     "topic": pl.String(),
     "partition": pl.Int32(),
@@ -124,6 +124,7 @@ class PartitionPass:
         self._set_aside(rejected)
         if good.is_empty():
             return
+        self._counts[IN_SECONDS] += int(good[IN_SECONDS].sum())
         timed = self._timed(self._stepped(good))
         windowed = with_windows(timed, self._plan.windows)
         closes_ms = pl.col(WINDOW_END) + self._plan.windows.grace_ms

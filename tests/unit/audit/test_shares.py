@@ -9,7 +9,7 @@ import pytest
 from tests.batch_proofs import a_proof
 
 from recount.audit.page import page
-from recount.audit.shares import LookupShare, warnings_of, warnings_of_lookups, warnings_of_seconds
+from recount.audit.shares import LookupShare, warnings_of, warnings_of_lookups
 from recount.audit.summary import summary
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.core.limits import Health
@@ -90,16 +90,3 @@ def test_page_and_summary_of_a_match_show_its_warnings_as_text() -> None:
     assert "Warnings" not in quiet
     assert "&lt;b&gt;200,000 dead letters&lt;/b&gt;" in page(loud)
     assert "with warnings" in str(summary(loud).renderables[0])  # type: ignore[attr-defined, union-attr]
-
-
-@pytest.mark.parametrize(
-    ("stream_time_ms", "is_warned"), [(1_767_225_600, True), (1_767_225_600_000, False), (60_000, False), (None, False)]
-)
-def test_partitions_that_have_come_to_times_in_seconds_are_a_warning(
-    stream_time_ms: int | None, is_warned: bool
-) -> None:
-    part = PartitionProof(topic="orders", partition=0, start=0, end=1, records=1, stream_time_ms=stream_time_ms)
-    proof = replace(a_proof(0, part), batch_timestamp_ms=1_767_225_600_000)
-    assert [one[:36] for one in warnings_of_seconds([proof])] == [
-        "event times of orders look like secon"[:36]
-    ] * is_warned

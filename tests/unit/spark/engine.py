@@ -12,7 +12,7 @@ import pyarrow as pa
 from recount.core.own_columns import REVISION
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
-from recount.spark.intake import HEADERS, INPUT_COLUMNS
+from recount.spark.intake import HEADERS, IN_SECONDS, INPUT_COLUMNS
 from recount.spark.open_windows import OpenWindows
 from recount.spark.partials import Partials
 from recount.spark.partition_clock import PartitionClock
@@ -104,7 +104,7 @@ class Engine:
     @property
     def counts(self) -> dict[str, int]:
         """The fates of all records so far."""
-        totals = self.made["totals"].drop("topic", "partition", "stream_time_ms")
+        totals = self.made["totals"].drop("topic", "partition", "stream_time_ms", IN_SECONDS)
         return {name: int(totals[name].sum()) for name in totals.columns}
 
     def _tables(self, records: Mapping[int, Sequence[LogRecord]], now_ms: int = NOW_MS) -> dict[str, pl.DataFrame]:

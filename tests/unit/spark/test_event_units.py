@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.unit.spark.engine import LogRecord
+from tests.unit.spark.engine import Engine, LogRecord
 from tests.unit.spark.topology_engine import TopologyEngine
 
 from recount.core.aggregates import count
-from recount.core.event_units import warning_of_seconds
+from recount.core.event_units import warnings_of_seconds
 from recount.core.interpreter.driver import TopologyDriver
+from recount.core.ledger import PartitionProof
 from recount.core.schema import LONG, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
-from recount.spark.batch import times_in_seconds
 
 NOW_S = 1_767_225_600
 NOW_MS = NOW_S * 1_000
@@ -32,28 +32,61 @@ def topology(flow: str) -> Topology:
     return Topology(name="t", sinks=[FLOWS[flow].to(Topic(name="out", key="id"))])
 
 
+def both_ways(flow: str, records: list[LogRecord]) -> list[PartitionProof]:
+    """What the general way counts in one batch, and the short way where the flow has its shape."""
+    general = TopologyEngine(topology(flow), {"orders": 1})
+    general.batch({"orders": records}, now_ms=NOW_MS)
+    clocks = [general.clock]
+    if flow == "windows":
+        short = Engine(topology(flow))
+        short.batch(*records, now_ms=NOW_MS)
+        clocks.append(short.clock)
+    return [clock.partitions["orders", 0] for clock in clocks]
+
+
+@pytest.mark.parametrize("flow", FLOWS)
 @pytest.mark.parametrize(
-    ("flow", "times", "found"),
+    ("times", "found"),
     [
-        ("a filter", [NOW_S - 5, NOW_S], {"orders": NOW_S}),
-        ("windows", [NOW_S - 5, NOW_S], {"orders": NOW_S}),
-        ("windows", [NOW_MS, NOW_S], {"orders": NOW_S}),
-        ("a filter", [NOW_MS - 5, NOW_MS], {}),
-        ("windows", [NOW_MS, NOW_MS - 90_000], {}),
-        ("windows", [1_000, 60_000], {}),
-        ("a filter", [NOW_S + 366 * 86_400 + 1], {}),
+        ([NOW_S - 5, NOW_S], 2),
+        ([NOW_MS, NOW_S], 1),
+        ([NOW_MS - 5, NOW_MS, NOW_MS - 90_000], 0),
+        ([1_000, 60_000], 0),
+        ([946_684_799, 946_684_800], 1),
+        ([NOW_S + 366 * 86_400, NOW_S + 366 * 86_400 + 1], 1),
     ],
-    ids=["all", "all of windows", "a late one", "none", "none that is late", "really 1970", "the day after next year"],
+    ids=["all", "a late one", "none", "really 1970", "from the year 2000 on", "up to a year after the record"],
 )
-def test_times_that_are_seconds_are_found_in_a_batch(flow: str, times: list[int], found: dict[str, int]) -> None:
-    engine = TopologyEngine(topology(flow), {"orders": 1})
-    assert times_in_seconds(engine.batch({"orders": [ordered(at) for at in times]}, now_ms=NOW_MS), NOW_MS) == found
+def test_times_that_are_seconds_are_counted_in_a_batch(flow: str, times: list[int], found: int) -> None:
+    for counted in both_ways(flow, [ordered(at) for at in times]):
+        assert (counted.in_seconds, counted.records) == (found, len(times))
 
 
-def test_the_warning_names_topic_time_and_both_meanings() -> None:
-    said = warning_of_seconds("orders", NOW_S)
-    assert "orders look like seconds: 1,767,225,600 is 1970-01-21 10:53:45" in said
-    assert "2026-01-01 00:00:00 as seconds" in said
+def test_a_bad_record_is_not_counted_and_one_of_an_old_log_is_no_mistake() -> None:
+    """By the record's own time: what was sent in January 1970, as tests do, has the time that it says."""
+    bad = LogRecord(timestamp_ms=NOW_MS, key=b"o", value=b'{"at": "soon"}')
+    of_1970 = LogRecord(timestamp_ms=NOW_S, key=b"o", value=json.dumps({"at": NOW_S}).encode())
+    for counted in both_ways("windows", [bad, of_1970, ordered(NOW_S)]):
+        assert (counted.in_seconds, counted.dead_lettered, counted.records) == (1, 1, 3)
+
+
+def test_where_the_record_time_is_the_event_time_it_is_judged_by_the_time_of_the_batch() -> None:
+    topic = Topic(name="orders", key="id", value=RecordSchema.of(at=LONG))
+    engine = TopologyEngine(Topology(name="t", sinks=[stream(topic).to(Topic(name="out", key="id"))]), {"orders": 1})
+    engine.batch({"orders": [LogRecord(timestamp_ms=NOW_S), LogRecord(timestamp_ms=NOW_MS)]}, now_ms=NOW_MS)
+    assert engine.clock.partitions["orders", 0].in_seconds == 1
+
+
+def test_the_warning_names_topic_share_and_both_meanings() -> None:
+    parts = [
+        PartitionProof(topic=topic, partition=n, start=0, end=4, records=4, in_seconds=many)
+        for topic, n, many in (("orders", 0, 1), ("orders", 1, 0), ("payments", 0, 0))
+    ]
+    assert warnings_of_seconds(parts) == {
+        "orders": "event times of orders look like seconds: those of 1 of 8 records (12.50%) are in January 1970 as"
+        " milliseconds since the epoch, which event times are, and after the year 2000 as seconds: let the producer"
+        " write milliseconds"
+    }
 
 
 @pytest.mark.parametrize(
