@@ -13,6 +13,8 @@ from recount.core.describe import describe as in_words
 from recount.core.describe import mermaid as as_mermaid
 from recount.core.durations import readable
 from recount.core.errors import Terminal
+from recount.core.expression_types import made_double
+from recount.core.ranges import expressions_of
 from recount.core.registry import DEFAULT_MODULES, declared
 from recount.core.short_lived import kept_for_ms
 from recount.core.topology import Topology
@@ -48,6 +50,17 @@ def _in_words(stream: Topology | Archive) -> str:
             for topic, kept_ms in kept.items()
             if kept_ms is not None
         ]
-        return "\n".join([in_words(stream), *deleted, *refused])
+        return "\n".join([in_words(stream), *_doubles(stream), *deleted, *refused])
     topic = stream.topic.name
     return f"stream {stream.name}\n  every record of {topic} as it came, to the table archive/{topic}"
+
+
+def _doubles(topology: Topology) -> list[str]:
+    """A line for each expression that makes a DOUBLE of a decimal without a word, which is no number of money."""
+    trees = [(tree, node.inputs[0].fields) for node in topology.nodes() for tree in expressions_of(node)]
+    parts = {str(part): None for tree, fields in trees for part in made_double(tree, fields)}
+    return [
+        f"  {part} is a DOUBLE, which rounds, though a decimal goes into it: write a constant as"
+        ' Decimal("1.0725"), declare the other field as a decimal, or multiply the decimal by 1.0 if a DOUBLE is meant'
+        for part in parts
+    ]

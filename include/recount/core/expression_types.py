@@ -37,6 +37,27 @@ def type_of(tree: Expression, fields: Mapping[str, FieldType]) -> FieldType | No
     raise AssertionError(tree)
 
 
+def made_double(tree: Expression, fields: Mapping[str, FieldType]) -> list[Call]:
+    """The parts of ``tree`` in which a decimal becomes a DOUBLE because it meets one.
+
+    A factor of 1.0 is how a decimal is made a DOUBLE on purpose: what it is in is not among them.
+    """
+    if not isinstance(tree, Call):
+        return []
+    found = [part for argument in tree.arguments for part in made_double(argument, fields)]
+    types = [type_of(argument, fields) for argument in tree.arguments]
+    if tree.operator in ARITHMETIC and {"decimal", "double"} <= {given.kind for given in types if given}:
+        found += [] if _is_on_purpose(tree) else [tree]
+    return found
+
+
+def _is_on_purpose(tree: Expression) -> bool:
+    if not isinstance(tree, Call) or tree.operator not in ARITHMETIC:
+        return False
+    has_one = any(isinstance(part, Literal) and repr(part.value) == "1.0" for part in tree.arguments)
+    return (tree.operator == "*" and has_one) or any(map(_is_on_purpose, tree.arguments))
+
+
 def require_expression(given: object) -> None:
     """Refuse what is no expression, such as the name of a field."""
     require_each("expression", [given], Expression, expected="an expression", remedy='name a field with col("…")')

@@ -83,6 +83,49 @@ def test_it_says_when_kafka_deletes_results_and_is_silent_where_they_stay() -> N
     assert "Kafka deletes" not in typed(describe, "customer-profile").output
 
 
+MONEY = """
+from decimal import Decimal
+
+from recount.core.expressions import col
+from recount.core.schema import DOUBLE, LONG, RecordSchema, decimal
+from recount.core.topics import Topic
+from recount.core.topology import Topology, stream
+
+fields = RecordSchema.of(price=decimal(15, 2), pieces=LONG, rate=DOUBLE)
+prices = stream(Topic(name="prices", key="id", value=fields))
+taxed = Topology(name="taxed", sinks=[prices.with_fields(taxed={}).to(Topic(name="taxed", key="id"))])
+"""
+RATE = 'Decimal("1.0725")'
+
+
+@pytest.mark.parametrize(
+    ("expression", "named"),
+    [
+        ('col("price") * 1.0725', "(price * 1.0725)"),
+        ('(col("pieces") * col("price") + col("rate")) * 2', "((pieces * price) + rate)"),
+        (f'col("price") * {RATE}', None),
+        ('col("pieces") * col("rate") * 1.5', None),
+        ('col("price") * 1.0', None),
+        ('col("price") * 1.0 * 1.0725', None),
+        ('1.0 * col("rate") * col("price")', None),
+    ],
+)
+def test_it_names_an_expression_in_which_a_decimal_becomes_a_double_unless_that_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expression: str, named: str | None
+) -> None:
+    module = f"money_{abs(hash(expression))}"
+    (tmp_path / f"{module}.py").write_text(MONEY.format(expression))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("RECOUNT_TOPOLOGIES", module)
+    warned = [line for line in typed(describe, "taxed").output.splitlines() if "is a DOUBLE" in line]
+    assert [line.split(" is a DOUBLE")[0].strip() for line in warned] == ([] if named is None else [named])
+    assert all(RATE in line for line in warned)
+
+
+def test_no_stream_of_the_shop_makes_a_double_of_a_decimal() -> None:
+    assert "is a DOUBLE" not in typed(describe).output
+
+
 def test_an_archive_is_described_too() -> None:
     assert (
         "stream archive-orders\n  every record of orders as it came, to the table archive/orders"
