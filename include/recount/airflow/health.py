@@ -89,7 +89,9 @@ def alerts(status: StreamStatus, limits: Health) -> tuple[str, ...]:
     last = (status.batch_records, status.batch_dead_letters, status.batch_late_records)
     found += limits.excesses_of_batch("the last batch", *last)
     if status.lookup is not None:
-        found += limits.excess_of_lookup(status.lookup, status.lookup_records, status.lookup_misses)
+        found += limits.excess_of_lookup(
+            status.lookup, status.lookup_records, status.lookup_misses, status.lookup_cause
+        )
     return tuple(found)
 
 

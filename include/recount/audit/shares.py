@@ -32,16 +32,17 @@ def warnings_of(limits: Health, parts: Sequence[PartitionAccount], proofs: Seque
 
 @dataclass(frozen=True, kw_only=True)
 class LookupShare:
-    """Of the ``records`` that looked up a row of a table, the ``misses`` found none."""
+    """Of the ``records`` that looked up a row of a table, ``misses`` found none, for a ``cause`` if that is known."""
 
     lookup: str
     records: int
     misses: int
+    cause: str | None = None
 
 
 def warnings_of_lookups(limits: Health, lookups: Sequence[LookupShare]) -> list[str]:
     """The lookups in which more records than ``limits`` allow find no row."""
-    return [text for one in lookups for text in limits.excess_of_lookup(one.lookup, one.records, one.misses)]
+    return [text for one in lookups for text in limits.excess_of_lookup(one.lookup, one.records, one.misses, one.cause)]
 
 
 def unsigned_orders(orders: Sequence[AsideOrder], ledger: Ledger) -> list[str]:

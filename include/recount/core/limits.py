@@ -68,12 +68,16 @@ class Health:
         dead = (dead_letters, self.batch_dead_letters)
         return list(_excesses(f" of {batch}", records, dead, (late, self.batch_late)))
 
-    def excess_of_lookup(self, lookup: str, records: int, misses: int) -> list[str]:
-        """Whether too many ``records`` of one ``lookup`` find no row of its table, as a sentence with all numbers."""
+    def excess_of_lookup(self, lookup: str, records: int, misses: int, cause: str | None = None) -> list[str]:
+        """Whether too many ``records`` of one ``lookup`` find no row of its table, as a sentence with all numbers.
+
+        It ends with the ``cause``, where that is known.
+        """
         if misses < LEAST_COUNT or misses <= self.lookup_misses * records:
             return []
         share = f"{misses / records:.2%}, limit {self.lookup_misses:.2%}"
-        return [f"{misses:,} of {records:,} records find no row in the {lookup}: {share}; was the table loaded later?"]
+        found = f"{misses:,} of {records:,} records find no row in the {lookup}: {share}"
+        return [f"{found}; {cause or 'was the table loaded later?'}"]
 
 
 def require_health(given: object) -> None:

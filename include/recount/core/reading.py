@@ -9,9 +9,11 @@ which the batch is planned; so a lookup as of the event's time knows every chang
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from recount.core.changelogs import Suppress, TableAggregate
 from recount.core.errors import require
+from recount.core.instants import told_time
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder, Process
@@ -86,6 +88,41 @@ def records_of(node: Node) -> frozenset[str]:
 def lookup_name(node: StreamTableJoin) -> str:
     """Which lookup it is, for people: its kind, and the topics of the table."""
     return f"{node.kind} lookup in {', '.join(sorted(records_of(node.right)))}"
+
+
+class Reached(Protocol):
+    """A partition of ``topic`` and how far its event time has come."""
+
+    @property
+    def topic(self) -> str:
+        """Whose it is."""
+
+    @property
+    def stream_time_ms(self) -> int | None:
+        """Its largest event time, None before the first."""
+
+
+def newer_tables(nodes: Iterable[Node], partitions: Iterable[Reached]) -> dict[str, str]:
+    """By ``lookup_name`` what is said of a table whose newest record is newer than any record that looks rows up in it.
+
+    Only of topics without an event time: their records have the time at which they were written.
+    """
+    found, newest = list(nodes), dict[str, int]()
+    for part in partitions:
+        if part.stream_time_ms is not None:
+            newest[part.topic] = max(newest.get(part.topic, 0), part.stream_time_ms)
+    timeless = {one.topic.name for one in found if isinstance(one, Source) and one.topic.event_time is None}
+    said = {}
+    for lookup in (one for one in found if isinstance(one, StreamTableJoin) and one.as_of == "event"):
+        table = max(records_of(lookup.right) & timeless & newest.keys(), key=newest.__getitem__, default=None)
+        asking_ms = max((newest[topic] for topic in records_of(lookup.left) if topic in newest), default=None)
+        if table is not None and asking_ms is not None and newest[table] > asking_ms:
+            said[lookup_name(lookup)] = (
+                f"{table} declares no event_time, so its rows count from when they were written to Kafka, the last at"
+                f" {told_time(newest[table])}, and the records that ask for them are of {told_time(asking_ms)} or"
+                " before: declare an event_time, or write the rows with the time from which they hold"
+            )
+    return said
 
 
 def _reached(after: _Before, topic: str) -> set[str]:

@@ -34,7 +34,7 @@ class StreamStatus:
     of this driver since it started. ``frontier_ms`` and
     ``stream_time_ms`` (the largest of all partitions) are event times and None before the first record.
     ``lookup`` is the lookup of which the largest share of records found no row: ``lookup_misses`` of
-    ``lookup_records``.
+    ``lookup_records``, for the ``lookup_cause`` if that is known.
     ``last_progress_ms`` is when a batch was last committed; the counts ``batch_…`` are of that batch.
     ``batch_begun_ms`` is when the driver last began to process one, and ``trigger_interval_ms`` how often it does.
     ``waiting_since_ms`` is since when there has been something to do (a batch, or records that can be read) and nothing
@@ -77,6 +77,7 @@ class StreamStatus:
     lookup: str | None = None
     lookup_records: int = 0
     lookup_misses: int = 0
+    lookup_cause: str | None = None
     frontier_ms: int | None = None
     stream_time_ms: int | None = None
     batch_duration_ms: int | None = None

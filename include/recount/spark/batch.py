@@ -31,6 +31,7 @@ from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import RESULT_TIME
 from recount.core.quantities import quantity
+from recount.core.reading import newer_tables
 from recount.core.retention import ageing
 from recount.core.short_lived import deleted_at_once, oldest_kept_ms
 from recount.core.topology import Topology, Written
@@ -177,7 +178,14 @@ class BatchProcessor:
         mark("delta committed")
         self._clock, self._appended = computed.after, proof.appended
         map_ms, kafka_ms, delta_ms = (round((b - a) * 1_000) for a, b in pairwise(marks))
-        result = BatchResult(proof=proof, map_ms=map_ms, kafka_ms=kafka_ms, delta_ms=delta_ms, lookups=computed.lookups)
+        result = BatchResult(
+            proof=proof,
+            map_ms=map_ms,
+            kafka_ms=kafka_ms,
+            delta_ms=delta_ms,
+            lookups=computed.lookups,
+            newer_tables=newer_tables(self._topology.nodes(), proof.partitions) if computed.lookups else {},
+        )
         self.last = result.after(self.last)
         _LOG.info(
             "batch %d %s: %d records, %d late, %d rejected, %d emitted; map %s, kafka %s, delta %s",

@@ -134,4 +134,5 @@ def progressed(status: StreamStatus, progress: BatchProgress, last: BatchResult 
         lookup=lookup,
         lookup_records=asked,
         lookup_misses=missed,
+        lookup_cause=last.newer_tables.get(lookup) if lookup else None,
     )

@@ -63,7 +63,7 @@ class BatchResult:
     """A committed batch: its proof and how many milliseconds its steps took.
 
     ``late_total`` and ``dead_letters_total`` count the records of all batches that the processor has committed, and so
-    ``lookups``: of each lookup the rows that asked, and those that found none.
+    ``lookups``: of each lookup the rows that asked, and those that found none. ``newer_tables`` says of some why.
     """
 
     proof: BatchProof
@@ -73,6 +73,7 @@ class BatchResult:
     late_total: int = 0
     dead_letters_total: int = 0
     lookups: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    newer_tables: Mapping[str, str] = field(default_factory=dict)
 
     def after(self, former: BatchResult | None) -> BatchResult:
         """This result with the totals of the ``former`` one and its own."""

@@ -80,6 +80,12 @@ def test_a_stream_beyond_a_limit_that_works_is_degraded_and_not_relaunched(
     assert standstill(degraded, LIMITS, NOW_MS) == ()
 
 
+def test_the_alert_for_a_lookup_says_why_it_finds_no_rows_where_that_is_known() -> None:
+    found = replace(WELL, lookup="left lookup in airlines", lookup_records=100, lookup_misses=96)
+    assert alerts(found, LIMITS)[0].endswith("96.00%, limit 95.00%; was the table loaded later?")
+    assert alerts(replace(found, lookup_cause="airlines is newer"), LIMITS)[0].endswith("; airlines is newer")
+
+
 def test_a_driver_that_was_idle_for_long_is_well_when_a_record_comes() -> None:
     """Its last batch was 4 min 29 s ago, the record came a second ago: it had one second for it."""
     idle = replace(WELL, last_progress_ms=NOW_MS - 269_663, batch_begun_ms=NOW_MS - 270_000)

@@ -79,6 +79,8 @@ def test_a_lookup_that_finds_almost_nothing_is_a_warning_and_its_share_is_shown(
     [warning] = warnings_of_lookups(Health(), [share, replace(share, misses=12_000)])
     assert warning.startswith("13,092 of 13,092 records find no row in the left lookup in airlines: 100.00%")
     assert warnings_of_lookups(Health(lookup_misses=1.0), [share]) == []
+    [caused] = warnings_of_lookups(Health(), [replace(share, cause="airlines is newer")])
+    assert caused.endswith("limit 95.00%; airlines is newer")
     shown = {**MATCHED, "lookups": [asdict(replace(share, misses=6_546))]}
     assert "6,546 (50.00 %)" in page(shown)
     assert "Lookups" not in page(MATCHED)

@@ -8,8 +8,10 @@ from recount.core.aggregates import count
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table
-from recount.core.reading import Layers
-from recount.core.schema import STRING, RecordSchema
+from recount.core.joins import AsOf
+from recount.core.ledger import PartitionProof
+from recount.core.reading import Layers, newer_tables
+from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import tumbling
@@ -100,3 +102,28 @@ def test_a_running_total_and_a_filtered_table_are_looked_up_as_of_the_event() ->
 
 def test_results_of_windows_can_be_waited_for() -> None:
     assert layers(stream(A).left_join_table(FINALS.to_table(), grace="1 s")) == (("b",), ("a",))
+
+
+def newer(table_topic: Topic, *reached: tuple[str, int | None], as_of: AsOf = "event") -> dict[str, str]:
+    """What is said of the lookup of a record of ``a`` in ``table_topic``, as far as its topics have been read."""
+    sink = stream(A).left_join_table(table(table_topic), as_of=as_of).to(topic("out"))
+    parts = [
+        PartitionProof(topic=name, partition=number, start=0, end=1, stream_time_ms=time_ms)
+        for number, (name, time_ms) in enumerate(reached)
+    ]
+    return newer_tables(Topology(name="t", sinks=[sink]).nodes(), parts)
+
+
+def test_a_table_without_an_event_time_that_is_newer_than_what_looks_it_up_is_named() -> None:
+    [(lookup, said)] = newer(B, ("a", 4_000), ("a", 5_000), ("b", None), ("b", 5_001)).items()
+    assert lookup == "left lookup in b"
+    assert said.startswith("b declares no event_time, so its rows count from when they were written to Kafka, the last")
+    assert "at 1970-01-01 00:00:05.001, and the records that ask for them are of 1970-01-01 00:00:05 or before" in said
+
+
+def test_a_table_that_is_no_newer_or_has_an_event_time_or_is_read_as_it_arrives_is_not() -> None:
+    assert newer(B, ("a", 5_000), ("b", 5_000)) == {}
+    assert newer(B, ("b", 5_000)) == newer(B, ("a", 5_000), ("b", None)) == {}
+    timed = Topic(name="b", key="id", event_time="at", value=RecordSchema.of(at=LONG))
+    assert newer(timed, ("a", 5_000), ("b", 5_001)) == {}
+    assert newer(B, ("a", 5_000), ("b", 5_001), as_of="arrival") == {}

@@ -77,7 +77,7 @@ from recount.core.finding_register import Register
 from recount.core.joins import StreamTableJoin
 from recount.core.nodes import WindowedAggregate
 from recount.core.processing import Deduplicate
-from recount.core.reading import lookup_name
+from recount.core.reading import lookup_name, newer_tables
 from recount.core.retention import Released, ageing, farthest
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -243,6 +243,7 @@ class TopologyAuditor:
         self.store.put(RECONCILIATION, scope.audit, judged.select(SINK, TABLE, *IDENTITY, f"{COMPARED}.*"), few=few)
         all_accounts = [account for parts in found.values() for account in parts]
         self.store.put_findings(scope.audit, all_accounts, differences, misses)
+        newer = newer_tables(self._topology.nodes(), all_accounts)
         is_clean = not differences and all(one.state != "open" for one in known.values())
         unsettled = unsettled_rows(judged, scope.identities) if differences else {}
         certificates = certificates_in_force(self._settings, self._topology.name)
@@ -275,7 +276,7 @@ class TopologyAuditor:
             erasures=scope.erased.done,
             short_lived=tuple(short_lived(self._tables, self._topology, scope.ledger)),
             lookups=tuple(
-                LookupShare(lookup=lookup_name(node), records=asked, misses=missed)
+                LookupShare(lookup=lookup_name(node), records=asked, misses=missed, cause=newer.get(lookup_name(node)))
                 for node, (asked, missed) in truth.lookup_counts().items()
             ),
             set_aside=scope.aside.read_by(scope.ledger.proofs[-1]),

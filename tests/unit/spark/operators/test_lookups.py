@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from tests.batch_proofs import a_proof
+from tests.statuses import a_status
 from tests.unit.spark.engine import LogRecord
 from tests.unit.spark.operators.feeding import (
     LEFT,
@@ -30,6 +32,8 @@ from tests.unit.spark.topology_engine import TopologyEngine
 
 from recount.core.aggregates import largest
 from recount.core.expressions import col
+from recount.spark.progress import BatchProgress
+from recount.spark.stream_reports import progressed
 from recount.spark.work import BatchResult
 
 left, table = keyed(LEFT), keyed(RIGHT).to_table()
@@ -182,4 +186,9 @@ def test_a_lookup_counts_the_rows_that_asked_and_those_that_found_none(kind: str
     name = f"{kind} lookup in right"
     assert first.lookups == {name: (3, 2)}
     results = [BatchResult(proof=a_proof(0), map_ms=0, kafka_ms=0, delta_ms=0, lookups=first.lookups)] * 2
-    assert results[1].after(results[0]).worst_lookup == (name, 6, 4)
+    both = replace(results[1].after(results[0]), newer_tables={name: "right is newer"})
+    assert both.worst_lookup == (name, 6, 4)
+    status = progressed(
+        a_status(), BatchProgress(batch=1, records=8, records_per_second=1.0, duration_ms=1, lags=None), both
+    )
+    assert (status.lookup, status.lookup_cause) == (name, "right is newer")
