@@ -13,16 +13,22 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from recount.aside_log import AsideLog
-from recount.audit.ledger_rules import LEDGER
 from recount.audit.register import certificates_in_force
 from recount.audit.signing import trusted_in
-from recount.audit.vouched_records import counted
+from recount.audit.vouched_records import counted, differences_of
 from recount.core.aside_order import AsideOrder
 from recount.core.certificate import Certificate
 from recount.core.ledger import BatchProof
 from recount.core.settings import Settings
 from recount.core.verdict import Difference
 from recount.declarations import DeclarationLog
+
+_SAYS = {
+    "written": "orders that recount set-aside has written and signed",
+    "forged": "recount set-aside has not given this order; the audit counts its record",
+    "listed": "every order that a certificate lists",
+    "gone": "no such order",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,20 +53,11 @@ class AsideRecords:
         if not texts and not listed:
             return cls(stream=stream)
         version = DeclarationLog(settings.data, stream).version()
-        found, forged = counted(
-            texts,
-            stream,
-            trusted_in(settings.keys),
-            {one.sha256 for one in listed},
-            read=AsideOrder.from_json,
-            name=lambda one: str(one.place),
-            signed=lambda one: one.signed,
-        )
+        vouched = {one.sha256 for one in listed}
+        found, forged = counted(texts, stream, trusted_in(settings.keys), vouched, AsideOrder.from_json)
         present = [one for one in found if one.version == version]
-        too_late = _judged_before(certificates, present, {one.sha256 for one in listed})
-        forged += [
-            (str(one.place), f"an earlier audit has judged {one.place} as a record of the stream") for one in too_late
-        ]
+        too_late = _judged_before(certificates, present, vouched)
+        forged += [(one.name, f"an earlier audit has judged {one.name} as a record of the stream") for one in too_late]
         found = [one for one in found if one not in too_late]
         known = {one.sha256 for one in found}
         missing = [one for one in listed if one.sha256 not in known and one.version == version]
@@ -72,7 +69,7 @@ class AsideRecords:
             stream=stream,
             orders=tuple(sorted(mine.values(), key=lambda one: one.at_ms)),
             forged=tuple(forged),
-            missing=tuple(str(one.place) for one in missing),
+            missing=tuple(one.name for one in missing),
             offsets=offsets,
         )
 
@@ -83,37 +80,11 @@ class AsideRecords:
 
     def differences(self) -> list[Difference]:
         """What is wrong with the orders."""
-        extra = [
-            self._difference(
-                "extra",
-                expected="orders that recount set-aside has written and signed",
-                actual=fault,
-                cause="recount set-aside has not given this order; the audit counts its record",
-                evidence=place,
-            )
-            for place, fault in self.forged
-        ]
-        lost = [
-            self._difference(
-                "lost",
-                expected="every order that a certificate lists",
-                actual="no such order",
-                cause="somebody removed it from the table; it counts as the certificate has it",
-                evidence=place,
-            )
-            for place in self.missing
-        ]
-        return [*extra, *lost]
-
-    def _difference(self, verdict: str, *, expected: str, actual: str, cause: str, evidence: str) -> Difference:
-        return Difference(
-            kind=LEDGER,
-            place=f"table set-aside/{self.stream}",
-            verdict=verdict,
-            expected=expected,
-            actual=actual,
-            cause=cause,
-            evidence=(evidence,),
+        return differences_of(
+            f"set-aside/{self.stream}",
+            forged=self.forged,
+            missing=self.missing,
+            says=_SAYS,
         )
 
 

@@ -17,13 +17,20 @@ from recount.audit.ledger_rules import LEDGER
 from recount.audit.register import certificates_in_force
 from recount.audit.signing import trusted_in
 from recount.audit.store import Run
-from recount.audit.vouched_records import counted
-from recount.core.erasure import Erasure, signed
+from recount.audit.vouched_records import counted, differences_of
+from recount.core.erasure import Erasure
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
 from recount.core.verdict import Difference
 from recount.declarations import DeclarationLog
 from recount.erasures import ErasureLog, not_finished, unfinished
+
+_SAYS = {
+    "written": "records that recount erase has written and signed",
+    "forged": "nobody who may sign has erased this: what is missing was not erased but lost",
+    "listed": "every erasure that a certificate lists",
+    "gone": "no such record",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +57,8 @@ class ErasedKeys:
         if not texts and not listed:
             return cls(stream=stream)
         version = DeclarationLog(settings.data, stream).version()
-        found, forged = counted(
-            texts,
-            stream,
-            trusted_in(settings.keys),
-            {one.sha256 for one in listed},
-            read=Erasure.from_json,
-            name=lambda one: f"{one.erasure} {one.state}",
-            signed=signed,
-        )
+        vouched = {one.sha256 for one in listed}
+        found, forged = counted(texts, stream, trusted_in(settings.keys), vouched, Erasure.from_json)
         known = {one.sha256 for one in found}
         missing = [one for one in listed if one.sha256 not in known]
         mine = [one for one in (*missing, *found) if one.version == version]
@@ -120,32 +120,12 @@ class ErasedKeys:
 
     def differences(self) -> list[Difference]:
         """What is wrong with the records."""
-        place = f"table erasures/{self.stream}"
-        extra = [
-            Difference(
-                kind=LEDGER,
-                place=place,
-                verdict="extra",
-                expected="records that recount erase has written and signed",
-                actual=fault,
-                cause="nobody who may sign has erased this: what is missing was not erased but lost",
-                evidence=(f"erasure {name}",),
-            )
-            for name, fault in self.forged
-        ]
-        lost = [
-            Difference(
-                kind=LEDGER,
-                place=place,
-                verdict="lost",
-                expected="every erasure that a certificate lists",
-                actual="no such record",
-                cause="somebody removed it from the table; it counts as the certificate has it",
-                evidence=(f"erasure {name}",),
-            )
-            for name in self.missing
-        ]
-        return [*extra, *lost]
+        return differences_of(
+            f"erasures/{self.stream}",
+            forged=[(f"erasure {name}", fault) for name, fault in self.forged],
+            missing=[f"erasure {name}" for name in self.missing],
+            says=_SAYS,
+        )
 
     def seed_differences(self, run: Mapping[str, Any] | None, snapshot: str | None) -> list[Difference]:
         """What is wrong with the row ``run`` of the audit that an audit begins at, and its ``snapshot``.

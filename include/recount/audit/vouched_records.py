@@ -7,51 +7,22 @@ a certificate that counts has listed needs no signature: it is the certificate's
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
+from recount.audit.ledger_rules import LEDGER
 from recount.audit.signing import PublicKeys
 from recount.core.errors import Terminal
+from recount.core.signed_record import SignedRecord
+from recount.core.verdict import Difference
 
-
-class Vouched(Protocol):
-    """A record that carries its SHA-256 and, where there is a key, a signature."""
-
-    @property
-    def stream(self) -> str:
-        """Whose it is."""
-
-    @property
-    def sha256(self) -> str:
-        """The hash that it says it has."""
-
-    @property
-    def key_id(self) -> str | None:
-        """The key that is said to have signed it."""
-
-    @property
-    def signature(self) -> str | None:
-        """The signature."""
-
-    @property
-    def holds(self) -> bool:
-        """Whether the SHA-256 is that of the record."""
-
-
-R = TypeVar("R", bound=Vouched)
+R = TypeVar("R", bound=SignedRecord)
 
 
 def counted(
-    texts: Sequence[str],
-    stream: str,
-    trusted: PublicKeys,
-    listed: Iterable[str],
-    *,
-    read: Callable[[str], R],
-    name: Callable[[R], str],
-    signed: Callable[[R], bytes],
+    texts: Sequence[str], stream: str, trusted: PublicKeys, listed: Iterable[str], read: Callable[[str], R]
 ) -> tuple[list[R], list[tuple[str, str]]]:
-    """The records among ``texts`` that count, and by the ``name`` of the others what is wrong with them.
+    """The records among ``texts`` that count, and by the name of the others what is wrong with them.
 
     ``listed`` are the SHA-256 of those that a certificate vouches for.
     """
@@ -62,21 +33,45 @@ def counted(
         except Terminal as fault:
             forged.append((hashlib.sha256(text.encode()).hexdigest()[:16], str(fault)))
             continue
-        fault_found = _fault(one, name(one), stream, trusted, vouched, signed)
+        fault_found = _fault(one, stream, trusted, vouched)
         if fault_found is None:
             found.append(one)
         else:
-            forged.append((name(one), fault_found))
+            forged.append((one.name, fault_found))
     return found, forged
 
 
-def _fault(
-    one: R, name: str, stream: str, trusted: PublicKeys, vouched: set[str], signed: Callable[[R], bytes]
-) -> str | None:
+def differences_of(
+    table: str, *, forged: Sequence[tuple[str, str]], missing: Sequence[str], says: Mapping[str, str]
+) -> list[Difference]:
+    """What is wrong with the records of ``table``: those that are ``forged``, and those that only a certificate has.
+
+    Names are the evidence. ``says`` has what one reads of them: the records that are ``written``, what makes a
+    ``forged`` one a violation, all that are ``listed`` and what is there if one is ``gone``.
+    """
+    extra = [(says["written"], fault, says["forged"], name) for name, fault in forged]
+    removed = "somebody removed it from the table; it counts as the certificate has it"
+    lost = [(says["listed"], says["gone"], removed, name) for name in missing]
+    return [
+        Difference(
+            kind=LEDGER,
+            place=f"table {table}",
+            verdict=verdict,
+            expected=expected,
+            actual=actual,
+            cause=cause,
+            evidence=(name,),
+        )
+        for verdict, wrong in (("extra", extra), ("lost", lost))
+        for expected, actual, cause, name in wrong
+    ]
+
+
+def _fault(one: SignedRecord, stream: str, trusted: PublicKeys, vouched: set[str]) -> str | None:
     if not one.holds:
-        return f"the SHA-256 of {name} is not that of the record"
+        return f"the SHA-256 of {one.name} is not that of the record"
     if one.stream != stream:
-        return f"{name} is of the stream {one.stream}"
+        return f"{one.name} is of the stream {one.stream}"
     if not trusted.keys or one.sha256 in vouched:
         return None
-    return trusted.fault_of(one.key_id, one.signature, signed(one))
+    return trusted.fault_of(one.key_id, one.signature, one.signed)

@@ -1,20 +1,19 @@
 """An order to set one record aside: the stream that stopped at it goes on without it, and every audit knows.
 
 It is given while the stream stands still, for a record that no batch has committed. From the next batch on the record
-is a bad record at intake, in the stream and in the recompute alike. An order carries its own SHA-256 and, where the
-installation has a key that signs, a signature.
+is a bad record at intake, in the stream and in the recompute alike.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
 
-from recount.core.certificate import canonical
-from recount.core.erasure import content_hash
 from recount.core.errors import Terminal
+from recount.core.signed_record import SignedRecord
 
 FORMAT = "recount set-aside 1"
 SET_ASIDE = "set-aside"
@@ -53,10 +52,9 @@ def set_aside_command(stream: str, place: RecordPlace | str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsideOrder:
+class AsideOrder(SignedRecord):
     """Who set which record of ``stream`` aside, when and why; it holds for the ``version`` of the stream only."""
 
-    stream: str
     version: int
     topic: str
     partition: int
@@ -64,9 +62,6 @@ class AsideOrder:
     at_ms: int
     by: str
     because: str
-    key_id: str | None = None
-    sha256: str = ""
-    signature: str | None = None
 
     @property
     def place(self) -> RecordPlace:
@@ -74,27 +69,14 @@ class AsideOrder:
         return RecordPlace(topic=self.topic, partition=self.partition, offset=self.offset)
 
     @property
-    def signed(self) -> bytes:
-        """What the signature is made over; it cannot be taken for that of a certificate or of an erasure."""
-        return canonical({"is": FORMAT, "stream": self.stream, "place": str(self.place), "sha256": self.sha256})
+    def name(self) -> str:
+        """The place of the record."""
+        return str(self.place)
 
     @property
-    def holds(self) -> bool:
-        """Whether the SHA-256 is that of the order."""
-        return self.sha256 == content_hash(self.to_document())
-
-    def hashed(self, key_id: str | None) -> Self:
-        """The order with its SHA-256, to be signed with the key ``key_id`` (None: with none)."""
-        named = replace(self, key_id=key_id, signature=None)
-        return replace(named, sha256=content_hash(named.to_document()))
-
-    def to_document(self) -> dict[str, Any]:
-        """The order as JSON has it."""
-        return asdict(self)
-
-    def to_json(self) -> str:
-        """The same as text."""
-        return json.dumps(self.to_document(), sort_keys=True, ensure_ascii=False)
+    def identity(self) -> Mapping[str, str]:
+        """By the place."""
+        return {"is": FORMAT, "place": str(self.place)}
 
     @classmethod
     def from_json(cls, text: str) -> Self:

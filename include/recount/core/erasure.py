@@ -2,7 +2,7 @@
 
 An erasure lies between two batches: after the last batch that its audit judged. It has two records. ``begun`` is
 written before the first row goes, ``done`` after the last file is gone; between the two neither driver nor audit may
-begin. Both carry their own SHA-256 and, where the installation has a key that signs, a signature.
+begin.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Literal, Self
 
 from recount.core.errors import Terminal
+from recount.core.signed_record import SignedRecord
 
 FORMAT = "recount erasure 1"
 State = Literal["begun", "done"]
-_UNHASHED = ("sha256", "signature")
 _SALT_BYTES = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Erasure:
+class Erasure(SignedRecord):
     """One record: ``stream`` forgot a key after the batch (``generation``, ``batch``), which ``audit`` had judged last.
 
     ``version`` is the stream's, which counts its resets. ``offsets`` are by topic and partition up to where the stream
@@ -34,7 +34,6 @@ class Erasure:
     """
 
     erasure: str
-    stream: str
     state: State
     version: int
     at_ms: int
@@ -51,9 +50,6 @@ class Erasure:
     snapshot_before: str | None = None
     snapshot_after: str | None = None
     run_sha256: str | None = None
-    key_id: str | None = None
-    sha256: str = ""
-    signature: str | None = None
 
     @property
     def order(self) -> tuple[int, int]:
@@ -64,23 +60,15 @@ class Erasure:
         """Whether this is the erasure of ``key``."""
         return key_sha256(self.salt, key) == self.key_sha256
 
-    def hashed(self, key_id: str | None) -> Self:
-        """The record with its SHA-256, to be signed with the key ``key_id`` (None: with none)."""
-        named = replace(self, key_id=key_id, signature=None)
-        return replace(named, sha256=content_hash(named.to_document()))
+    @property
+    def name(self) -> str:
+        """Erasure and state."""
+        return f"{self.erasure} {self.state}"
 
     @property
-    def holds(self) -> bool:
-        """Whether the SHA-256 is that of the record."""
-        return self.sha256 == content_hash(self.to_document())
-
-    def to_document(self) -> dict[str, Any]:
-        """The record as JSON has it."""
-        return asdict(self)
-
-    def to_json(self) -> str:
-        """The same as text."""
-        return json.dumps(self.to_document(), sort_keys=True, ensure_ascii=False)
+    def identity(self) -> Mapping[str, str]:
+        """By the erasure."""
+        return {"is": FORMAT, "erasure": self.erasure}
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -101,18 +89,3 @@ def new_salt() -> str:
 def key_sha256(salt: str, key: str) -> str:
     """The hash by which a record names ``key``."""
     return hashlib.sha256(f"{salt}:{key}".encode()).hexdigest()
-
-
-def content_hash(document: Mapping[str, Any]) -> str:
-    """The SHA-256 of a record without its ``sha256`` and ``signature``."""
-    told = {name: part for name, part in document.items() if name not in _UNHASHED}
-    return hashlib.sha256(_canonical(told)).hexdigest()
-
-
-def signed(erasure: Erasure) -> bytes:
-    """What the signature is made over. It cannot be taken for that of a certificate, which says another format."""
-    return _canonical({"is": FORMAT, "stream": erasure.stream, "erasure": erasure.erasure, "sha256": erasure.sha256})
-
-
-def _canonical(document: Mapping[str, Any]) -> bytes:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

@@ -25,7 +25,7 @@ from recount.audit.seed_digest import seed_sha256
 from recount.audit.shape import flow_of
 from recount.audit.signing import signer_in
 from recount.audit.store import SNAPSHOTS, AuditStore, Run
-from recount.core.erasure import Erasure, key_sha256, new_salt, signed
+from recount.core.erasure import Erasure, key_sha256, new_salt
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -213,6 +213,6 @@ def record(settings: Settings, erasure: Erasure) -> Erasure:
     """Append ``erasure`` to the records of its stream, signed where there is a key; returns it as it lies there."""
     signer = signer_in(settings.keys)
     hashed = erasure.hashed(signer.key_id if signer else None)
-    told = replace(hashed, signature=signer.signature(signed(hashed))) if signer else hashed
+    told = replace(hashed, signature=signer.signature(hashed.signed)) if signer else hashed
     ErasureLog(settings.data, erasure.stream).append(told)
     return told

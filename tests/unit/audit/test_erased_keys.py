@@ -16,7 +16,7 @@ from recount.audit.signing import make_keys, signer_in
 from recount.audit.store import Run
 from recount.core.certificate import Unverified, certified, verify
 from recount.core.chain import Chain
-from recount.core.erasure import Erasure, signed
+from recount.core.erasure import Erasure
 from recount.core.errors import Terminal
 from recount.core.settings import Settings
 from recount.erasures import ErasureLog
@@ -36,7 +36,7 @@ def noted(settings: Settings, erasure: Erasure) -> Erasure:
     signer = signer_in(settings.keys)
     assert signer is not None
     hashed = erasure.hashed(signer.key_id)
-    told = replace(hashed, signature=signer.signature(signed(hashed)))
+    told = replace(hashed, signature=signer.signature(hashed.signed))
     ErasureLog(settings.data, erasure.stream).append(told)
     return told
 

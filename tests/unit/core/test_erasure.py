@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from recount.core.erasure import Erasure, key_sha256, new_salt, signed
+from recount.core.erasure import Erasure, key_sha256, new_salt
 from recount.core.errors import Terminal
 
 SALT = new_salt()
@@ -50,7 +50,7 @@ def test_a_record_that_was_changed_does_not_hold(change: dict[str, object]) -> N
 
 def test_what_is_signed_is_of_this_stream_erasure_and_content() -> None:
     others = [replace(BEGUN, stream="notes"), replace(BEGUN, erasure="bills-2"), replace(BEGUN, sha256="0" * 64)]
-    assert len({signed(BEGUN), *map(signed, others)}) == 4
+    assert len({BEGUN.signed, *(one.signed for one in others)}) == 4
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"erasure": "x"}', "{"])
