@@ -117,10 +117,10 @@ def an_hour_of_orders(scene: Scene) -> None:
     scene.produce(records)
 
 
-@pytest.fixture
-def scene(
-    spark: SparkSession, kafka: EmbeddedKafka, project: Project, unique: Callable[[str], str], tmp_path: Path
+def scene_of(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, unique: Callable[[str], str], root: Path
 ) -> Scene:
+    """A scene whose topics ``unique`` names, with its tables below ``root``."""
     schema = RecordSchema.of(order_id=STRING, region=STRING, amount=decimal(15, 2), required=("order_id", "amount"))
     orders = Topic(name=unique("orders"), key="order_id", value=schema, partitions=2, retention_ms=-1)
     revenue = Topic(name=unique("revenue"), key="region", partitions=2, retention_ms=-1)
@@ -135,7 +135,7 @@ def scene(
             .to(revenue, table="revenue")
         ],
     )
-    folders = {name: str(tmp_path / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
+    folders = {name: str(root / name) for name in ("data", "checkpoints", "reports", "logs", "run")}
     settings = Settings(
         profile="embedded", bootstrap_servers=kafka.bootstrap_servers, jars=str(project.spark_jars), **folders
     )
@@ -144,3 +144,10 @@ def scene(
     topics = [*platform_topics(), orders, replace(dead_letter_topic(orders), retention_ms=-1), revenue]
     apply(admin, plan(admin, topics, "embedded"))
     return scene
+
+
+@pytest.fixture
+def scene(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, unique: Callable[[str], str], tmp_path: Path
+) -> Scene:
+    return scene_of(spark, kafka, project, unique, tmp_path)
