@@ -6,23 +6,25 @@ The rule is in docs/semantics.md, "A key in several partitions".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from recount.core.changelogs import Suppress, TableAggregate, ToTable
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.errors import Terminal
 from recount.core.expressions import Column
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Node, SelectKey, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.revisions import can_be_revised
+from recount.core.stateless import Select
 from recount.core.topology import Topology
 from recount.core.windows import GlobalWindow
 
 
 def in_several_partitions(topology: Topology, topic: str) -> list[str]:
     """Of each operator that reads ``topic`` by its record key, and to which order means something, what follows."""
-    return [f"{node}: {said}" for node in topology.nodes() for said in _said(node) if topic in keyed_by(node.inputs[0])]
+    readers = topology.readers()
+    return [f"{node}: {said}" for node in readers for said in _said(node, readers) if topic in keyed_by(node.inputs[0])]
 
 
 def folds_by_key(node: WindowedAggregate) -> bool:
@@ -68,9 +70,19 @@ def _names_of_key(node: Node) -> frozenset[str]:
     return frozenset({node.key}) | like_it
 
 
-def _said(node: Node) -> Iterator[str]:
+def _is_looked_up_by_time(table: Node, readers: Mapping[Node, Sequence[tuple[Node, int]]]) -> bool:
+    """Whether nobody reads ``table``, or its rows filtered and mapped, but lookups as of the event's time."""
+    return all(
+        _is_looked_up_by_time(reader, readers)
+        if isinstance(reader, TableFilter | WithFields | Select)
+        else isinstance(reader, StreamTableJoin) and port == 1 and reader.as_of == "event"
+        for reader, port in readers[table]
+    )
+
+
+def _said(node: Node, readers: Mapping[Node, Sequence[tuple[Node, int]]]) -> Iterator[str]:
     match node:
-        case ToTable(versioned=False):
+        case ToTable(versioned=False) if not _is_looked_up_by_time(node, readers):
             yield "its row is the one that was read last; of one batch, the one of the later event time"
         case Deduplicate(partitioned=True):
             yield "the record that was read first wins; of one batch, the one of the earlier event time"

@@ -34,7 +34,7 @@ class InvalidSettings(Terminal):
             "invalid settings",
             given="; ".join(faults),
             expected="the keys of recount.core.settings.Settings",
-            remedy="run inside `recount up`, or set them as docker-compose.yml does",
+            remedy="call it once `recount up` has printed its addresses, or set them as docker-compose.yml does",
         )
 
 

@@ -250,7 +250,7 @@ class EmbeddedAirflow(Started):
         raise Transient(
             "Airflow did not come up in time",
             expected=f"all components healthy within {_START_LIMIT_S:.0f} s",
-            remedy=f"read airflow-*.log in {self._home.logs}; another heavy process may be using the machine",
+            remedy=f"read airflow-*.log in {self._home.logs}; if the machine was busy, run recount up again",
         )
 
     def _heartbeats_since(self, since_s: float) -> bool:

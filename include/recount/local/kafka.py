@@ -194,7 +194,7 @@ class EmbeddedKafka(Started):
             "Kafka did not come up in time",
             given=daemon.end_of(self._home.logs / "kafka-1.log"),
             expected=f"{quantity(self.brokers, 'broker')} within {_START_LIMIT_S:.0f} s",
-            remedy="read the broker's log; another heavy process may be using the machine",
+            remedy="read the broker's log; if the machine was busy, run recount up again",
         )
 
     def _is_whole(self) -> bool:

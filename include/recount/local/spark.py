@@ -131,7 +131,7 @@ class EmbeddedSpark(Started):
             f"{name} did not come up in time",
             given=daemon.end_of(self._home.logs / f"{name}.log"),
             expected=f"port {port} open within {_START_LIMIT_S:.0f} s",
-            remedy="read its log; another heavy process may be using the machine",
+            remedy="read its log; if the machine was busy, run recount up again",
         )
 
 

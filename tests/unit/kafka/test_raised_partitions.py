@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from recount.core.aggregates import count, last
+from recount.core.expressions import col
 from recount.core.flow import RecordStream, Table, stream, table
 from recount.core.keys_in_partitions import in_several_partitions
 from recount.core.nodes import KEY
@@ -25,6 +26,7 @@ def topology(flow: RecordStream | Table) -> Topology:
 
 
 FIRSTS = topology(stream(ORDERS).deduplicate(KEY, horizon="1 h"))
+PAID = stream(Topic(name="paid", key="id", value=RecordSchema.of(paid=LONG)))
 HOUR = stream(ORDERS).windowed_by(tumbling("1 h", grace="0 s"))
 FIRST_WINS = "first of each __key by offset within 1 h: the record that was read first wins"
 
@@ -57,6 +59,9 @@ def test_a_topic_with_more_partitions_than_the_last_batch_knew_is_named_until_a_
     [
         (table(ORDERS), "its row is the one that was read last"),
         (table(ORDERS, versioned=True), None),
+        (PAID.join_table(table(ORDERS)), None),  # as of the event: event time decides
+        (PAID.join_table(table(ORDERS).filter(col("n") > 0).select(m=col("n"))), None),
+        (PAID.join_table(table(ORDERS), as_of="arrival"), "its row is the one that was read last"),
         (stream(ORDERS).in_order(grace="1 s").to_table(), None),
         (stream(ORDERS).process(lambda _row, _state: [], m=LONG), "the stream ends"),
         (HOUR.aggregate(m=count()).emit_final(), None),
@@ -70,3 +75,10 @@ def test_what_follows_is_said_of_each_operator_to_which_order_means_something(
     lines = in_several_partitions(topology(flow), "orders")
     assert [said in line for line in lines] == ([] if said is None else [True])
     assert not in_several_partitions(topology(flow), "payments")
+
+
+def test_a_table_that_is_looked_up_as_of_the_event_and_written_as_well_takes_the_order_of_reading() -> None:
+    rows = table(ORDERS)
+    sinks = [PAID.join_table(rows).to(Topic(name="out", key="id")), rows.to(Topic(name="rows", key="id"))]
+    lines = in_several_partitions(Topology(name="both", sinks=sinks), "orders")
+    assert ["its row is the one that was read last" in line for line in lines] == [True]
