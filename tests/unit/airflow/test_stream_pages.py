@@ -27,6 +27,7 @@ from recount.core.topology import Topology, stream
 from recount.kafka.connection import Connection
 from recount.kafka.lags import PartitionLag, StreamLag
 from recount.web.broker_watch import BrokersSay, BrokerWatch
+from recount.web.rendering import UNKNOWN
 
 STREAM = "revenue-by-region"
 HOSTILE = "</td><script>alert(1)</script><img src=//evil.example/x onerror=alert(1)>"
@@ -279,6 +280,12 @@ def test_where_nothing_is_there_yet_each_part_is_a_sentence(shop: ShownShop, cli
         assert sentence in said
     assert "never started" in text_of(page(client, "/"))
     assert "No audit has tried the expectations yet" in text_of(page(client, "/data-docs"))
+
+
+def test_the_zone_stands_beside_a_stream_time_only_where_there_is_one(shop: ShownShop, client: TestClient) -> None:
+    for at_ms, said in ((None, UNKNOWN), (899_256_641_000, "1998-07-01 01:30 UTC")):
+        shop.say_of(STREAM, stream_time_ms=at_ms)
+        assert f"stream time {said} memory" in text_of(page(client, f"/streams/{STREAM}"))
 
 
 def test_an_archive_says_that_it_is_not_audited(client: TestClient) -> None:
