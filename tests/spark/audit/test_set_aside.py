@@ -29,6 +29,7 @@ from recount.core.windows import tumbling
 from recount.kafka.record_sizes import RecordTooLarge
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
+from recount.versions.reset import Reset
 from recount.versions.setting_aside import AlreadyRead, SettingAside, listed
 
 pytestmark = pytest.mark.timeout(900)
@@ -207,3 +208,16 @@ def test_an_order_that_nobody_may_give_hides_no_record(counter: Counter) -> None
     assert forged == {place: "extra", judged: "extra"}
     wrong = [one for one in certificate["differences"] if place in one["evidence"]]
     assert {one["kind"] for one in wrong} >= {"dead letters"}
+
+
+def test_an_order_of_the_version_before_a_reset_is_not_called_forged(counter: Counter) -> None:
+    """The audits of the new version list no order of the former one, and judge records that lie behind its place."""
+    table = f"set-aside/{counter.topology.name}"
+    forged = {one.name for one in AsideLog(counter.settings.data, counter.topology.name).orders(1) if one.by == "bob"}
+    Reset(counter.settings, counter.topology, "now").run()
+    counter.produce([sale("ann", 150, 1)])
+    counter.run()
+    for from_the_beginning in (False, True):
+        differences = counter.audit(from_the_beginning=from_the_beginning).findings.differences
+        assert {one.place for one in differences} <= {f"table {table}"}
+        assert {one.evidence[0] for one in differences} <= (forged if counter.settings.keys else set())
