@@ -8,7 +8,7 @@ A case (``case.Case``) is a topology, a log and the right outcome, worked out by
 * ``tests/spark/audit/test_field_rows.py``: broker, stream, Delta and audit, whose certificate must say "match".
 
 To add a case, append it to ``CASES`` of the module of its subject: ``expressions``, ``sums``, ``partitions``,
-``functions``. Nothing else has to be changed. For example::
+``functions``, ``sessions``, ``too_large``. Nothing else has to be changed. For example::
 
     Case(
         name="F1 product of two decimals",

@@ -121,6 +121,7 @@ SHARED_WITH_THE_RECOMPUTE = {
     "recount.core.processing": {"Deduplicate", "InOrder", "Process"},
     "recount.core.registry_errors": {"VARIABLE", "RegistryRefused", "RegistryUnreachable"},
     "recount.core.schema": {"FieldType", "RecordSchema"},
+    "recount.core.size_limits": {"Fits"},
     "recount.core.stateless": {
         *("FlatMap", "Foreach", "Merge", "Peek", "Repartition", "Select", "Through"),
         "MERGED_FROM",

@@ -9,8 +9,9 @@ from math import isfinite
 from typing import Any
 
 from recount.core.expression_types import type_of
-from recount.core.expressions import ARITHMETIC, Call, Column, Expression, Literal
+from recount.core.expressions import ARITHMETIC, JSON_SIZE, PLAIN_SIZE, Call, Column, Expression, Literal
 from recount.core.schema import DOUBLE, LONG, FieldType
+from recount.core.size_limits import encoded_size
 from recount.core.sums import fits
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -56,6 +57,9 @@ def evaluate(tree: Expression, record: Mapping[str, Any], fields: Mapping[str, F
             values = (value for option in options if (value := evaluate(option, record, fields)) is not None)
             value = next(values, None)
             return _held(tree, value, [value], fields)
+        case Call() if tree.operator in (JSON_SIZE, PLAIN_SIZE):
+            assert fields is not None, "sizes are measured by types"
+            return encoded_size(tree, record, fields)
         case Call(name, arguments):
             operands = [evaluate(argument, record, fields) for argument in arguments]
             made = _apply(name, operands)

@@ -7,7 +7,17 @@ from decimal import Decimal
 from difflib import get_close_matches
 
 from recount.core.errors import InvalidDeclaration, require, require_each
-from recount.core.expressions import ARITHMETIC, COMPARISONS, Call, Column, Expression, Literal, Scalar
+from recount.core.expressions import (
+    ARITHMETIC,
+    COMPARISONS,
+    JSON_SIZE,
+    PLAIN_SIZE,
+    Call,
+    Column,
+    Expression,
+    Literal,
+    Scalar,
+)
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, MAX_DECIMAL_PRECISION, STRING, FieldType
 
 _NUMERIC = ("long", "double", "decimal")
@@ -139,6 +149,8 @@ def _call_type(tree: Call, name: str, types: list[FieldType | None]) -> FieldTyp
         return _number_type(name, known)
     if name == "/" and numeric:
         return DOUBLE
+    if name in (JSON_SIZE, PLAIN_SIZE):
+        return LONG
     if name in {"and", "or", "not"} and kinds <= {"boolean"}:
         return BOOLEAN
     if name == "is_null":

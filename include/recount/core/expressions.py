@@ -25,6 +25,8 @@ from recount.core.unknown_names import declares
 Scalar = str | int | float | bool | Decimal
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*")
+JSON_SIZE, PLAIN_SIZE = "json size", "plain size"
+"""How many bytes a result has: its key, the first argument, and its value, which is made of the others."""
 _NULL_OF_NULL = frozenset({*COMPARISONS, *ARITHMETIC, "/", "contains"})
 """Operators whose result is null where one side is."""
 

@@ -21,6 +21,7 @@ from recount.core.joins import AsOf, JoinKind, StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import Emission, Filter, Node, Sink, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder, KeyState, Process
 from recount.core.schema import FieldType
+from recount.core.size_limits import OnTooLarge
 from recount.core.stateless import Merge, Peek, Repartition, Through
 from recount.core.steps import Row, Rows, Steps, node_of, one_key, require_topic
 from recount.core.topics import Topic
@@ -248,9 +249,9 @@ class Table(Rows):
         """The table's changes as a stream."""
         return RecordStream(self.node)
 
-    def to(self, topic: Topic, *, table: str | None = None) -> Sink:
+    def to(self, topic: Topic, *, table: str | None = None, on_too_large: OnTooLarge = "stop") -> Sink:
         """Writes the changes to ``topic`` and to a Delta table; a deleted row is a null value."""
-        return self.to_stream().to(topic, table=table)
+        return self.to_stream().to(topic, table=table, on_too_large=on_too_large)
 
 
 @declares

@@ -11,6 +11,7 @@ from recount.core.errors import require, require_each, require_function
 from recount.core.expressions import Expression, coalesce, col, expression
 from recount.core.nodes import Filter, Node, SelectKey, Sink, WithFields
 from recount.core.schema import FieldType
+from recount.core.size_limits import OnTooLarge, fitting
 from recount.core.stateless import FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.topics import Topic
 from recount.core.unknown_names import declares
@@ -102,10 +103,14 @@ class Steps(Rows):
         require_topic("through", topic)
         return type(self)(Through(input=self.node, topic=topic, table=_table_name(topic, table)))
 
-    def to(self, topic: Topic, *, table: str | None = None) -> Sink:
-        """Writes to ``topic`` and to a Delta table, by default named like the topic with ``_`` for ``-`` and ``.``."""
+    def to(self, topic: Topic, *, table: str | None = None, on_too_large: OnTooLarge = "stop") -> Sink:
+        """Writes to ``topic`` and to a Delta table, by default named like the topic with ``_`` for ``-`` and ``.``.
+
+        ``on_too_large``: a result that is larger than the topic takes stops the stream, or its record is a dead letter.
+        """
         require_topic("to", topic)
-        return Sink(input=self.node, topic=topic, table=_table_name(topic, table))
+        above = fitting(self.node, topic, on_too_large)
+        return Sink(input=above, topic=topic, table=_table_name(topic, table))
 
 
 def node_of(rows: Rows, kind: type[Rows]) -> Node:

@@ -21,6 +21,8 @@ FARTHEST_AHEAD = "message.timestamp.after.max.ms"
 """The setting that says how far ahead of the broker's clock the time of a record may be."""
 TIMESTAMP_TYPE, CREATE_TIME = "message.timestamp.type", "CreateTime"
 """The setting that says whose time a record has, and that it is the one that its writer gave it."""
+LARGEST_RECORD = "max.message.bytes"
+"""The setting that says how large a batch of records may be, compressed, and so one record."""
 _DECLARED = ("cleanup.policy", "min.insync.replicas", "retention.ms")
 """Settings that have an argument of their own."""
 _OF_LETTERS = ".dlq"

@@ -10,6 +10,7 @@ from typing import Any
 
 from recount.core.errors import OfARecord, RecountError
 from recount.core.evaluation import OutOfRange
+from recount.core.size_limits import TooLarge
 
 FUNCTION_RAISED = "function-raised"
 """How the reason of a record begins that was set aside because a function raised."""
@@ -76,6 +77,8 @@ def is_of_the_record(error: Exception) -> bool:
 
 def reason_of(what: object, error: Exception) -> str:
     """The reason of the dead letter: the operator ``what`` and the type of the error, which every run has alike."""
+    if isinstance(error, TooLarge):
+        return error.reason
     operator = str(getattr(what, "in_reasons", what))[:_MOST_SHOWN]
     if isinstance(error, OutOfRange):
         return f"{OUT_OF_RANGE}: {error.kind} in {operator}"

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from recount.core.errors import OfARecord, RecountError
 from recount.core.output import SOURCE_HEADER
+from recount.core.topics import LARGEST_RECORD
 from recount.kafka.connection import Connection
 from recount.kafka.dead_letters import SOURCE_OFFSET, SOURCE_PARTITION, SOURCE_TOPIC
 from recount.kafka.kafka_record import KafkaRecord
 from recount.kafka.offsets import setting_of
 
-SETTING = "max.message.bytes"
 _SHOWN = 40
 
 
@@ -22,7 +22,7 @@ class RecordTooLarge(OfARecord):
 def limit_of(connection: Connection, topic: str) -> int | None:
     """The largest batch that the brokers take for ``topic``; None where this user may not ask, or no broker answers."""
     try:
-        return int(setting_of(connection, topic, SETTING))
+        return int(setting_of(connection, topic, LARGEST_RECORD))
     except RecountError:
         return None
 
@@ -41,9 +41,9 @@ def too_large(record: KafkaRecord, limit: int | None) -> RecordTooLarge:
     error = RecordTooLarge(
         f"Kafka refused a record that is larger than topic {record.topic} takes",
         given=f"{key}, {value}, {record.size:,} bytes in all" + (f", made of {source}" if source else ""),
-        expected=f"{SETTING} of {record.topic}: {takes}, when compressed",
-        remedy=f"make the record smaller, or raise {SETTING} in the declared configs of the topic, `recount topics"
-        " --apply`; a topic without it goes by message.max.bytes of the brokers, and our producer sets no limit",
+        expected=f"{LARGEST_RECORD} of {record.topic}: {takes}, when compressed",
+        remedy=f"make the record smaller, or raise {LARGEST_RECORD} in the declared configs of the topic, `recount"
+        " topics --apply`; a topic without it goes by message.max.bytes of the brokers, and our producer sets no limit",
     )
     error.record = source
     return error

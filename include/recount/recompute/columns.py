@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from recount.core import expressions as expr
 from recount.core.expression_types import type_of
 from recount.core.schema import FieldType
+from recount.recompute.rules.result_sizes import plain_size, size_of_object
 
 _BINARY: Mapping[str, Callable[[Any, Any], Column]] = {
     "==": lambda left, right: left == right,
@@ -65,6 +66,8 @@ def column(tree: expr.Expression, fields: Mapping[str, FieldType], prefix: str =
             return named(prefix + name)
         case expr.Literal(value):
             return _literal(tree, value)
+        case expr.Call(expr.JSON_SIZE | expr.PLAIN_SIZE, arguments):
+            return _size(tree.operator == expr.PLAIN_SIZE, arguments, fields, prefix)
         case expr.Call(name, arguments):
             if _is_null(arguments, fields) and name not in {"and", "or", "is_null", "coalesce", "when"}:
                 return _null_of(tree, fields)
@@ -79,6 +82,20 @@ def _literal(tree: expr.Literal, value: expr.Scalar | None) -> Column:
     if kind is None or kind.kind == "decimal":
         return F.lit(value)
     return F.lit(value).cast(spark_type(kind))
+
+
+def _size(
+    is_plain: bool, arguments: tuple[expr.Expression, ...], fields: Mapping[str, FieldType], prefix: str
+) -> Column:
+    names = [one.name for one in arguments if isinstance(one, expr.Column)]
+    kinds = {name: fields[name] for name in names[1:]}
+
+    def size(*cells: Any) -> int:
+        key, *value = cells
+        of_key = 0 if key is None else len(str(key).encode())
+        return of_key + (plain_size(*value, *kinds.values()) if is_plain else size_of_object(value, kinds))
+
+    return F.udf(size, "long")(*(named(prefix + name) for name in names))
 
 
 def _is_null(arguments: tuple[expr.Expression, ...], fields: Mapping[str, FieldType]) -> bool:

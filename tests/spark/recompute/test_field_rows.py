@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Context, Decimal
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from tests.field.all_cases import RUNNING
+from tests.field import all_cases
 from tests.field.case import IDLE_AFTER, MAX_FUTURE, Case, Row, Sent
 from tests.spark.recompute.conftest import LogRecord, MemoryLog
 from tests.spark.recompute.drawn_logs import Truth, by_recompute
@@ -27,6 +28,8 @@ from recount.recompute.flow import Flow, NotRecomputable
 from recount.recompute.recomputation import recompute
 
 pytestmark = pytest.mark.usefixtures("tiny")
+RUNNING = [case for case in all_cases.RUNNING if os.environ.get("FIELD_CASE", "") in case.name]
+"""``FIELD_CASE=F3 pytest`` and the name of this file runs those with F3 in their name."""
 
 
 def _flow(case: Case) -> Flow | None:

@@ -30,6 +30,7 @@ from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Sink, Source, WindowedAggregate
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.ranges import risky_expressions
+from recount.core.size_limits import TooLarge, fits_of
 from recount.core.stateless import Through
 from recount.core.topology import Topology
 
@@ -51,6 +52,7 @@ class Graph:
             if not isinstance(node, Source):
                 self.operators[node] = self._operator(node)
         self._risky = {node: risky_expressions(node) for node in self.operators}
+        self._fits = {node: fits for node in self.operators if (fits := fits_of(node)) is not None}
 
     def feed(self, source: Source, entry: Entry, row: Row, *, is_null: bool) -> None:
         """Send one record from ``source`` down every path that leads from it."""
@@ -97,6 +99,7 @@ class Graph:
                     continue
                 if port == 0 and not self._is_in_range(reader, record):
                     continue
+                self._set_aside_too_large(reader, record)
                 self._send(reader, operator.receive(record, port))
 
     def _is_in_range(self, node: Node, record: Record) -> bool:
@@ -108,6 +111,16 @@ class Graph:
             self.operators[node].raised(node, record, error)
             return False
         return True
+
+    def _set_aside_too_large(self, node: Node, record: Record) -> None:
+        """The record of a result that ``node`` does not let pass for its size becomes a dead letter."""
+        fits = self._fits.get(node)
+        if fits is None or record.superseded:
+            return
+        fields = node.inputs[0].fields
+        if not evaluate(fits, record.row, fields):
+            size, key = evaluate(fits.measured, record.row, fields), record.row[node.inputs[0].key]
+            self.operators[node].raised(node, record, TooLarge(fits, size, key))
 
     def _clock(self, node: Node) -> Clock:
         if isinstance(node, Suppress | StreamTableJoin):

@@ -95,7 +95,7 @@ class TableFilterOperator(Operator):
     def receive(self, record: Record, port: int) -> Iterable[Record]:  # noqa: ARG002 - it has one input
         """Replace a row that does not pass by its deletion; where there is none to delete, it is history at most."""
         key = record.row[self.node.key]
-        passes = not record.is_null and evaluate(self.node.predicate, record.row) is True
+        passes = not record.is_null and evaluate(self.node.predicate, record.row, self.node.fields) is True
         superseded = record.superseded or (not passes and key not in self._passed)
         if not superseded:
             (self._passed.add if passes else self._passed.discard)(key)

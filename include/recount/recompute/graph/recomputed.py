@@ -30,7 +30,7 @@ from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.lookups import TableEnds
 from recount.recompute.graph.rows import OFFSET, ORDER, PARTITION, TIME, TOPIC, Rows, after, origin
 from recount.recompute.graph.stateful import Readers, Stateful
-from recount.recompute.graph.stateless import flat_mapped, in_range_or_not, returned, stateless
+from recount.recompute.graph.stateless import flat_mapped, in_range_or_not, returned, stateless, too_large
 from recount.recompute.graph.updates import is_asked_by_time, require_updates
 from recount.recompute.log import RawLog
 from recount.recompute.rules.fields_needed import fields_needed
@@ -215,7 +215,8 @@ def recomputed(
         if reached is not None:
             inputs[0] = inputs[0].with_frame(inputs[0].node, returned(reached))
         rows[node] = _rows_of(node, inputs, decoded, operators, readers)
-        for made in (reached, _made_or_raised(node, inputs, operators)):
+        large = too_large(node, inputs[0]) if inputs else None
+        for made in (reached, large, _made_or_raised(node, inputs, operators)):
             if made is None:
                 continue
             done = 0 if batches is None else _done_before(node, readers, done_before)

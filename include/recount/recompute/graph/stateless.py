@@ -11,19 +11,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from recount.core.changelogs import TableAggregate
+from recount.core.changelogs import TableAggregate, TableFilter
 from recount.core.nodes import Filter, Node, SelectKey, Stateless, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate
 from recount.core.schema import FieldType
+from recount.core.size_limits import Fits
 from recount.core.stateless import MERGED_FROM, FlatMap, Merge, Select
 from recount.recompute.columns import column, named, spark_type
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.rows import META, OFFSET, ORDER, SUPERSEDED, Rows, after, shaped
 from recount.recompute.rules.out_of_range import reason_of
 from recount.recompute.rules.raising import reason_for, sets_aside
+from recount.recompute.rules.result_sizes import TOO_LARGE
 
 REASON = "__reason"
-"""Why a record was set aside that a function raised for, or an expression is out of range; null in all other rows."""
+"""Why a record was set aside: a function raised, a value is out of range or a result too large; null elsewhere."""
 _READS_LATEST = (Deduplicate, WindowedAggregate, TableAggregate)
 """Operators to which a superseded change of a versioned table means nothing."""
 
@@ -64,6 +66,16 @@ def in_range_or_not(node: Node, above: Rows) -> DataFrame | None:
     derived = F.concat(reason, F.lit(", at a derived row"))
     is_derived = F.col(OFFSET).isNull() & reason.isNotNull()
     return above.frame.withColumn(REASON, F.when(is_derived, F.raise_error(derived)).otherwise(reason))
+
+
+def too_large(node: Node, above: Rows) -> DataFrame | None:
+    """The rows ``above`` with ``REASON`` where ``node``, the filter of a sink, finds one too large; None elsewhere."""
+    if not isinstance(node, Filter | TableFilter) or not isinstance(node.predicate, Fits):
+        return None
+    fits = node.predicate
+    does_not_fit = ~F.col(SUPERSEDED) & ~column(fits, above.node.fields)
+    said = F.lit(f"{TOO_LARGE}: result for {fits.topic}, limit {fits.limit}")
+    return above.frame.withColumn(REASON, F.when(does_not_fit, said))
 
 
 def in_range(node: Node, above: Rows) -> Rows:

@@ -1,4 +1,7 @@
-"""Rows for which an expression of an operator has a value that its type cannot hold: they go no further."""
+"""Rows of which the record is set aside for its values: one is out of range, or the result is too large for its topic.
+
+A row that is out of range goes no further. The filter of a sink itself decides about one that is too large.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ from recount.core.expression_types import columns_of
 from recount.core.nodes import Node
 from recount.core.ranges import is_risky, risky_expressions
 from recount.core.schema import FieldType
+from recount.core.size_limits import Fits, TooLarge, fits_of
+from recount.spark.encoded_sizes import fitting
 from recount.spark.operators.python_rows import python_rows
+from recount.spark.operators.rows import SUPERSEDED
 from recount.spark.operators.set_aside import RAISED_SCHEMA, SetAside
 from recount.spark.polars_expressions import field_column, out_of_range
 
@@ -28,6 +34,7 @@ class Ranges:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._trees = risky_expressions(node)
+        self._fits = fits_of(node)
 
     @property
     def risky(self) -> bool:
@@ -58,6 +65,8 @@ class Ranges:
 
         Raises ``ValueOutOfRange`` for a row that is no record which is read just now.
         """
+        if self._fits is not None and not rows.is_empty():
+            return rows, self._too_large(self._fits, rows)
         if not self._trees or rows.is_empty():
             return rows, NOTHING_RAISED
         beyond = self.beyond(rows)
@@ -68,6 +77,14 @@ class Ranges:
         for about, row in zip(bad.iter_rows(named=True), python_rows(bad, fields), strict=True):
             raised.add(about, self.error(row))
         return rows.filter(~beyond), raised.rows
+
+    def _too_large(self, fits: Fits, rows: pl.DataFrame) -> pl.DataFrame:
+        fields = self._node.inputs[0].fields
+        bad = rows.filter(~pl.col(SUPERSEDED) & ~pl.lit(fitting(fits, rows, fields)))
+        raised = SetAside(self._node)
+        for about, row in zip(bad.iter_rows(named=True), python_rows(bad, fields), strict=True):
+            raised.add(about, TooLarge(fits, evaluate(fits.measured, row, fields), row[self._node.inputs[0].key]))
+        return raised.rows
 
 
 def _largest(rows: pl.DataFrame, names: Iterable[str], fields: Mapping[str, FieldType]) -> dict[str, int | float]:

@@ -14,6 +14,7 @@ from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.stateless import MERGED_FROM, FlatMap, Foreach, Merge, Peek, Repartition, Select, Through
 from recount.core.user_functions import failed
 from recount.core.withdrawals import can_be_withdrawn
+from recount.spark.encoded_sizes import passing
 from recount.spark.operators.clock import TURN, Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
@@ -68,7 +69,7 @@ def alone(node: RowByRow, rows: pl.DataFrame) -> pl.DataFrame:
     """What leaves ``node``, which needs nothing but the row at hand; a sink lets rows pass."""
     match node:
         case Filter():
-            return rows.filter(_passes(node))
+            return rows.filter(passing(node, rows))
         case WithFields(added=added):
             return _computed(node, rows, added)
         case SelectKey(key=key, by=by):
@@ -87,10 +88,6 @@ def _computed(node: RowByRow, rows: pl.DataFrame, added: Mapping[str, Expression
     return rows.with_columns(columns).select(list(rows_schema(node.fields)))
 
 
-def _passes(node: Filter) -> pl.Expr:
-    return compiled(node.predicate, node.input.fields).cast(pl.Boolean).fill_null(False)
-
-
 def _counted(rows: pl.DataFrame, leaving: pl.DataFrame) -> Output:
     output = Output(leaving)
     output.note(rows, "counted")
@@ -101,7 +98,7 @@ def _filtered(node: Filter, rows: pl.DataFrame) -> Output:
     """Of results that can be withdrawn one that no longer passes leaves as a deletion of the one before."""
     if not can_be_withdrawn(node.input):
         return Output(alone(node, rows))
-    passes = _passes(node)
+    passes = passing(node, rows)
     left = rows.filter(passes | (pl.col(REVISION) > 0))
     return Output(left.with_columns(pl.col(IS_NULL) | ~passes))
 

@@ -11,12 +11,13 @@ from recount.core.changelogs import TableFilter, ToTable
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import IS_NULL, REVISION
 from recount.spark.columns import TIMESTAMP
+from recount.spark.encoded_sizes import passing
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.keyed_rows import KeyedRows
 from recount.spark.operators.lateness import current
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import META, ORDER, SUPERSEDED, rows_schema
-from recount.spark.polars_expressions import compiled, field_column, polars_type
+from recount.spark.polars_expressions import field_column, polars_type
 
 _HAPPENED, _PLACE, _IS_NEW = "__happened", "__place", "__new"
 
@@ -106,11 +107,10 @@ class TableFilterOperator:
 
     def process(self, batch: Batch, inputs: Sequence[pl.DataFrame]) -> Output:  # noqa: ARG002 - time does not matter
         """A superseded change passes by or not, but changes nothing of what there is now."""
-        predicate = compiled(self.node.predicate, self.node.input.fields).cast(pl.Boolean).fill_null(False)
         passed = self._passed.of(inputs[0], [self._key]).with_columns(pl.lit(True).alias("__carried"))
         rows = (
             inputs[0]
-            .with_columns((~pl.col(IS_NULL) & predicate).alias("__passes"))
+            .with_columns((~pl.col(IS_NULL) & passing(self.node, inputs[0])).alias("__passes"))
             .join(passed, on=self._key, how="left", maintain_order="left")
         )
         # the changes that are not superseded, key by key: what passed just before decides whether there is a row
