@@ -30,6 +30,8 @@ def untried() -> Iterator[Untried]:
     yield _one("core/joins.py", "StreamTableJoin", 'as_of: AsOf = "event"', _UNUSED)
     yield _one("core/changelogs.py", "ToTable", "versioned: bool = False", _UNUSED)
     yield _one("core/changelogs.py", "Suppress.__post_init__", "self.max_rows > 0", _REFUSES)
+    too_large = "whether a result that is too large stops the stream, not what it says"
+    yield _one("core/flow.py", "Table.to", '= "stop"', too_large)
     yield _one(topology, "Topology", '= "dead-letter"', "whether a bad record stops the stream, not what it says")
     yield _one(topology, "Topology.__post_init__", "len(self.name) <= LONGEST_STREAM", _REFUSES)
     yield _one(topology, "Topology.__post_init__", "self.idle_after_ms >= 0", _REFUSES)
