@@ -6,6 +6,7 @@ Whatever is imported of it, Kafka's security may be in an Airflow connection the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from recount.extras import require_extra
@@ -15,20 +16,16 @@ if TYPE_CHECKING:
     from recount.airflow.dags import recount_dags as recount_dags
     from recount.airflow.naming import audited as audited
 
+_OF_DAG_FILES = {"recount_dags": "recount.airflow.dags", "audited": "recount.airflow.naming"}
+
 require_extra("airflow")
 
 
 def __getattr__(name: str) -> Any:
     """Load what DAG files import when they do: the operators and pages need neither."""
-    if name == "recount_dags":
-        from recount.airflow.dags import recount_dags
-
-        return recount_dags
-    if name == "audited":
-        from recount.airflow.naming import audited
-
-        return audited
-    raise AttributeError(f"module 'recount.airflow' has no attribute {name!r}")
+    if name not in _OF_DAG_FILES:
+        raise AttributeError(f"module 'recount.airflow' has no attribute {name!r}")
+    return getattr(import_module(_OF_DAG_FILES[name]), name)
 
 
 def _keys_of(connection: str) -> Mapping[str, str]:

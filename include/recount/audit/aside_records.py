@@ -80,12 +80,7 @@ class AsideRecords:
 
     def differences(self) -> list[Difference]:
         """What is wrong with the orders."""
-        return differences_of(
-            f"set-aside/{self.stream}",
-            forged=self.forged,
-            missing=self.missing,
-            says=_SAYS,
-        )
+        return differences_of(f"set-aside/{self.stream}", forged=self.forged, missing=self.missing, says=_SAYS)
 
 
 def _judged_before(

@@ -6,9 +6,9 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -23,6 +23,9 @@ from cryptography.hazmat.primitives.serialization import (
 
 from recount.core.certificate import Certificate, signed
 from recount.core.errors import Terminal
+from recount.core.signed_record import SignedRecord
+
+R = TypeVar("R", bound=SignedRecord)
 
 PRIVATE_KEY, PUBLIC_KEY = "signing.pem", "signing.pub"
 
@@ -103,6 +106,12 @@ def make_keys(folder: Path, *, reports: Path | None) -> str:
         with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(pem)
     return key_id_of(public)
+
+
+def signed_record(record: R, signer: Signer | None) -> R:
+    """``record`` with its SHA-256, and with a signature where there is a ``signer``."""
+    hashed = record.hashed(signer.key_id if signer else None)
+    return replace(hashed, signature=signer.signature(hashed.signed)) if signer else hashed
 
 
 def signer_in(folder: str) -> Signer | None:

@@ -23,7 +23,7 @@ from recount.audit.issuing import certificates_of, locked
 from recount.audit.purging import purge
 from recount.audit.seed_digest import seed_sha256
 from recount.audit.shape import flow_of
-from recount.audit.signing import signer_in
+from recount.audit.signing import signed_record, signer_in
 from recount.audit.store import SNAPSHOTS, AuditStore, Run
 from recount.core.erasure import Erasure, key_sha256, new_salt
 from recount.core.errors import Terminal
@@ -211,8 +211,6 @@ class StreamErasure:
 
 def record(settings: Settings, erasure: Erasure) -> Erasure:
     """Append ``erasure`` to the records of its stream, signed where there is a key; returns it as it lies there."""
-    signer = signer_in(settings.keys)
-    hashed = erasure.hashed(signer.key_id if signer else None)
-    told = replace(hashed, signature=signer.signature(hashed.signed)) if signer else hashed
-    ErasureLog(settings.data, erasure.stream).append(told)
-    return told
+    signed = signed_record(erasure, signer_in(settings.keys))
+    ErasureLog(settings.data, erasure.stream).append(signed)
+    return signed

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from confluent_kafka import Message
 
 from recount.aside_log import AsideLog
-from recount.audit.signing import signer_in, trusted_in
+from recount.audit.signing import signed_record, signer_in, trusted_in
 from recount.core.aside_order import AsideOrder, RecordPlace
 from recount.core.errors import Terminal
 from recount.core.instants import told_time
@@ -100,8 +100,7 @@ class SettingAside:
                 expected="the key that signs certificates",
                 remedy="call this where RECOUNT_KEYS has signing.pem",
             )
-        hashed = order.hashed(signer.key_id if signer else None)
-        signed = replace(hashed, signature=signer.signature(hashed.signed)) if signer else hashed
+        signed = signed_record(order, signer)
         AsideLog(self.settings.data, self.topology.name).append(signed)
         return signed
 
