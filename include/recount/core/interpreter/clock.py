@@ -55,6 +55,7 @@ class Clock:
         self._stream_times: dict[Partition, int] = {}
         self._at: dict[Entry, int] = {}
         self._idle: set[Partition | str] = set()
+        self._reached_ms: int | None = None
         self._refused: Entry | None = None
         self._accepted: Entry | None = None
         self.arriving: Entry | None = None
@@ -121,14 +122,22 @@ class Clock:
         known = {topic: self._partitions.get(topic, int(topic in silent)) for topic in self._topics}
         return set(self._stream_times) | {(topic, n) for topic, count in known.items() for n in range(count)}
 
+    def end_batch(self) -> None:
+        """Hold the frontier where it is: a partition that was idle and speaks again does not draw it back."""
+        self._reached_ms = self.frontier_ms
+
     @property
     def frontier_ms(self) -> int | None:
         """The smallest stream time of the partitions that are not idle, less the delay of the operators above.
 
-        Never later than the frontiers of those operators allow. None while there is none: a topic that has never spoken
-        holds it back. A partition that has never spoken, of a topic that has, counts as idle unless it is known to be
-        there.
+        Never later than the frontiers of those operators allow, nor earlier than after the last batch. None while there
+        is none: a topic that has never spoken holds it back. A partition that has never spoken, of a topic that has,
+        counts as idle unless it is known to be there.
         """
+        found = [ms for ms in (self._now_ms(), self._reached_ms) if ms is not None]
+        return max(found, default=None)
+
+    def _now_ms(self) -> int | None:
         awake = self._awake()
         if not awake or any(source not in self._stream_times for source in awake):
             return None

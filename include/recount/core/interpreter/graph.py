@@ -74,6 +74,8 @@ class Graph:
 
     def end_batch(self) -> None:
         """Let every operator emit what it keeps for the end of a batch, and what is due then, inputs first."""
+        for clock in self._clocks:
+            clock.end_batch()
         for node, operator in self.operators.items():
             self._send(node, operator.on_time())
             self._send(node, operator.end_batch())

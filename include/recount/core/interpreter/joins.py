@@ -153,9 +153,8 @@ class StreamTableJoinOperator(Operator):
                 yield from self._looked_up(one)
 
     def end_batch(self) -> Iterable[Record]:
-        """The frontier that the batch has reached counts for the next one; it never falls back."""
-        frontiers_ms = [ms for ms in (self._passed_ms, self.frontier.frontier_ms) if ms is not None]
-        self._passed_ms = max(frontiers_ms, default=None)
+        """The frontier that the batch has reached counts for the next one."""
+        self._passed_ms = self.frontier.frontier_ms
         return ()
 
     def _as_of_ms(self, record: Record) -> int:

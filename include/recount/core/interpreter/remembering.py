@@ -120,8 +120,7 @@ class InOrderOperator(HoldingOperator):
 
     def end_batch(self) -> Iterable[Record]:
         """What was let go binds the next batch."""
-        frontiers_ms = [ms for ms in (self._left_ms, self.clock.frontier_ms) if ms is not None]
-        self._left_ms = max(frontiers_ms, default=None)
+        self._left_ms = self.clock.frontier_ms
         return ()
 
 

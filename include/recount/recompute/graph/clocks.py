@@ -91,6 +91,15 @@ class Clocks:
             self._frontiers[node] = [max(NONE_DUE, min(each)) for each in zip(*behind, strict=True)]
         return self._frontiers[node]
 
+    def left_some_behind(self, node: Node) -> bool:
+        """Whether the frontier of ``node`` can have been ahead of a partition: one was idle, or had not spoken."""
+        batches, topics, stood = self.batches or (), topics_awaited(node), self._stood(node)
+        partitions = {at for batch in batches for at in batch.ends if at[0] in topics}
+        before_ms = self.carrying.frontier_before_ms(node)
+        return any(stood.get(at, NONE_DUE) < before_ms for at in partitions) or any(
+            not partitions <= batch.awake for batch in batches
+        )
+
     def timers_end_ms(self, node: Process) -> int | None:
         """Up to when the timers of ``node`` have gone off in the end."""
         if self.batches is not None:

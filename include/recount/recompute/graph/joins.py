@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -9,12 +11,16 @@ from recount.core.joins import Join, StreamStreamJoin, TableTableJoin
 from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.carrying import IS_NEW, Carrying
-from recount.recompute.graph.rows import ORDER, TIME, Rows, derived, in_turn, last_of
+from recount.recompute.graph.frontiers import LEFT_IN
+from recount.recompute.graph.rows import OFFSET, ORDER, PLACE, TIME, Rows, derived, in_turn, last_of
 from recount.recompute.once import once
 from recount.recompute.rules.table_versions import has_versions
 from recount.recompute.rules.waiting import waits_ms
 
 LEFT, RIGHT = "__left", "__right"
+READ_IN = "__read_in"
+"""The number of the batch in which a record came to the join."""
+_PARTNER = "__partner"
 _TOUCHED = "__touched"
 _LONGEST_MS = 2**45
 """1,115 years."""
@@ -66,12 +72,19 @@ def lateness_bound_ms(node: StreamStreamJoin, side: int) -> int:
 
 
 def paired(
-    node: StreamStreamJoin, left: DataFrame, right: DataFrame, *, alone_before_ms: int, alone_since_ms: int
+    node: StreamStreamJoin,
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    alone_before_ms: int,
+    alone_since_ms: int,
+    left_before: DataFrame | None = None,
 ) -> Rows:
     """All pairs of records on time, and those that found no partner: a null key finds none.
 
     A record with a key leaves alone only if its time is before ``alone_before_ms``: later ones can still find one.
     Rows that are all made of records that are not new have left before, those alone if before ``alone_since_ms``.
+    Those of ``left_before`` have a partner, and left alone all the same (``left_before_partners``).
 
     Records meet by key and stretch of time (``_meeting``), so that what is compared, and held, follows the records that
     are near each other in time, however many a key has.
@@ -82,6 +95,8 @@ def paired(
             F.lit(None).cast(met.schema[LEFT].dataType).alias(LEFT), RIGHT
         )
         met = met.union(lone)
+    if left_before is not None:
+        met = met.union(left_before.select(LEFT, RIGHT))
     key = _either_key(node)
     both = of(LEFT, TIME).isNotNull() & of(RIGHT, TIME).isNotNull()
     later = F.greatest(of(LEFT, TIME), of(RIGHT, TIME))
@@ -92,6 +107,37 @@ def paired(
     order = F.concat(*(F.coalesce(of(side, ORDER), nothing) for side in (LEFT, RIGHT)))
     made = pairs.select(*joined_fields(node), later.alias("__later_ms"), order.alias("__both"))
     return Rows(node=node, frame=derived(made, F.col("__later_ms"), F.col("__both")).drop("__later_ms", "__both"))
+
+
+def left_before_partners(node: StreamStreamJoin, left: DataFrame, right: DataFrame) -> DataFrame:
+    """The records all of whose partners were read (``READ_IN``) after they had left alone (``LEFT_IN``).
+
+    Each is the ``LEFT`` or ``RIGHT`` of a row of its own, beside it the place of the first of its partners.
+    """
+    pairs = _meeting(node, left, right, "inner")
+    found = []
+    for side, other in ((LEFT, RIGHT), (RIGHT, LEFT))[: 1 + (node.kind == "outer")]:
+        of_record = pairs.groupBy(of(side, ORDER).alias(ORDER)).agg(
+            F.first(side).alias(side),
+            F.min(F.struct(*(of(other, name).alias(name) for name in (READ_IN, *PLACE, TIME)))).alias(_PARTNER),
+        )
+        too_late = of_record.where(of(_PARTNER, READ_IN) > of(side, LEFT_IN))
+        nothing = F.lit(None).cast(pairs.schema[other].dataType)
+        found.append(too_late.withColumn(other, nothing).drop(ORDER))
+    sides = (F.col(side).dropFields(READ_IN, LEFT_IN).alias(side) for side in (LEFT, RIGHT))
+    return reduce(DataFrame.unionByName, found).select(*sides, _PARTNER)
+
+
+def partners_read_too_late(node: StreamStreamJoin, left_before: DataFrame) -> DataFrame:
+    """The partners of ``left_before_partners``, each with the record that had left (``UNREAD_SCHEMA``)."""
+    alone = {name: F.coalesce(of(LEFT, name), of(RIGHT, name)) for name in (*PLACE, TIME)}
+    names = dict(zip((*PLACE, TIME), ("topic", "partition", "offset", "timestamp_ms"), strict=True))
+    events = dict(zip((*PLACE, TIME), ("event_topic", "event_partition", "event_offset", "event_ms"), strict=True))
+    return left_before.where(alone[OFFSET].isNotNull() & of(_PARTNER, OFFSET).isNotNull()).select(
+        *(of(_PARTNER, name).alias(told) for name, told in names.items()),
+        *(alone[name].alias(told) for name, told in events.items()),
+        _either_key(node).cast("string").alias("key"),
+    )
 
 
 def _meeting(node: StreamStreamJoin, left: DataFrame, right: DataFrame, how: str) -> DataFrame:

@@ -129,7 +129,28 @@ class Stateful:
             known.append(self._joinable(node, side, within, keys[side]))
         before_ms = behind(self.carrying.frontier_before_ms(node), waits_ms(node))
         bound_ms = 0 if node.kind == "inner" else behind(self.clocks.frontier_now_ms(node), waits_ms(node))
-        return joins.paired(node, *known, alone_before_ms=bound_ms, alone_since_ms=before_ms)
+        left_before = self._left_before_partners(node, known)
+        return joins.paired(node, *known, alone_before_ms=bound_ms, alone_since_ms=before_ms, left_before=left_before)
+
+    def _left_before_partners(self, node: StreamStreamJoin, known: Sequence[DataFrame]) -> DataFrame | None:
+        """The records that left alone before partners on time were read: a partition had been idle. None if none can.
+
+        Of results of windows the log does not say when they came.
+        """
+        waits_of_sides = [waits(side) for side in node.inputs]
+        if node.kind == "inner" or not self.lateness or self.batches is None or not self.clocks.left_some_behind(node):
+            return None
+        numbered = []
+        until = Wait(self.clocks.frontiers_ms(node, self.batches), waits_ms(node) + 1)
+        for rows, awaited in zip(known, waits_of_sides, strict=True):
+            if awaited is None:
+                return None
+            above = [Wait(self.clocks.frontiers_ms(one, self.batches), ahead_ms) for one, ahead_ms in awaited]
+            read = with_left_in(rows, self.batches, above).withColumnRenamed(LEFT_IN, joins.READ_IN)
+            numbered.append(with_left_in(read, self.batches, [*above, until]))
+        found = once(joins.left_before_partners(node, *numbered))
+        self.journal.unread_by(joins.partners_read_too_late(node, found))
+        return found
 
     def _joinable(self, node: StreamStreamJoin, side: int, on_time: DataFrame, key: Column) -> DataFrame:
         """The records of one ``side`` that others can be joined with."""

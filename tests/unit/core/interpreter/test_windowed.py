@@ -95,9 +95,8 @@ class TestPartitions:
         feed(driver, 0, key="bob", partition=1)
         feed(driver, 60_000)
         driver.idle("events", 1)
-        assert feed(driver, 9_000, key="bob", partition=1) == ["counted"]
         assert [out.revision for out in driver.read("results")] == [0]
-        driver.advance_to(60_000)
+        assert feed(driver, 9_000, key="bob", partition=1) == ["counted"]
         assert [(out.value and out.value["n"], out.revision) for out in driver.read("results")] == [(2, 1)]
 
 
