@@ -64,3 +64,31 @@ def test_what_a_silent_partition_brings_on_time_is_no_violation(
     assert third.findings.outcome == "match"
     assert third.findings.seed.run is not None
     assert third.findings.seed.run.audit == second.findings.audit, "from there audits go on"
+
+
+def test_what_left_a_join_alone_while_the_other_topic_was_silent_is_explained_by_its_partner(
+    spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
+) -> None:
+    orders, pays = (
+        stream(source_topic(f"silent-{name}", RecordSchema.of(**{name: LONG}), partitions=1))
+        for name in ("orders", "pays")
+    )
+    paid = orders.left_join(pays, before="0 s", after="1 min", grace="0 s").to(output_topic("silent-paid"))
+    topology = Topology(name="silent-join", sinks=[paid], idle_after=f"{IDLE_S} s")
+    stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
+    stage.create_topics()
+    stage.produce([("silent-orders", 0, "a", 1, {"orders": 1}), ("silent-pays", 0, "z", 0, {"pays": 0})])
+    stage.run()
+    time.sleep(IDLE_S + 0.5)
+    stage.produce([("silent-orders", 0, "b", 100, {"orders": 2})])
+    stage.run()
+    stage.produce([("silent-pays", 0, "a", 1.5, {"pays": 1})])
+    stage.run()
+    findings = stage.audit().findings
+    assert findings.outcome == "match"
+    [miss] = findings.misses
+    assert (miss.origin, miss.complete, miss.late) == (
+        "silent-orders-0@0",
+        None,
+        ("silent-pays-0@1 read after silent-orders-0@0",),
+    )
