@@ -23,6 +23,7 @@ _BEHIND = re.compile(r'data-label="records behind".*?</span>\s*([0-9,]+)', re.DO
 _PARTITION = re.compile(
     r'<th scope="row">([a-z0-9-]+)-(\d+)</th>((?:<td class="n">[^<]*(?:<span[^<]*</span>)?</td>){3})'
 )
+_NOT_KNOWN = "How far streams are behind is not known now"
 _POLL_S = 2.0
 """What a page says may be as old as that."""
 Parts = Mapping[tuple[str, int], Described]
@@ -30,7 +31,10 @@ Parts = Mapping[tuple[str, int], Described]
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One comparison: how many streams had which largest lag, and each figure that lies outside of what it can be."""
+    """One comparison: how many streams had which largest lag, and each figure that lies outside of what it can be.
+
+    ``streams`` is 0 where the pages said that they do not know the lag now: what they show then is an older one.
+    """
 
     at_s: float
     streams: int
@@ -61,10 +65,12 @@ class Pages:
             self._token = login.json()["access_token"]
         raise RuntimeError(f"{path} answers {answer.status_code}")
 
-    def behind(self) -> dict[str, int]:
-        """Of each stream on the overview how many records it is behind."""
-        found = {}
-        for row in _ROW.finditer(self.text("/")):
+    def behind(self) -> dict[str, int] | None:
+        """Of each stream on the overview how many records it is behind; None where it says that it does not know."""
+        found, text = {}, self.text("/")
+        if _NOT_KNOWN in text:
+            return None
+        for row in _ROW.finditer(text):
             behind = _BEHIND.search(row[0])
             if behind:
                 found[row[1]] = int(behind[1].replace(",", ""))
@@ -89,6 +95,8 @@ def looked(pages: Pages, project: Project, connection: Connection, streams: list
     time.sleep(_POLL_S)
     behind, parts = pages.behind(), pages.partitions(shown)
     after = described(project, connection.bootstrap_servers)
+    if behind is None:
+        return Look(at_s=at_s, streams=0, largest=0, exact=0)
     differing, exact, largest = [], 0, 0
     for stream in streams:
         group = connection.group(stream)

@@ -28,7 +28,8 @@ class Measured:
     @property
     def holds(self) -> bool:
         """Whether no driver was ended or called unhealthy, and each lag was true."""
-        return bool(self.looks) and not (self.ended or self.unhealthy or any(one.differing for one in self.looks))
+        differing = any(one.differing for one in self.looks)
+        return any(one.streams for one in self.looks) and not (self.ended or self.unhealthy or differing)
 
 
 def page_of(measured: Measured) -> str:
@@ -36,6 +37,7 @@ def page_of(measured: Measured) -> str:
     looks = measured.looks
     figures = sum(one.streams for one in looks)
     exact = sum(one.exact for one in looks)
+    unknown = sum(not one.streams for one in looks)
     wrong = [said for one in looks for said in one.differing]
     lines = [
         "# Streams that are silent and woken",
@@ -56,6 +58,7 @@ def page_of(measured: Measured) -> str:
         f"| looks in which a stream was unhealthy | {len(measured.unhealthy)} |",
         f"| of the woken, unhealthy at a look by the rule of commit 5fe5348 | {len(measured.by_the_former_rule)} |",
         f"| comparisons of a stream's lag | {figures}, of which {exact} while nothing moved: exactly equal |",
+        f"| comparisons at which the page said that it does not know the lag now | {unknown} |",
         f"| lags beyond one poll | {len(wrong)} |",
         f"| the largest lag | {quantity(max((one.largest for one in looks), default=0), 'record')} |",
         "",
