@@ -30,6 +30,7 @@ PARTS := unit spark integration airflow chaos faults browser
 # each by a pytest of its own, two at a time, for one alone leaves a core idle; the longest begin first, so that both end
 # at about the same time
 RUNS := broker audit airflow recompute unit engines
+SELECT ?= not thorough
 RUN_broker := tests/chaos tests/integration tests/faults
 RUN_audit := tests/spark/audit
 RUN_airflow := tests/airflow tests/browser
@@ -39,7 +40,7 @@ RUN_engines := tests/unit/spark
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop errors house lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
+.PHONY: help setup dist test-dist test-upgrade test-compose test-registry test-machines test-pods test-classes lock jars browser demo up status down test test-all $(RUNS:%=run-%) $(PARTS:%=test-%) laws mutants nights city-nights acls lies chaos faults wake shop errors house lint format bench bench-scale bench-soak bench-long bench-join bench-lens bench-decoding bench-serve clean play
 
 help: ## show this list
 	@echo "usage: make TARGET [ARGS='...']"; echo
@@ -104,7 +105,7 @@ demo: setup ## the whole chain on a generated flow (ARGS: --all, --keep, --secur
 
 # ---- checks
 
-test: setup browser test-classes ## all tests, in six runs, two at a time; in one where ARGS are given, which go to pytest
+test: setup browser test-classes ## the tests, in six runs, two at a time, without the thorough ones (SELECT= runs these too); in one run where ARGS are given, which go to pytest
 ifeq ($(ARGS),)
 	@$(MAKE) --no-print-directory --keep-going --jobs 2 $(RUNS:%=run-%)
 else
@@ -115,7 +116,10 @@ test-classes: setup
 	@python -m tests.lean_spark
 
 $(RUNS:%=run-%): run-%:
-	@pytest $(RUN_$*)
+	@pytest $(RUN_$*) -m "$(SELECT)"
+
+test-all: setup browser test-classes ## all tests and all targets that check something, hours of them: writes docs/operations/last-run.md (ARGS: targets)
+	@python -m tests.last_run $(ARGS)
 
 test-unit: setup ## tests without a JVM, in seconds
 test-spark: setup test-classes ## tests on a local Spark

@@ -24,6 +24,7 @@ def test_a_stream_is_launched_and_watched_without_a_worker_slot(deployment: Depl
     assert len(deployment.driver_processes()) == 1
 
 
+@pytest.mark.thorough
 def test_a_restart_of_airflow_leaves_the_stream_alone(deployment: Deployment) -> None:
     before, run = deployment.status(), deployment.watching()
     assert before is not None
@@ -63,6 +64,7 @@ def test_a_cleared_task_adopts_the_driver_and_never_makes_two(deployment: Deploy
     assert deployment.watching() == run
 
 
+@pytest.mark.thorough
 def test_marking_the_task_failed_stops_the_stream_and_holds_it(deployment: Deployment) -> None:
     run = deployment.watching()
     assert run
@@ -74,6 +76,7 @@ def test_marking_the_task_failed_stops_the_stream_and_holds_it(deployment: Deplo
     assert not deployment.driver_processes()
 
 
+@pytest.mark.thorough
 def test_the_order_to_start_launches_it_again_and_the_order_to_stop_ends_it(deployment: Deployment) -> None:
     before = deployment.status()
     assert before

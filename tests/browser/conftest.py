@@ -82,3 +82,14 @@ def page(browser: Browser, shop: Shop) -> Iterator[Page]:
     opened.get_by_role("link", name="Dags").first.wait_for()
     yield opened
     opened.close()
+
+
+def loaded(page: Page) -> list[str]:
+    """What the page and its frames have asked for, as Chromium itself counts it.
+
+    A handler of ``request`` events would run in a greenlet for each of them, and such runs have ended in a segfault.
+    """
+    entries = "performance.getEntriesByType('resource').map(entry => entry.name)"
+    found = [url for frame in page.frames for url in [frame.url, *frame.evaluate(entries)]]
+    assert found, "Chromium has counted nothing"
+    return found

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.browser.conftest import STREAM, Shop
+from tests.browser.conftest import STREAM, Shop, loaded
 
 from recount.airflow.naming import backfill_dag, stream_dag
 
@@ -23,8 +23,6 @@ def test_the_grid_shows_a_stream_that_runs(page: Page, shop: Shop) -> None:
 def test_the_page_of_the_streams_leads_to_the_certificate_and_loads_nothing_from_elsewhere(
     page: Page, shop: Shop
 ) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{shop.airflow.url}/plugin/recount")
     inside = page.frame_locator("iframe")
     expect(inside.get_by_role("row", name=STREAM)).to_contain_text("running")
@@ -32,7 +30,7 @@ def test_the_page_of_the_streams_leads_to_the_certificate_and_loads_nothing_from
     expect(inside.get_by_role("heading", name=f"{STREAM} match")).to_be_visible()
     expect(inside.locator("body")).to_contain_text(f"{shop.flow.records:,}")
     expect(inside.locator("body")).to_contain_text("Every output record is there exactly once")
-    assert [url for url in asked if not url.startswith((shop.airflow.url, "data:", "blob:"))] == []
+    assert [url for url in loaded(page) if not url.startswith((shop.airflow.url, "data:", "blob:"))] == []
 
 
 def test_after_its_audit_a_stream_says_what_a_longer_grace_and_other_engines_would_have_made(
@@ -48,14 +46,12 @@ def test_after_its_audit_a_stream_says_what_a_longer_grace_and_other_engines_wou
 
 
 def test_what_great_expectations_found_is_shown_and_loads_nothing_from_elsewhere(page: Page, shop: Shop) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
     page.goto(f"{shop.airflow.url}/recount/data-docs")
     page.get_by_role("row", name=STREAM).get_by_role("link").nth(1).click()
     for suite in ("raw_log", "batch_ledger", "reconciliation"):
         expect(page.get_by_role("heading", name=f"{suite} ")).to_be_visible()
     expect(page.get_by_role("cell", name="holds").first).to_be_visible()
-    assert [url for url in asked if not url.startswith(shop.airflow.url)] == []
+    assert [url for url in loaded(page) if not url.startswith(shop.airflow.url)] == []
 
 
 def test_a_stranger_is_sent_to_the_login(page: Page, shop: Shop) -> None:

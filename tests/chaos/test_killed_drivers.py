@@ -129,6 +129,7 @@ def test_a_driver_killed_before_between_and_after_its_commits_leaves_no_differen
     assert_nothing_differs(deployment, "killed", buried)
 
 
+@pytest.mark.thorough
 def test_a_killed_join_with_sessions_leaves_no_difference(deployment: Deployment) -> None:
     undisturbed = run(deployment, "calm-journeys", "never", 0)
     assert undisturbed.finish() == 0, undisturbed.said()

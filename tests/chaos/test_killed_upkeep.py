@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from tests.unit.spark.ledger_scene import LedgerScene
 
 from recount.local.project import Project
@@ -30,6 +31,7 @@ def killed_after(seconds: float, folder: Path, project: Project) -> int:
     return int(said[-1])
 
 
+@pytest.mark.thorough
 def test_a_driver_that_is_killed_in_its_upkeep_again_and_again_loses_and_doubles_no_proof(
     tmp_path: Path, project: Project
 ) -> None:

@@ -30,6 +30,7 @@ def _send(streams: Streams, value: bytes, *headers: tuple[str, bytes | None]) ->
     assert producer.flush(60) == 0
 
 
+@pytest.mark.thorough
 def test_headers_are_read_by_streams_and_audits(streams: Streams) -> None:
     blue, first = ("tenant", b"blue"), ("sent-at", b"1970-01-01T00:00:01Z")
     _send(streams, b'{"ms":40}', blue, first, ("trace", b"\x01\xff"))

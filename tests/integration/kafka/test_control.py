@@ -25,6 +25,7 @@ from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
 
+@pytest.mark.thorough
 def test_a_driver_whose_broker_is_lost_hears_the_next_order_once_it_is_back(tmp_path: Path, project: Project) -> None:
     with EmbeddedKafka(home=Home(path=tmp_path), project=project) as kafka:
         connection = Connection(bootstrap_servers=kafka.bootstrap_servers)

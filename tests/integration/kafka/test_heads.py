@@ -52,6 +52,7 @@ def test_only_the_publisher_opened_last_can_publish_the_next_head(
     assert published_head(connection, stream) == head(stream, 1)
 
 
+@pytest.mark.thorough
 def test_a_publisher_killed_in_its_transaction_hides_no_head_of_another_stream(
     connection: Connection, unique: Callable[[str], str]
 ) -> None:

@@ -259,6 +259,7 @@ def test_a_transaction_that_is_aborted_again_names_the_setting_and_the_size_of_t
     assert values(read, stream.output) == []
 
 
+@pytest.mark.thorough
 def test_a_transaction_that_outlives_its_timeout_is_tried_again_and_committed_once(
     stream: OneBatch, read: Read
 ) -> None:
@@ -279,6 +280,7 @@ def test_one_time_iterators_are_refused(stream: OneBatch) -> None:
         stream.open().commit_once(iter([]), start_offsets={}, end_offsets={(stream.source, 0): 100}, batch=0)
 
 
+@pytest.mark.thorough
 def test_a_broker_that_was_away_between_two_batches_holds_up_the_next_one_for_seconds(
     project: Project, tmp_path: Path
 ) -> None:

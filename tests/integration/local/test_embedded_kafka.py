@@ -43,6 +43,7 @@ def test_only_one_or_three_brokers_make_sense(tmp_path: Path, project: Project) 
         EmbeddedKafka(home=Home(path=tmp_path), project=project, brokers=2)
 
 
+@pytest.mark.thorough
 def test_a_killed_broker_comes_back_on_its_port_with_its_records(tmp_path: Path, project: Project) -> None:
     with EmbeddedKafka(home=Home(path=tmp_path), project=project) as kafka:
         before = kafka.bootstrap_servers
@@ -77,6 +78,7 @@ def test_nothing_runs_after_the_context_and_the_shape_stays(tmp_path: Path, proj
         EmbeddedKafka(home=home, project=project, brokers=3).start()
 
 
+@pytest.mark.thorough
 def test_three_brokers_replicate_and_survive_the_loss_of_one(tmp_path: Path, project: Project) -> None:
     with EmbeddedKafka(home=Home(path=tmp_path), project=project, brokers=3) as kafka:
         create(kafka, "orders", replicas=3)

@@ -24,7 +24,7 @@ from recount.local.project import Project
 from recount.local.spark import EmbeddedSpark
 from recount.secret_file import write_secret
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(600)]
 
 MARKER = "unencrypted-on-disk"
 ROWS = 200_000

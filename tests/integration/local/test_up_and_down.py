@@ -55,6 +55,7 @@ def test_up_status_and_down(home: Home, project: Project) -> None:
     assert "nothing was running" in recount(home, project, "down").stdout
 
 
+@pytest.mark.thorough
 def test_up_starts_only_what_has_ended_and_at_the_ports_that_it_had(home: Home, project: Project) -> None:
     recount(home, project, "up", "--no-airflow")
     (broker,) = daemon.recorded(home)
@@ -79,6 +80,7 @@ def test_up_starts_only_what_has_ended_and_at_the_ports_that_it_had(home: Home, 
     assert Running.read(home) == before
 
 
+@pytest.mark.thorough
 def test_up_says_so_where_another_process_has_taken_a_port_and_ends_nothing(home: Home, project: Project) -> None:
     recount(home, project, "up", "--no-airflow")
     (broker,) = daemon.recorded(home)

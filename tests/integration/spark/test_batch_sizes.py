@@ -11,7 +11,7 @@ from tests.integration.spark.test_cuts import assert_each_offset_once
 from recount.core.ledger import BatchProof
 from recount.kafka.control import request_stop
 
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_200)]
 LARGEST, SMALLEST = 10_000, 1_000
 BACKLOG, AFTERWARDS = 32_000, 3_000
 """Two batches of the largest size leave more than ten of the smallest behind: still far."""

@@ -15,7 +15,7 @@ from tests.integration.spark.streams import cut_archive, cut_purchases, large, m
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import BATCH, GENERATION
 
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_200)]
 RECORDS = 1_500
 STREAMS = ("small", "medium", "large")
 

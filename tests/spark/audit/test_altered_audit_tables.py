@@ -116,6 +116,7 @@ def trimmed(brief: Stage) -> list[int]:
     return sorted(pl.read_delta(brief.tables.output("bills"))[WINDOW_END].to_list())
 
 
+@pytest.mark.thorough
 def test_a_forged_release_in_the_row_of_an_audit_lets_neither_stream_nor_audit_forget_anything(brief: Stage) -> None:
     days = [a_day(brief, number) for number in (0, 1)]
     released = [load(day.certificate)["released"]["before_ms"] for day in days]
@@ -136,6 +137,7 @@ def test_a_forged_release_in_the_row_of_an_audit_lets_neither_stream_nor_audit_f
     assert night.findings.counts["delta match"] > 0, "its results are judged"
 
 
+@pytest.mark.thorough
 def test_a_forged_old_batch_releases_no_more_than_was_certified_for_it(brief: Stage) -> None:
     days = [a_day(brief, number) for number in (0, 1)]
     TopologyWork(brief.topology, brief.settings.data).tables.ledger.move()

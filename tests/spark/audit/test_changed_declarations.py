@@ -76,6 +76,7 @@ def reset(scene: Scene, begin_at: From) -> None:
     Reset(scene.settings, scene.topology, begin_at).run()
 
 
+@pytest.mark.thorough
 def test_a_window_of_another_size_is_refused_and_a_reset_from_the_beginning_computes_all_anew(scene: Scene) -> None:
     produce(scene, 0, 1, 7, 12)
     scene.produce([(0, 0, b"not json")])
@@ -108,6 +109,7 @@ def test_a_window_of_another_size_is_refused_and_a_reset_from_the_beginning_comp
     assert (former / "outputs/revenue/_delta_log").exists()
 
 
+@pytest.mark.thorough
 def test_a_reset_from_now_reads_and_judges_what_comes_after_it(scene: Scene) -> None:
     produce(scene, 0, 7)
     scene.run()
@@ -144,6 +146,7 @@ def test_a_reset_that_was_interrupted_is_finished_by_its_repetition(scene: Scene
     assert groups == {}
 
 
+@pytest.mark.thorough
 def test_an_upgrade_to_a_longer_grace_goes_on_with_the_state_and_each_stretch_is_judged_by_its_own(
     scene: Scene,
 ) -> None:
@@ -298,6 +301,7 @@ def test_what_is_added_begins_after_the_last_batch_and_is_judged_from_there(
     assert (in_force.added, in_force.added_fields) == ({}, {})
 
 
+@pytest.mark.thorough
 def test_nothing_is_added_to_a_stream_whose_log_has_lost_its_beginning(
     tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:

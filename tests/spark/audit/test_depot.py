@@ -138,6 +138,7 @@ def test_one_row_lost_and_one_altered_are_found_in_every_sink_with_a_part_of_the
     assert found == expected
 
 
+@pytest.mark.thorough
 def test_what_has_expired_on_kafka_is_not_audited_from_there(nights: Nights) -> None:
     with pytest.raises(Terminal) as refused:
         nights.depot.audit("kafka", from_the_beginning=True)

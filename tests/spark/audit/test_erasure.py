@@ -59,6 +59,7 @@ def _of(rows: pl.DataFrame, key: str) -> pl.DataFrame:
     return rows.filter(pl.any_horizontal(pl.col(pl.String) == key))
 
 
+@pytest.mark.thorough
 def test_nothing_at_rest_names_a_key_that_was_erased_by_runs_that_were_killed_after_each_step(clinic: Clinic) -> None:
     assert files_naming(clinic.settings.data, ZOE)
     bills, notes, archive = clinic.bills.topology.name, clinic.notes.topology.name, clinic.archive
@@ -114,6 +115,7 @@ def test_an_erased_key_begins_anew_and_audits_from_the_beginning_begin_at_its_er
         assert stage.audit("archive").findings.differences == ()
 
 
+@pytest.mark.thorough
 def test_corrections_go_with_their_key_and_the_next_backfill_follows(clinic: Clinic) -> None:
     bills = clinic.bills
     corrections = clinic.tables.corrections("bills")

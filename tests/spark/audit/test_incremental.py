@@ -134,6 +134,7 @@ def test_what_was_mended_is_repaired_without_the_log_of_the_nights_before(nights
     assert nights.doubled <= open_findings(nights.mended), "a record on Kafka cannot be taken back"
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("tiny")
 def test_a_stream_that_stands_still_is_audited_when_the_log_of_its_last_night_has_expired(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path

@@ -106,6 +106,7 @@ def test_a_change_that_came_too_late_is_a_grace_miss_with_its_offset_and_no_viol
     assert whole == miss
 
 
+@pytest.mark.thorough
 def test_a_miss_is_explained_in_later_nights_too(nights: Nights) -> None:
     """By what the audit has kept: the record is older than the look back now, and is looked up no more."""
     stage = nights.stage
@@ -118,6 +119,7 @@ def test_a_miss_is_explained_in_later_nights_too(nights: Nights) -> None:
         stage.produce([("orders", partition, f"c{partition}", 900, {"number": ORDERS + 2}) for partition in range(2)])
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("tiny")
 def test_an_order_exactly_at_the_end_of_the_look_back_is_no_violation(
     spark: SparkSession,
@@ -154,6 +156,7 @@ def test_an_order_exactly_at_the_end_of_the_look_back_is_no_violation(
         assert deleted.startswith(f"{records} of {records} results in edge-tiered were older than its retention")
 
 
+@pytest.mark.thorough
 def test_a_table_that_was_compacted_meanwhile_is_read_from_its_archive_or_not_judged_at_all(nights: Nights) -> None:
     """The version that orders found is gone from Kafka: what is left would call their rows altered."""
     stage = nights.stage

@@ -88,6 +88,7 @@ def desk(tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project
     return desk
 
 
+@pytest.mark.thorough
 def test_rows_of_any_topology_that_were_removed_have_expired_and_lost_ones_are_found(desk: Stage) -> None:
     batches: list[list[Said]] = [[*CLICKS, *LATE], SECOND, [("clicks", 0, "ann", 90, {"page": "a"})]]
     for batch in batches:
@@ -131,6 +132,7 @@ def test_rows_of_any_topology_that_were_removed_have_expired_and_lost_ones_are_f
     assert expectations(desk, found) == (EXIT_FAILED, [])
 
 
+@pytest.mark.thorough
 def test_what_late_records_explained_they_explain_when_the_stream_has_removed_them(
     tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:

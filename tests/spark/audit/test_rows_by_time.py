@@ -20,6 +20,7 @@ pytestmark = pytest.mark.timeout(1_800)
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 
+@pytest.mark.thorough
 def test_a_record_that_comes_again_nights_later_is_a_miss_and_no_violation(
     tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:

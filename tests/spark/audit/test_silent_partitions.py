@@ -42,6 +42,7 @@ def said(partition: int, minute: float) -> Said:
     return ("silent-readings", partition, f"device {partition}", minute, {"n": partition})
 
 
+@pytest.mark.thorough
 def test_what_a_silent_partition_brings_on_time_is_no_violation(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:

@@ -284,6 +284,7 @@ class HeldUp(StreamRunner):
         return super()._outputs(lease)
 
 
+@pytest.mark.thorough
 def test_a_driver_that_was_held_up_before_it_opened_its_outputs_does_not_go_on_after_a_newer_one(scene: Scene) -> None:
     produce(scene, 0)
     with pytest.raises(Fenced):
@@ -294,6 +295,7 @@ def test_a_driver_that_was_held_up_before_it_opened_its_outputs_does_not_go_on_a
     assert_right(scene, 2)
 
 
+@pytest.mark.thorough
 def test_an_archive_that_is_older_than_its_group_is_refused(scene: Scene, tmp_path: Path) -> None:
     archive = Archive(topic=scene.topology.sources[0].topic)
     work = ArchiveWork(scene.session, archive, scene.settings.data)
@@ -314,6 +316,7 @@ def test_an_archive_that_is_older_than_its_group_is_refused(scene: Scene, tmp_pa
         run(scene, work)
 
 
+@pytest.mark.thorough
 def test_a_source_that_was_made_anew_and_has_grown_beyond_is_refused_and_no_audit_matches_before_it_is_accepted(
     scene: Scene,
 ) -> None:
@@ -340,6 +343,7 @@ def test_a_source_that_was_made_anew_and_has_grown_beyond_is_refused_and_no_audi
     assert_right(scene, 2)
 
 
+@pytest.mark.thorough
 def test_a_batch_that_was_in_flight_when_the_cluster_was_moved_is_completed_once_the_copy_is_accepted(
     scene: Scene,
 ) -> None:
@@ -363,6 +367,7 @@ def test_a_batch_that_was_in_flight_when_the_cluster_was_moved_is_completed_once
     assert scene.audit().findings.outcome == "match"
 
 
+@pytest.mark.thorough
 def test_a_source_that_was_made_anew_and_is_shorter_is_certified_as_a_finding_and_nothing_is_judged(
     scene: Scene,
 ) -> None:
@@ -389,6 +394,7 @@ def test_a_source_that_was_made_anew_and_is_shorter_is_certified_as_a_finding_an
         run(scene)
 
 
+@pytest.mark.thorough
 def test_a_results_topic_that_was_made_anew_and_is_shorter_is_read_from_its_first_record(scene: Scene) -> None:
     produce(scene, 0, 1)
     run(scene)
@@ -425,6 +431,7 @@ def said_last(scene: Scene) -> tuple[str, int | None]:
     return status.state, status.stream_version
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("has_checkpoint", [True, False])
 def test_a_stream_that_stood_still_for_longer_than_its_topic_is_kept_refuses_and_can_be_reset(
     scene: Scene, has_checkpoint: bool

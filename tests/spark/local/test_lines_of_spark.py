@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from recount.core.settings import Settings
 from recount.local.project import Project
 
@@ -29,6 +31,7 @@ for name in ("LogicalRDD", "Other"):
 """
 
 
+@pytest.mark.thorough
 def test_all_loggers_warn_but_the_one_that_tells_columns(project: Project, tmp_path: Path) -> None:
     """Also where Spark's own layout for JSON is taken."""
     places = dict.fromkeys(("data", "checkpoints", "reports", "logs", "run"), str(tmp_path))

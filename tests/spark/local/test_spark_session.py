@@ -32,6 +32,7 @@ session.stop()
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("home", ["that of the tests", ""])
 def test_a_driver_has_its_classes_from_the_archive_of_its_spark(
     monkeypatch: pytest.MonkeyPatch, project: Project, tmp_path: Path, home: str

@@ -10,6 +10,7 @@ import pytest
 from recount.local.project import Project
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(580)
 def test_a_sample_of_the_rule_mutants_turns_the_audit_red(project: Project) -> None:
     command = [sys.executable, "-m", "tests.mutants", "--sample", "1", "--seed", "12"]

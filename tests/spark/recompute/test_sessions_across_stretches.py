@@ -64,6 +64,7 @@ def stretched(spark: SparkSession, after: Sequence[Arrival], flows: Mapping[str,
     )
 
 
+@pytest.mark.thorough
 def test_a_session_that_had_left_is_joined_in_the_next_stretch(spark: SparkSession, tmp_path: Path) -> None:
     """The log begins with what is made of [74, 75] alone, which is taken back."""
     flows = {name: below(COUNTED.emit_final()) for name, below in BELOW.items()}

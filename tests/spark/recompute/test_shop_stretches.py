@@ -57,6 +57,7 @@ def test_nights_without_lateness_are_the_whole_log_without_it(spark: SparkSessio
     assert not differences(stretch_by_stretch(spark, one, cuts_of(one), tmp_path), expected, SHOP[name])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["enriched-orders-by-customer", "enriched-events"])
 def test_records_are_looked_up_again_where_a_table_changes_late(spark: SparkSession, name: str, tmp_path: Path) -> None:
     one = replace(stretched(spark, SHOP[name], mixed=True), lateness=False, look_back_ms=86_400_000)

@@ -26,6 +26,7 @@ def test_a_key_that_nobody_has_is_erased_from_nowhere(shop: Settings, capsys: py
     assert capsys.readouterr().out == "no stream has this key\n"
 
 
+@pytest.mark.thorough
 def test_a_stream_that_keeps_state_is_refused_though_others_could_be_erased_from(
     shop: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
