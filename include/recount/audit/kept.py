@@ -234,8 +234,8 @@ def _require_archived(tables: Tables, topic: str, ranges: Ranges) -> None:
     if behind:
         raise Transient(
             f"the archive of {topic} is behind the stream",
-            given={partition: reached.get(partition, 0) for partition in behind},
-            expected=f"to reach offsets {behind}",
+            given=[f"{topic}-{partition} archived up to offset {reached.get(partition, 0)}" for partition in behind],
+            expected=f"what the stream has read, partition and offset: {behind}",
             remedy=f"see that archive-{topic} runs, and audit again",
         )
 

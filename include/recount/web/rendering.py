@@ -12,6 +12,7 @@ from recount.core.durations import roughly
 
 _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 _LONGEST = 300
+_A_WEEK_MS = 7 * 86_400_000
 UNKNOWN = "–"  # noqa: RUF001 - a dash
 """In place of a number."""
 
@@ -31,7 +32,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"count": count, "rate": rate, "share": share, "size": size, "time": told_minute}
-    environment.filters |= {"ago": duration, "short": short}
+    environment.filters |= {"ago": duration, "since": since, "short": short}
     return environment
 
 
@@ -79,6 +80,13 @@ def told_minute(at_ms: int | None) -> str:
 def duration(length_ms: float | None) -> str:
     """A length of time as ``roughly`` writes it."""
     return UNKNOWN if length_ms is None else roughly(length_ms)
+
+
+def since(at_ms: int | None, now_ms: int) -> str:
+    """How long ago ``at_ms`` was; its date where that is more than a week, as of a log of former years."""
+    if at_ms is None or now_ms - at_ms > _A_WEEK_MS:
+        return told_minute(at_ms)
+    return roughly(now_ms - at_ms)
 
 
 def short(text: object, most: int = _LONGEST) -> str:

@@ -52,6 +52,8 @@ def test_durations_have_two_units(length_ms: int | None, told: str) -> None:
 
 def test_a_time_that_no_calendar_has_is_the_number() -> None:
     assert rendering.told_minute(1_500) == "1970-01-01 00:00"
+    assert rendering.since(1_500, 62_500) == "1 min 1 s"
+    assert rendering.since(1_500, 1_500 + 8 * 86_400_000) == "1970-01-01 00:00", "a record of a log of former years"
     assert rendering.told_minute(2**63 - 1) == "9,223,372,036,854,775,807 ms"
 
 
