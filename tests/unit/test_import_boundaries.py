@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from recount.core import language
 from recount.local.project import Project
 
@@ -203,38 +201,6 @@ def test_every_module_lies_in_a_room_of_the_map(project: Project) -> None:
     assert {room for room, _ in files(project.root)} <= ROOMS.keys()
 
 
-@pytest.mark.parametrize(
-    ("room", "source"),
-    [
-        ("core", "import polars"),
-        ("core", "def late():\n    from pyspark.sql import functions"),
-        ("core", "from recount.kafka.topics import plan"),
-        ("core", "from recount import kafka"),
-        ("topologies", "from recount import stream, kafka"),
-        ("recompute", "from recount.spark.stage import run"),
-        ("spark", "import recount.recompute.flow"),
-        ("kafka", "from recount.airflow.operators import StreamOperator"),
-        ("dags", "import pyspark"),
-        ("dags", "from recount.spark.runner import StreamRunner"),
-        ("topologies", "from recount.cli import app"),
-    ],
-)
-def test_a_forbidden_import_is_found(room: str, source: str) -> None:
-    assert len(faults(room, source)) == 1
-
-
-@pytest.mark.parametrize(
-    ("room", "source"),
-    [
-        ("core", "import json\nfrom recount.core.errors import Terminal"),
-        ("spark", "import pyspark\nfrom recount.kafka.transaction import OutputTransaction"),
-        ("dags", "from recount.airflow.operators import StreamOperator\nfrom airflow.sdk import dag"),
-    ],
-)
-def test_an_allowed_import_is_not(room: str, source: str) -> None:
-    assert faults(room, source) == []
-
-
 def recompute_files(root: Path) -> Iterator[tuple[str, ast.Module]]:
     """Every module of the recompute."""
     for file in sorted((root / "include" / "recount" / "recompute").rglob("*.py")):
@@ -286,22 +252,3 @@ def test_the_recompute_asks_a_declaration_for_its_shape_and_for_no_rule(project:
         file: sorted(asked) for file, tree in recompute_files(project.root) if (asked := rules_asked(tree, members))
     }
     assert not found
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "from recount.core.event_time import topics_of",
-        "from recount.core import event_time",
-        "import recount.core.windows",
-        "def late():\n    from recount.core.windows import tumbling",
-        "from recount.codec.decoder import arrow_type",
-    ],
-)
-def test_an_import_that_the_recompute_may_not_share_is_found(source: str) -> None:
-    [(module, name)] = shared_by(ast.parse(source))
-    assert name not in SHARED_WITH_THE_RECOMPUTE.get(module, set())
-
-
-def test_a_rule_of_a_declaration_that_the_recompute_asks_is_found(project: Project) -> None:
-    assert rules_asked(ast.parse("late = windows.is_closed(end_ms, now_ms)"), computed_members(project.root))

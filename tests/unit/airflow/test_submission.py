@@ -214,7 +214,3 @@ def test_one_private_member_of_the_provider_is_left_and_is_as_it_was() -> None:
     parameters = inspect.signature(SparkSubmitHook._build_spark_submit_command).parameters
     assert list(parameters) == ["self", "application"]
     assert "track_driver_via_k8s_api" in inspect.signature(SparkSubmitHook).parameters
-
-
-def test_another_private_member_of_a_hook_is_found() -> None:
-    assert private_members_of_hooks("self._hook._conf.update({})") == {"_conf"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -226,14 +225,3 @@ def test_final_results_do_not_depend_on_where_the_log_is_cut_into_batches(
     cut, _ = by_engine(topology, [*pieces, CLOSING], ())
     assert whole.emitted.sort(whole.emitted.columns).equals(cut.emitted.sort(cut.emitted.columns))
     assert set(whole.emitted[REVISION]) <= {0}
-
-
-def test_a_lost_record_is_seen() -> None:
-    log: list[Batch] = [([order(1_000, amount=0.1), order(2_000, amount=0.2)], 0), CLOSING]
-    shorter: list[Batch] = [([order(1_000, amount=0.1)], 0), CLOSING]
-    _, expected = by_interpreter(TOPOLOGIES[0], log)
-    _, emitted = by_engine(TOPOLOGIES[0], log, ())
-    _, lost = by_engine(TOPOLOGIES[0], shorter, ())
-    assert last_of_each(emitted) == last_of_each(expected) != last_of_each(lost)
-    [result] = emitted[-1]
-    assert result[-1]["amount"] == Decimal("0.30")

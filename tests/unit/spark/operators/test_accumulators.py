@@ -216,19 +216,3 @@ def test_a_reduce_passes_over_nulls_also_where_sessions_merge(gap_ms: int | None
 def test_of_nothing_there_is_no_row() -> None:
     accumulators = Accumulators(ALL, FIELDS)
     assert accumulators.results(accumulators.merged(accumulators.lifted(frame([])), ["group"])).is_empty()
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_a_lost_record_is_seen(name: str) -> None:
-    log = [
-        record(word=word, items=items, amount=Decimal(items), weight=float(items), vip=vip, at=at)
-        for at, (word, items, vip) in enumerate([("m", 2, True), ("a", 5, False), ("z", 9, True)])
-    ]
-    changed = []
-    for lost in range(len(log)):
-        accumulators = Accumulators({name: EACH[name]}, FIELDS)
-        kept = [one for number, one in enumerate(log) if number != lost]
-        merged = [accumulators.merged(accumulators.lifted(frame(some)), ["group"]) for some in (log, kept)]
-        whole, less = (accumulators.results(one)[field_column(name)].item() for one in merged)
-        changed.append(whole != less)
-    assert any(changed)

@@ -171,12 +171,6 @@ def test_a_record_waits_for_the_tables_time_and_keeps_its_place_in_the_log() -> 
     assert len(waiting.written) == 1 and waiting.fates["left", 0, 0] == "counted" and waiting.held()["waiting"] == 0
 
 
-def test_the_comparison_finds_a_lookup_that_reads_the_table_last() -> None:
-    batches = [[change(0, 1)], [Event(10), change(5, 2)]]
-    with pytest.raises(AssertionError):
-        assert_same(fed(LOOKUPS["inner"], batches), interpreted(LOOKUPS["inner"], [e for b in batches for e in b]))
-
-
 @pytest.mark.parametrize("kind", ["left", "inner"])
 def test_a_lookup_counts_the_rows_that_asked_and_those_that_found_none(kind: str) -> None:
     engine = TopologyEngine(LOOKUPS[kind], {"left": 1, "right": 1})

@@ -12,7 +12,6 @@ from tests.unit.spark.operators.feeding import (
     LEFT,
     RIGHT,
     Event,
-    Result,
     assert_same,
     by_partition,
     closing,
@@ -140,11 +139,6 @@ def reminded(at_ms: int, state: KeyState) -> Iterable[Row]:
     return [{"n": n, "what": "timer"}]
 
 
-def of_each_key(results: Sequence[Result]) -> dict[Any, list[Result]]:
-    """The results of each key, in their order."""
-    return {key: [one for one in results if one[0] == key] for key in ("a", "b")}
-
-
 class TestProcessor:
     MADE = {"n": LONG, "what": STRING}
     PROCESSED = topology(left.process(counted, on_timer=reminded, **MADE))
@@ -198,9 +192,3 @@ class TestProcessor:
         held = left.deduplicate("word", horizon="8 ms").process(counted, **self.MADE)
         with pytest.raises(NotExpressible):
             fed(topology(held), [])
-
-    def test_the_comparison_finds_a_timer_that_fires_before_its_record(self) -> None:
-        log = [Event(0, "a", {"l": 2}), Event(12, "b", {"l": 0}), Event(13, "a", {"l": 0})]
-        unreminded = topology(left.process(counted, on_timer=lambda *_: (), **self.MADE))
-        with pytest.raises(AssertionError):
-            assert_same(fed(unreminded, [log], partitions=1), interpreted(self.PROCESSED, log, partitions=1))

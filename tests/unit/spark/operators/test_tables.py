@@ -12,12 +12,9 @@ from tests.unit.spark.operators.feeding import (
     RIGHT,
     Batches,
     Event,
-    Fed,
-    Interpreted,
     Result,
     assert_same,
     by_partition,
-    closing,
     cut,
     cuts,
     fed,
@@ -26,7 +23,6 @@ from tests.unit.spark.operators.feeding import (
     latest,
     law,
     logs,
-    multiset,
     read_by,
     restarts,
     topics,
@@ -172,19 +168,3 @@ def test_deletions_are_remembered_only_where_an_older_change_could_undo_them() -
     assert fed(JOINS["outer"], gone[:1]).held()["left"] == 0
     assert values(JOINS["outer"], *gone)[-1] == {"r": None, "other": None, "k": "a", "l": 2, "word": None}
     assert values(DEEPER_JOINS["versioned tables"], *gone)[-1] is None
-
-
-def test_the_comparison_finds_a_change_that_is_numbered_twice() -> None:
-    log = [Event(0), Event(1)]
-    engine: Fed = fed(CHANGES["table"], [log])
-    engine.written[1] = engine.written[0]
-    reference: Interpreted = interpreted(CHANGES["table"], log)
-    with pytest.raises(AssertionError):
-        assert_same(engine, reference)
-    assert multiset(reference.written) != multiset(engine.written)
-
-
-def test_the_comparison_finds_a_versioned_table_that_is_read_as_an_unversioned_one() -> None:
-    log = [Event(9, "a", {"l": 1}), Event(5, "a", {"l": 2}), *closing("left")]
-    with pytest.raises(AssertionError):
-        assert_same(fed(CHANGES["table"], [log]), interpreted(CHANGES["versioned table"], log))

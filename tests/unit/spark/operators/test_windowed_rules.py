@@ -14,7 +14,6 @@ from tests.unit.spark.operators.windowed_engine import (
     Result,
     emitting,
     keyed_events,
-    table,
 )
 
 from recount.core.aggregates import count
@@ -128,45 +127,6 @@ def test_a_null_key_does_not_advance_stream_time() -> None:
 def test_a_null_value_is_a_record_for_time_and_session_windows_only(windows: str, fate: str) -> None:
     engine = Engine(counted(EACH[windows], "each batch"), [[Event(5, value=None)]])
     assert engine.fates == {(0, 0): fate}
-
-
-LOG = [at(1), at(2, 1), at(3, key="b"), at(12), at(14, 1), at(15), at(30), at(3), at(31, 1)]
-
-
-@pytest.mark.parametrize("windows", EACH)
-@pytest.mark.parametrize("emission", ["each batch", "each record"])
-def test_a_lost_record_is_seen_in_updates(windows: str, emission: EmissionKind) -> None:
-    results = counted(EACH[windows], emission)
-    interpreted = Interpreted(results, [LOG])
-    assert Engine(results, [LOG]).emitted == interpreted.emitted
-    for lost in range(len(LOG)):
-        engine = Engine(results, [[event for number, event in enumerate(LOG) if number != lost]])
-        assert (engine.emitted, engine.late, engine.fates) != (
-            interpreted.emitted,
-            interpreted.late,
-            interpreted.fates,
-        )
-
-
-@pytest.mark.parametrize("windows", ["tumbling", "hopping", "sliding", "session", "short session"])
-def test_a_lost_record_is_seen_in_final_results_or_in_the_late_ledger(windows: str) -> None:
-    results = counted(EACH[windows], "final")
-    interpreted = Interpreted(results, [LOG, CLOSING])
-    for lost in range(len(LOG)):
-        kept = [event for number, event in enumerate(LOG) if number != lost]
-        engine = Engine(results, [kept, CLOSING])
-        assert (table(engine.emitted), engine.late) != (table(interpreted.emitted), interpreted.late)
-
-
-def test_a_lost_state_is_seen() -> None:
-    results = counted(TUMBLING, "each batch")
-    whole, parts = Engine(results, [[at(1)], [at(2)]]), [Engine(results, [[at(1)]]), Engine(results, [[at(2)]])]
-    assert table(whole.emitted) != table([*parts[0].emitted, *parts[1].emitted])
-
-
-def test_a_record_of_another_partition_is_judged_otherwise() -> None:
-    results = counted(TUMBLING, "each batch")
-    assert Engine(results, [[at(50), at(3)]]).late != Engine(results, [[at(50), at(3, 1)]]).late == []
 
 
 @pytest.mark.parametrize("name", ["tumbling", "hopping", "sliding"])
