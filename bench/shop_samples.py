@@ -15,7 +15,7 @@ from recount.kafka.connection import Connection
 from recount.kafka.status import StatusBoard, StreamStatus, status_of_group
 from recount.local import daemon
 from recount.local.home import Home
-from recount.play.shop_reading import ShopReading
+from recount.play.shop_demo_steps import ShopReading
 
 _MIB = 1 << 20
 

@@ -40,7 +40,7 @@ from tests.formats.registry_streams import (
 )
 from tests.integration.spark.drivers import delta_rows
 
-from recount.codec.avro_sink_schemas import sink_schema
+from recount.codec.avro_encoder import sink_schema
 from recount.codec.registered_schemas import schema_id
 from recount.core.nodes import KEY
 from recount.core.registry_errors import VARIABLE, RegistryUnreachable, SchemaRefused

@@ -23,8 +23,8 @@ from tests.formats.registry_streams import (
 from tests.integration.spark.drivers import delta_rows
 from tests.unit.codec.protobuf_writers import by_both, fill, wire
 
+from recount.codec.protobuf_encoder import sink_file
 from recount.codec.protobuf_schemas import writer_message
-from recount.codec.protobuf_sink_files import sink_file
 from recount.codec.registered_schemas import latest_schema, schema_id
 from recount.codec.writer_schemas import protobuf_schema
 from recount.core.registry_errors import VARIABLE, SchemaRefused

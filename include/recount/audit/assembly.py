@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
+import platform
+import subprocess
+import sys
 from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from recount.audit.by_arrival import lookups_by_arrival
-from recount.audit.certified_findings import covered, findings_section, listed_differences
-from recount.audit.code_versions import code_versions
+import recount
 from recount.audit.findings import Findings
 from recount.audit.shape import flow_of
 from recount.audit.shares import unsigned_orders, warnings_of, warnings_of_lookups
 from recount.core.event_units import warnings_of_seconds
+from recount.core.finding import difference_document, finding_id
+from recount.core.finding_register import Standing
 from recount.core.fingerprint import SEMANTICS_VERSION, Declared
+from recount.core.joins import StreamTableJoin
 from recount.core.nodes import Sink, Source
+from recount.core.reading import records_of
 from recount.core.topology import Topology
 
 MAX_LISTED = 1_000
 _FATES = ("records", "counted", "late", "filtered", "null_key", "null_value", "deduplicated", "dead_lettered")
+_PACKAGE = Path(recount.__file__).parent
 
 
 def document_of(findings: Findings) -> dict[str, Any]:
@@ -101,3 +110,95 @@ def _declaration(topology: Topology) -> dict[str, Any]:
 
 
 _SIDES = ("expected", "published", "complete")
+
+
+def lookups_by_arrival(topology: Topology) -> list[str]:
+    """Every lookup that is declared ``as_of="arrival"``, in words: fidelity takes what it found from the ledger."""
+    return [
+        f"{node}, of {', '.join(sorted(records_of(node.right)))}"
+        for node in topology.nodes()
+        if isinstance(node, StreamTableJoin) and node.as_of == "arrival"
+    ]
+
+
+def listed_differences(findings: Findings, at_most: int) -> list[dict[str, Any]]:
+    """The differences that this very audit saw, each with the id of its finding."""
+    stream = findings.topology.name
+    return [{**difference_document(one), "finding": finding_id(stream, one)} for one in findings.differences[:at_most]]
+
+
+def findings_section(findings: Findings, at_most: int) -> dict[str, Any]:
+    """The open findings, the accepted ones, and those that this audit found repaired."""
+    stands = findings.standing or Standing()
+    groups = {"open": stands.open, "accepted": stands.accepted, "repaired": stands.repaired}
+    section: dict[str, Any] = {"repaired_before": stands.repaired_before}
+    for state, found in groups.items():
+        section |= {f"{state}_found": len(found), state: [one.document() for one in found[:at_most]]}
+    return section
+
+
+def covered(findings: Findings) -> dict[str, Any]:
+    """From which batch to which this audit judged, and which audit and certificate judged what lies before."""
+    run, first, before = findings.seed.run, findings.ledger.proofs[0], findings.before
+    former = None
+    if run and before:
+        former = {
+            "audit": run.audit,
+            "certificate": run.certificate,
+            "sha256": run.certificate_sha256 or None,
+            "outcome": run.outcome,
+            "batch": f"{before.generation}/{before.batch}",
+            "batch_timestamp_ms": before.batch_timestamp_ms,
+            "frontier_ms": run.frontier_ms,
+        }
+    cut = findings.cut
+    return {
+        "from": {"batch": f"{first.generation}/{first.batch}", "batch_timestamp_ms": first.batch_timestamp_ms},
+        "to": {"batch": f"{cut.generation}/{cut.batch}", "batch_timestamp_ms": cut.batch_timestamp_ms},
+        "judged_before": former,
+    }
+
+
+def code_versions() -> dict[str, Any]:
+    """What is told in a certificate; ``commit`` and ``lock_sha256`` are None outside a checkout."""
+    lock = _PACKAGE.parents[1] / "requirements" / "main.lock"
+    return {
+        "recount": version("recount"),
+        "sources_sha256": sources_sha256(_PACKAGE),
+        **_commit(),
+        "python": platform.python_version(),
+        "installed_sha256": _hash("\n".join(sorted(_installed()))),
+        "lock_sha256": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.is_file() else None,
+    }
+
+
+def _installed() -> set[str]:
+    """Names and versions, as the folders of their metadata tell them: to read each file would take half a second."""
+    return {metadata.name for folder in sys.path for metadata in Path(folder).glob("*.dist-info")}
+
+
+def sources_sha256(package: Path) -> str:
+    """The hash of all Python files below ``package``, with their paths."""
+    lines = [
+        f"{file.relative_to(package).as_posix()} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+        for file in sorted(package.rglob("*.py"))
+    ]
+    return _hash("\n".join(lines))
+
+
+def _commit() -> dict[str, Any]:
+    """The checkout's commit, and whether the package was changed since; none where the package is not in its files."""
+    try:
+        _git("ls-files", "--error-unmatch", "__init__.py")
+        return {"commit": _git("rev-parse", "HEAD"), "is_changed": bool(_git("status", "--porcelain", "--", "."))}
+    except (OSError, subprocess.SubprocessError):
+        return {"commit": None, "is_changed": None}
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(_PACKAGE), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

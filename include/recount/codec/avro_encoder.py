@@ -9,8 +9,7 @@ from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
-from recount.codec.avro_sink_schemas import sink_schema
-from recount.codec.registered_schemas import schema_id
+from recount.codec.registered_schemas import schema_id, type_name
 from recount.core.nodes import KEY
 from recount.core.registry_errors import VARIABLE
 from recount.core.schema import FieldType
@@ -19,6 +18,7 @@ from recount.extras import require_extra
 
 Encode = Callable[[Mapping[str, Any]], bytes]
 """Makes the bytes of a row."""
+_SIMPLE = {"string": "string", "long": "long", "double": "double", "boolean": "boolean"}
 
 
 def avro_encoder(written: Written) -> Encode:
@@ -44,3 +44,22 @@ def _encoder(_address: str, topic: str, fields: tuple[tuple[str, FieldType], ...
         return written.getvalue()
 
     return encode
+
+
+def sink_schema(topic: str, fields: Mapping[str, FieldType]) -> str:
+    """The schema of the values of ``topic``, as JSON: a record of ``fields``, each of which can be null.
+
+    So a field can be added and taken away, and readers of the one schema read values of the other. Items of lists can
+    be null, for Python functions may return such lists.
+    """
+    kinds = {field: _avro(kind) for field, kind in fields.items() if field != KEY}
+    made = [{"name": field, "type": ["null", kind], "default": None} for field, kind in kinds.items()]
+    return json.dumps({"type": "record", "name": type_name(topic), "fields": made})
+
+
+def _avro(kind: FieldType) -> Any:
+    if kind.element is not None:
+        return {"type": "array", "items": ["null", _avro(kind.element)]}
+    if kind.kind == "decimal":
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    return _SIMPLE[kind.kind]

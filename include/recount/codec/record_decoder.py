@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from recount.codec.decoder import Decoded
+from recount.codec.avro_decoder import AvroDecoder
+from recount.codec.decoder import Decoded, ValueDecoder
 from recount.codec.header_columns import GivenHeaders, HeaderColumns
 from recount.codec.key_columns import KeyColumns, key_texts
-from recount.codec.value_decoders import decoder_of
+from recount.codec.plain_decoder import PlainDecoder
+from recount.codec.protobuf_decoder import ProtobufDecoder
+from recount.core.plain_values import PlainValue
 from recount.core.schema import RecordSchema
 from recount.core.topics import Topic
 
@@ -60,3 +63,22 @@ class RecordDecoder:
 def reads_headers(topic: Topic) -> bool:
     """Whether fields of the topic are headers."""
     return isinstance(topic.value, RecordSchema) and bool(topic.value.header_fields)
+
+
+def decoder_of(topic: Topic, columns: Sequence[str]) -> ValueDecoder | PlainDecoder | AvroDecoder | ProtobufDecoder:
+    """The decoder of the values of ``topic``, which must be declared; ``columns`` are the fields that are returned.
+
+    Fields that are headers are not among them.
+    """
+    assert topic.value is not None, "checked by Source"
+    if isinstance(topic.value, PlainValue):
+        return PlainDecoder(topic.value, columns)
+    declared = topic.value.of_value
+    columns = [name for name in columns if name in declared.fields]
+    match topic.encoding:
+        case "avro":
+            return AvroDecoder(declared, columns)
+        case "protobuf":
+            return ProtobufDecoder(declared, columns)
+        case "json":
+            return ValueDecoder(declared, columns)

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from recount.core.archive import Archive
-from recount.core.cron import is_cron
 from recount.core.errors import require, require_each
 from recount.core.groups import StreamGroup
 from recount.core.resources import Resources
@@ -39,6 +38,8 @@ DRIVER_OPTIONS: Mapping[str, int] = MappingProxyType(
     }
 )
 """What the command line of a driver takes beside what it is to run, each with a number of at least so much."""
+_CRON_LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+_CRON_PART = re.compile(r"(?:\*|(\d{1,2})(?:-(\d{1,2}))?)(?:/([1-9]\d?))?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,3 +194,26 @@ def by_name(
             )
             found[name] = one
     return found
+
+
+def is_cron(text: object) -> bool:
+    """Minute, hour, day of the month, month, day of the week: ``*``, ``5``, ``1-5``, ``*/15``, or several with commas.
+
+    >>> is_cron("30 2 * * 1-5"), is_cron("60 2 * * *"), is_cron("2 o'clock")
+    (True, False, False)
+    """
+    if not isinstance(text, str) or len(fields := text.split(" ")) != len(_CRON_LIMITS):
+        return False
+    return all(
+        _is_within(part, least, most)
+        for field, (least, most) in zip(fields, _CRON_LIMITS, strict=True)
+        for part in field.split(",")
+    )
+
+
+def _is_within(part: str, least: int, most: int) -> bool:
+    found = _CRON_PART.fullmatch(part)
+    if found is None:
+        return False
+    bounds = [int(number) for number in found.group(1, 2) if number is not None]
+    return all(least <= number <= most for number in bounds) and bounds == sorted(bounds)

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from deltalake import DeltaTable
+
 from recount.audit.erased_keys import ErasedKeys, run_sha256
 from recount.audit.issuing import certificates_of, locked
 from recount.audit.purging import purge
@@ -36,12 +38,13 @@ from recount.erasure.holdings import all_paths, of_audits, of_stream
 from recount.erasure.noted_anew import note_anew
 from recount.erasure.rejected_rows import count_rejected, remove_rejected
 from recount.erasure.snapshot_rows import count_in_snapshot, erase_from_snapshots, snapshot_sha256
-from recount.erasure.state_log import purge_state
 from recount.erasure.state_rows import StateRows
 from recount.erasure.tombstones import Tombstones
 from recount.erasures import ErasureLog, not_finished
 from recount.kafka.backfill_count import published_backfills
 from recount.kafka.connection import Connection
+from recount.spark.delta_table import AppendOnlyTable
+from recount.spark.ledger_table import LedgerTable
 from recount.versions.standstill import standstill
 
 Step = Literal["begun", "tables", "audits", "snapshot", "tombstones", "runs", "files", "done"]
@@ -214,3 +217,24 @@ def record(settings: Settings, erasure: Erasure) -> Erasure:
     signed = signed_record(erasure, signer_in(settings.keys))
     ErasureLog(settings.data, erasure.stream).append(signed)
     return signed
+
+
+def purge_state(tables: Tables, stream: str) -> None:
+    """Purge the state table of ``stream``, whose proofs are moved to the table ``ledger`` before its commits go."""
+    path = tables.state(stream)
+    if not DeltaTable.is_deltatable(path):
+        return
+    ledger = LedgerTable(tables.ledger(stream), AppendOnlyTable(path=path, schema={}, carries_proofs=True))
+    ledger.table.create()
+
+    def move(version: int) -> None:
+        moved = ledger.move()
+        if moved < version:
+            raise Terminal(
+                "the proofs of the newest batches are not in the ledger",
+                given=f"moved up to version {moved}",
+                expected=f"version {version}",
+                remedy="run the erasure again",
+            )
+
+    purge(path, move)

@@ -9,17 +9,20 @@ record's own partition. Of the other engines the log says the clock, or the leas
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from recount.lens.key_tasks import task_of
 from recount.lens.modelled import Modelled
 from recount.lens.reaching_records import Reaching
 from recount.lens.stretch import NEVER, Longs, Stretch
 
 KAFKA_STREAMS, STRUCTURED_STREAMING = "kafka-streams", "structured-streaming"
+_SEED = 0x9747B28C
+_M, _R = 0x5BD1E995, 24
+_32_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +103,31 @@ def running_maxima(tasks: Longs, times_ms: Longs) -> Longs:
     """The stream time of each record's task once it has been read; the records are given in the order of reading."""
     frame = pl.DataFrame({"task": tasks, "time": times_ms})
     return frame.select(pl.col("time").cum_max().over("task"))["time"].to_numpy()
+
+
+def task_of(key: str | int, tasks: int) -> int:
+    """The partition, of ``tasks``, of a key as Kafka's own serializers write it: a text in UTF-8, a LONG in 8 bytes."""
+    raw = key.encode() if isinstance(key, str) else key.to_bytes(8, "big", signed=True)
+    return (murmur2(raw) & 0x7FFFFFFF) % tasks
+
+
+def murmur2(data: bytes) -> int:
+    """The hash of Kafka's default partitioner, as 32 bits without a sign.
+
+    Source: Austin Appleby's MurmurHash2, with the seed of org.apache.kafka.common.utils.Utils.murmur2.
+    """
+    length = len(data)
+    hashed = _SEED ^ length
+    whole = length - length % 4
+    for word in _words(data[:whole]):
+        mixed = word * _M & _32_BITS
+        mixed = (mixed ^ mixed >> _R) * _M & _32_BITS
+        hashed = hashed * _M & _32_BITS ^ mixed
+    if whole < length:
+        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _M & _32_BITS
+    hashed = (hashed ^ hashed >> 13) * _M & _32_BITS
+    return hashed ^ hashed >> 15
+
+
+def _words(data: bytes) -> Iterable[int]:
+    return (int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4))

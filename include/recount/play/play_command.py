@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Annotated, Any
@@ -18,7 +19,6 @@ from recount.core.errors import Terminal, Transient
 from recount.core.quantities import quantity
 from recount.local.home import Home
 from recount.local.project import Project
-from recount.play.first_audit import AFTER_S, FirstAudit
 from recount.play.pace import Pace
 from recount.play.play_progress import Progress
 from recount.play.running_shop import RunningShop
@@ -29,6 +29,8 @@ _LOWEST_RATE, _HIGHEST_RATE = 1, 10_000
 _SHORTEST_S = 1
 _FAULTS = {"late": "too late", "bad": "bad", "tombstone": "tombstones"}
 _console = Console(highlight=False, soft_wrap=True)
+AFTER_S = 360
+"""By then a window of five minutes has been closed, and its results can be judged."""
 
 
 def play(
@@ -126,3 +128,28 @@ def _require(option: str, given: float, least: float, most: float, unit: str) ->
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@dataclass(kw_only=True)
+class FirstAudit:
+    """Of ``shop``, once it has been played for ``AFTER_S`` since ``begun_s``; ``stream`` None: nothing to audit."""
+
+    shop: RunningShop
+    begun_s: float
+    stream: str | None = field(init=False)
+    has_begun: bool = False
+
+    def __post_init__(self) -> None:
+        self.stream = self.shop.audited_first
+
+    def news(self, now_s: float) -> Iterator[str]:
+        """Start it when it is due, and say so; where Airflow does not answer it is tried again at the next call."""
+        if self.stream is None or self.has_begun or now_s - self.begun_s < AFTER_S:
+            return
+        try:
+            self.shop.audit_now(self.stream)
+        except Transient as error:
+            yield f"the audit of {self.stream} could not be started, it is tried again: {error.what}"
+            return
+        self.has_begun = True
+        yield f"the audit of {self.stream} has begun: its certificate comes to the stream's page, Browse > Recount"

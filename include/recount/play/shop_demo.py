@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
+from deltalake import DeltaTable
+
+from recount.core.durations import milliseconds
+from recount.core.nodes import WINDOW_START, WindowedAggregate
 from recount.core.registry import declared
 from recount.core.tables import Tables
+from recount.core.topology import Topology
+from recount.grace.lengthened import lengthened
 from recount.local.demo_outcome import Judged
 from recount.local.profile import Profile
 from recount.play.arrival import Arrival
-from recount.play.expected_backfill import with_late_records
-from recount.play.expected_shop import Rows
+from recount.play.expected_shop import Expected, Rows, expected
+from recount.play.last_records import CLOSING
 from recount.play.planted_days import DAYS, PlantedDays
 from recount.play.shop_demo_steps import ShopDemoSteps
-from recount.play.shop_held import archived, corrected, held
+from recount.play.shop_held import archived, corrected, held, rows_of
 from recount.play.shop_kinds import SHARES
-from recount.play.shop_lie import ShopLie
 from recount.play.shop_outcome import Check, ShopOutcome, StreamOutcome, number_check
-from recount.play.shop_reference import ShopReference
 
 TOPOLOGIES = "topologies"
 """All that is declared in this deployment, whatever the environment names."""
 KILLED, LIED_ABOUT, BACKFILLED = "orders", "page-view-counts", "revenue-by-region"
 """The group whose driver is killed, and the streams that are lied about and backfilled."""
 _LIED_FIELD = "views"
+_LONG_MS = milliseconds("1 d")
+"""More than any planted record is late, and less than lies between the second day and the last records."""
 
 
 class ShopDemo:
@@ -138,3 +147,93 @@ def _repaired(again: Judged) -> Iterator[Check]:
     """Whether the lie is gone."""
     yield Check(name="its audit after the repair", expected="match", found=again.outcome)
     yield number_check("its open findings after the repair", 0, len(again.document["findings"]["open"]))
+
+
+def with_late_records(
+    topology: Topology, days: Iterable[Sequence[Arrival]], partitions: Mapping[str, int]
+) -> Mapping[str, Rows]:
+    """The rows of each sink of ``topology`` had its windows waited for every record."""
+    windowed = [node for node in topology.nodes() if isinstance(node, WindowedAggregate)]
+    return expected(lengthened(topology, windowed, _LONG_MS), days, partitions).rows
+
+
+class ShopReference:
+    """The interpreter at work on ``days``, one of ``topologies`` after the other, in a thread.
+
+    A context manager: it begins on entry and tells ``say`` when it is done; on exit it gives up what it has not begun.
+    """
+
+    def __init__(
+        self,
+        topologies: Mapping[str, Topology],
+        days: Sequence[Sequence[Arrival]],
+        partitions: Mapping[str, int],
+        say: Callable[[str], None],
+    ) -> None:
+        self._topologies, self._days, self._partitions, self._say = topologies, days, partitions, say
+        self._thread = ThreadPoolExecutor(1, "reference interpreter")
+        self._found: dict[str, Future[Expected]] = {}
+
+    def __enter__(self) -> Self:
+        for name, topology in self._topologies.items():
+            self._found[name] = self._thread.submit(expected, topology, self._days, self._partitions)
+        self._thread.submit(self._tell)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def of(self, stream: str) -> Expected:
+        """What the interpreter has said of ``stream``, or raised; waits for it."""
+        return self._found[stream].result()
+
+    def _tell(self) -> None:
+        if not any(found.exception() for found in self._found.values()):
+            self._say(f"the reference interpreter has said what {len(self._found)} streams must hold")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShopLie:
+    """That the count ``field`` of the result of ``key`` in the window from ``start_ms`` on is one more than it is."""
+
+    stream: str
+    table: str
+    path: str
+    field: str
+    key_field: str
+    key: str
+    start_ms: int
+
+    @classmethod
+    def about(cls, tables: Tables, topology: Topology, field: str) -> Self:
+        """A lie about the newest result of the only sink of ``topology``."""
+        [written] = topology.written
+        rows = [row for row in rows_of(tables, topology, written) if CLOSING not in row[written.key]]
+        newest: Any = max(rows, key=lambda row: (row[WINDOW_START], row[written.key]))
+        return cls(
+            stream=topology.name,
+            table=written.table,
+            path=tables.output(written.table),
+            field=field,
+            key_field=written.key,
+            key=newest[written.key],
+            start_ms=newest[WINDOW_START],
+        )
+
+    @property
+    def place(self) -> str:
+        """Where an audit must see it."""
+        return f"table outputs/{self.table}"
+
+    def tell(self) -> None:
+        """Write it to the table of results, as somebody who may write there could."""
+        self._add("+ 1")
+
+    def take_back(self) -> None:
+        """Repair the row."""
+        self._add("- 1")
+
+    def _add(self, change: str) -> None:
+        where = f'"{self.key_field}" = \'{self.key}\' AND "{WINDOW_START}" = {self.start_ms}'
+        done = DeltaTable(self.path).update(updates={self.field: f'"{self.field}" {change}'}, predicate=where)
+        assert done["num_updated_rows"] == 1, where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 
@@ -12,6 +12,7 @@ from recount.core.errors import Terminal, Transient
 from recount.core.quantities import quantity
 from recount.core.registry import Declarations
 from recount.kafka.connection import Connection
+from recount.kafka.lags import lags_of
 from recount.kafka.status import StatusBoard, StreamStatus
 from recount.local import daemon
 from recount.local.airflow import EmbeddedAirflow
@@ -23,7 +24,6 @@ from recount.play.planted_days import PlantedDays
 from recount.play.shop_flow import Planted
 from recount.play.shop_night import ShopNight, newest_of
 from recount.play.shop_outcome import Check
-from recount.play.shop_reading import ShopReading
 from recount.play.shop_source import ShopSource
 
 _LIMIT_S = 1_800.0
@@ -180,3 +180,19 @@ class ShopDemoSteps:
             remedy=f"read the logs in {self._settings.logs}/streams",
         )
         return first_answer(look, _LIMIT_S, late, poll_s=_POLL_S, passing=(Transient,))
+
+
+class ShopReading:
+    """Looks at the streams of ``declarations``, whose topics are there."""
+
+    def __init__(self, connection: Connection, declarations: Declarations) -> None:
+        self._connection = connection
+        self._topics = declarations.read_topics
+
+    def unread(self, streams: Iterable[str] | None = None) -> Mapping[str, int]:
+        """Of each of ``streams`` (None: of all) how many records of its topics no batch has committed.
+
+        Raises ``Transient`` where no broker says so.
+        """
+        asked = {stream: self._topics[stream] for stream in (self._topics if streams is None else streams)}
+        return {stream: lag.records for stream, lag in lags_of(self._connection, asked).items()}

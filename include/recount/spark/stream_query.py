@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakMethod
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from recount.kafka.told_by_spark import refusals_told
 from recount.log_lines import about
-from recount.spark.calls_of_jvm import connection_of_this_thread, end_calls
 from recount.spark.catching_up import BatchLimit
 from recount.spark.headroom import Headroom
 from recount.spark.signs_of_work import SignsOfWork, now_ms
@@ -146,3 +148,29 @@ def _held_weakly(process: Callable[[DataFrame, int], None]) -> Callable[[DataFra
         found(records, batch)
 
     return called
+
+
+def connection_of_this_thread() -> Any:
+    """Py4J's connection by which the JVM calls the current thread; None where no JVM does."""
+    client = _client()
+    return client and client.get_thread_connection()
+
+
+def end_calls(connection: Any) -> None:
+    """Let the thread of Python end that waits on ``connection``: the thread of the JVM that called has ended.
+
+    Py4J keeps both sides for as long as the process lives, one more for each query that was ever started, and looks
+    through all connections at every call of the JVM.
+    """
+    if (client := _client()) is None or connection is None:
+        return
+    with suppress(ValueError):  # it made no calls itself
+        client.deque.remove(connection)
+    # the waiting thread holds the lock of what it reads from: only the socket can be ended from here
+    with suppress(OSError, AttributeError):  # it has ended already
+        connection.socket.shutdown(socket.SHUT_RDWR)
+
+
+def _client() -> Any:
+    gateway = SparkContext._gateway
+    return None if gateway is None else gateway._gateway_client

@@ -7,9 +7,10 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -20,13 +21,13 @@ from recount.spark.driver_memory import DriverMemory
 from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.progress import BatchProgress
 from recount.spark.signs_of_work import SignsOfWork, now_ms
-from recount.spark.task_counts import task_counts
 from recount.spark.unread_records import Unread, with_unread
 from recount.spark.work import BatchResult
 
 _LOG = logging.getLogger(__name__)
 _LONG_BATCH_MS = 5_000
 """From then on Spark is asked what the tasks of a batch do."""
+_LAST_JOBS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +137,29 @@ def progressed(status: StreamStatus, progress: BatchProgress, last: BatchResult 
         lookup_misses=missed,
         lookup_cause=last.newer_tables.get(lookup) if lookup else None,
     )
+
+
+def task_counts(session: SparkSession, group: str) -> Hashable:
+    """Of the last jobs of ``group`` which tasks have ended, and how many records the others have read.
+
+    Executors say the latter with their heartbeats, every ten seconds. None where Spark cannot be asked.
+    """
+    context: Any = session.sparkContext
+    tracker = context.statusTracker()
+    try:
+        found: list[Hashable] = []
+        for job in sorted(tracker.getJobIdsForGroup(group))[-_LAST_JOBS:]:
+            info = tracker.getJobInfo(job)
+            if info is not None:
+                found.append((job, info.status, *(_of_stage(context, stage) for stage in info.stageIds)))
+        return tuple(found)
+    except Exception:  # the application is ending, or the JVM does not answer
+        return None
+
+
+def _of_stage(context: Any, stage: int) -> Hashable:
+    info = context.statusTracker().getStageInfo(stage)
+    if info is None or not info.numActiveTasks:
+        return stage, info and info.numCompletedTasks
+    known = context._jsc.sc().statusStore().lastStageAttempt(stage)
+    return stage, info.numCompletedTasks, known.inputRecords(), known.shuffleReadRecords()

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
 
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.kept import sources_of
@@ -20,17 +21,18 @@ from recount.audit.settled import published_offsets, settled_ledger
 from recount.audit.shape import flow_of
 from recount.audit.store import complete_runs
 from recount.audit.stretch_log import StretchLog
+from recount.codec.decoder import arrow_type
 from recount.core.declared_changes import Change, changes
 from recount.core.errors import Terminal
 from recount.core.fingerprint import Declared, Document
 from recount.core.ledger import BatchProof
 from recount.core.registry import Stream
+from recount.core.schema import FieldType
 from recount.core.settings import Settings
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
-from recount.versions.columns import add_columns
 from recount.versions.extension import Extension
 from recount.versions.standstill import standstill
 from recount.versions.topic_ends import ends_of
@@ -224,3 +226,13 @@ def _closed_ms(ledger: Ledger, last: Enacted, old: Document, new: Document) -> i
 def _grace_ms(document: Document) -> int:
     windows: list[Mapping[str, int]] = [one["windows"] for one in document["operators"] if "windows" in one]
     return windows[0]["grace_ms"]
+
+
+def add_columns(tables: Tables, further: Mapping[str, Mapping[str, FieldType]]) -> None:
+    """Give every output table its ``further`` columns, null in the rows that there are; those it has are left alone."""
+    for name, columns in further.items():
+        table = DeltaTable(tables.output(name))
+        known = {field.name for field in table.schema().fields}
+        new = pa.schema([(name, arrow_type(kind)) for name, kind in columns.items() if name not in known])
+        if len(new):
+            table.alter.add_columns(list(Schema.from_arrow(new).fields))

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from recount.audit.code_versions import code_versions, sources_sha256
+from recount.audit.assembly import code_versions, sources_sha256
 from recount.audit.evidence import written_rows
 from recount.core.own_columns import BATCH, GENERATION
 

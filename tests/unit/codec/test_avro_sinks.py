@@ -14,8 +14,7 @@ from tests.unit.codec.served_registry import ServedRegistry, emitted, served
 
 from recount.audit.published_values import fields_of
 from recount.codec.avro_decoder import AvroDecoder
-from recount.codec.avro_encoder import avro_encoder
-from recount.codec.avro_sink_schemas import sink_schema
+from recount.codec.avro_encoder import avro_encoder, sink_schema
 from recount.codec.registered_schemas import schema_id
 from recount.core.aggregates import count
 from recount.core.errors import InvalidDeclaration

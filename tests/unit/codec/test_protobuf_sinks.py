@@ -13,8 +13,7 @@ from tests.unit.codec.test_avro_sinks import rows as avro_rows
 
 from recount.audit.published_values import fields_of
 from recount.codec.protobuf_decoder import ProtobufDecoder
-from recount.codec.protobuf_encoder import protobuf_encoder
-from recount.codec.protobuf_sink_files import sink_file
+from recount.codec.protobuf_encoder import protobuf_encoder, sink_file
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.nodes import KEY

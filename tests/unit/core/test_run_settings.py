@@ -11,11 +11,10 @@ from typing import Any, get_type_hints
 import pytest
 
 from recount.core.archive import Archive
-from recount.core.cron import is_cron
 from recount.core.errors import InvalidDeclaration
 from recount.core.registry import Declarations, declared
 from recount.core.resources import Resources
-from recount.core.run_settings import DRIVER_OPTIONS, RunSettings
+from recount.core.run_settings import DRIVER_OPTIONS, RunSettings, is_cron
 from recount.core.topics import Topic
 
 CLICKS = Archive(topic=Topic(name="clicks", key="id"))

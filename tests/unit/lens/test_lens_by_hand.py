@@ -12,7 +12,7 @@ from recount.core.aggregates import count, total
 from recount.core.expressions import col
 from recount.core.topology import Topology, stream
 from recount.core.windows import hopping, session, tumbling
-from recount.lens.key_tasks import murmur2
+from recount.lens.engine_clocks import murmur2
 from recount.lens.lens_answer import EngineAnswer
 
 

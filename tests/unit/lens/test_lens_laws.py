@@ -19,9 +19,8 @@ from tests.unit.lens.lens_logs import WINDOWS, Click, ClickLog, click_logs, coun
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.topology import Topology
 from recount.core.windows import SessionWindows, TimeWindows
-from recount.lens.engine_clocks import KAFKA_STREAMS, STRUCTURED_STREAMING
+from recount.lens.engine_clocks import KAFKA_STREAMS, STRUCTURED_STREAMING, task_of
 from recount.lens.judged_windows import DROPPED, OURS, RESULT, least, most
-from recount.lens.key_tasks import task_of
 from recount.lens.looking import judged_by
 from recount.lens.modelled import Modelled
 

@@ -12,12 +12,11 @@ from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS, Arrival
 
 from recount.core.registry import declared
 from recount.core.topology import Topology
-from recount.play.expected_backfill import with_late_records
 from recount.play.expected_shop import expected
 from recount.play.planted_days import DAYS, PlantedDays
+from recount.play.shop_demo import ShopLie, with_late_records
 from recount.play.shop_held import held
 from recount.play.shop_kinds import SHARES
-from recount.play.shop_lie import ShopLie
 
 SHOP = declared().topologies
 PLACES = dict.fromkeys(SHARES, PARTITIONS)

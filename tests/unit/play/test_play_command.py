@@ -21,7 +21,7 @@ from recount.local.home import Home
 from recount.local.profile import embedded_settings
 from recount.local.project import Project
 from recount.play.arrival import Arrival
-from recount.play.play_command import _interrupted, _lines, play
+from recount.play.play_command import AFTER_S, FirstAudit, _interrupted, _lines, play
 from recount.play.play_progress import Progress
 from recount.play.running_shop import RunningShop
 from recount.play.shop_flow import Planted
@@ -206,3 +206,38 @@ def interrupted_twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         over.wait(5)
         time.sleep(5)
+
+
+class Shop:
+    """Of which Airflow answers from the second request on."""
+
+    audited_first: str | None = "revenue-by-region"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def audit_now(self, stream: str) -> None:
+        self.asked.append(stream)
+        if len(self.asked) == 1:
+            raise Transient("Airflow does not answer", given="x", expected="an answer", remedy="wait")
+
+
+def news(first: FirstAudit, now_s: float) -> str:
+    return " ".join(first.news(now_s))
+
+
+def test_it_begins_when_results_can_be_judged_and_once_and_is_tried_again_where_airflow_does_not_answer() -> None:
+    shop: Any = Shop()
+    first = FirstAudit(shop=shop, begun_s=100.0)
+    assert AFTER_S < 600
+    assert news(first, 99.0 + AFTER_S) == "" and shop.asked == []
+    assert "tried again: Airflow does not answer" in news(first, 100.0 + AFTER_S)
+    assert "has begun" in news(first, 110.0 + AFTER_S)
+    assert news(first, 120.0 + AFTER_S) == ""
+    assert shop.asked == ["revenue-by-region"] * 2
+
+
+def test_without_audited_streams_there_is_none() -> None:
+    shop: Any = Shop()
+    shop.audited_first = None
+    assert news(FirstAudit(shop=shop, begun_s=0.0), 10_000.0) == "" and shop.asked == []

@@ -16,9 +16,9 @@ from recount.core.interpreter.aggregating import results, sketched
 from recount.core.interpreter.record import Record
 from recount.core.processing import KeyState
 from recount.core.schema import STRING
-from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.folding import estimated, folded, folded_in_session
 from recount.recompute.graph.processing import LONGEST_CHAIN, Made, Memory, Raised, Turn, processed
+from recount.recompute.graph.remembering import winning
 
 TEXT = fold("n", initial=lambda: "0", adder="{}+{}".format, merger="({}&{})".format, returns=STRING)
 CHAIN = reduce("n", "({}.{})".format)

@@ -9,8 +9,8 @@ from zlib import crc32
 from recount.core.topology import Topology
 from recount.play.arrival import Arrival
 from recount.play.last_records import CLOSING, last_records
-from recount.play.record_kind import Draw, RecordKind, numbered, one_of
 from recount.play.shop_flow import TABLES
+from recount.play.shop_kinds import Draw, RecordKind, numbered, one_of
 
 __all__ = ["CLOSING", "TABLES", "Arrival"]
 

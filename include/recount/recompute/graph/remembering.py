@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, insort
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +17,9 @@ from recount.core.processing import Deduplicate, Process
 from recount.recompute.columns import column, named
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.carried_keys import IDENTITY
-from recount.recompute.graph.firsts import winning
 from recount.recompute.graph.frontiers import LEFT_IN
 from recount.recompute.graph.judging import STREAM_TIME
-from recount.recompute.graph.placing import order_of, turn_of
+from recount.recompute.graph.placing import Order, order_of, turn_of
 from recount.recompute.graph.processing import Made, Memory, Raised, Remembered, Turn, processed
 from recount.recompute.graph.rows import (
     CARRIED,
@@ -159,3 +160,31 @@ def _meta(made: Made, rows: list[dict[str, Any]], key: Any) -> dict[str, Any]:
 def takes(node: Process) -> Column:
     """A processor sees rows with a key and a value."""
     return named(node.key).isNotNull() & ~F.col(IS_NULL)
+
+
+def winning(
+    records: Sequence[tuple[int, Order]],
+    *,
+    horizon_ms: int,
+    by_offset: bool,
+    batches: Sequence[Any] | None = None,
+) -> list[bool]:
+    """Of each record, event time and order, whether no winner before it lies within ``horizon_ms``, inclusive.
+
+    Before it: by offset, or by (event time, order). Horizon 10, by event time: of 0, 10, 11 the first and last win.
+    With the ``batches`` in which the records are decided, the earlier batch comes first, whatever the order. They are
+    anything that can be compared.
+    """
+    in_batch = batches or [0] * len(records)
+    turns = sorted(
+        range(len(records)),
+        key=lambda index: (in_batch[index], *records[index][by_offset:]),
+    )
+    wins, winners_ms = [False] * len(records), list[int]()
+    for index in turns:
+        at_ms = records[index][0]
+        following = bisect_left(winners_ms, at_ms - horizon_ms)
+        if following == len(winners_ms) or winners_ms[following] > at_ms + horizon_ms:
+            wins[index] = True
+            insort(winners_ms, at_ms)
+    return wins

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -25,11 +27,12 @@ from recount.recompute.graph.rows import (
     at_place,
     shaped,
 )
-from recount.recompute.graph.turns import IN_BATCH, REACHED_IN_BATCH, TurnPass
-from recount.recompute.log import RawLog
+from recount.recompute.log import RawLog, runs
 from recount.recompute.stream_time import STREAM_TIME, StreamTimePass
 
 _FIELD = "field."
+IN_BATCH, REACHED_IN_BATCH = "in_batch", "reached_in_batch_ms"
+_NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,3 +83,36 @@ def records(log: DataFrame, source: Source) -> DataFrame:
     turn = F.struct(F.col(IN_BATCH).alias("batch"), F.col(REACHED_IN_BATCH).alias("reached_ms"))
     new = {CARRIED: F.lit(None).cast("long"), TURN: turn, ORDER: at_place(), SUPERSEDED: F.lit(False)}
     return shaped(named_anew.withColumns(new), source.fields)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnPass:
+    """One task's pass over its decoded records: adds ``IN_BATCH``, counted from 0, and ``REACHED_IN_BATCH``.
+
+    ``boundaries`` are by partition the ends of all batches; where there are none, one batch read all. The records of
+    one key in several partitions are taken batch by batch, and those of one batch by the largest event time that it has
+    read of their partition up to them: in the order of event time, as far as the offsets of each allow.
+    """
+
+    boundaries: Mapping[int, np.ndarray]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of whole partitions in offset order, in and out."""
+        reached: dict[int, tuple[int, int]] = {}
+        last: dict[int, int] = {}
+        for batch in batches:
+            for partition, records in runs(batch, last):
+                ends = self.boundaries.get(partition, np.zeros(0, np.int64))
+                numbers = np.searchsorted(ends, records.column("offset").to_numpy(), side="right")
+                is_good = records.column("reason").is_null().to_numpy(zero_copy_only=False)
+                times = np.where(is_good, records.column("timestamp_ms").fill_null(0).to_numpy(), _NEVER)
+                number, reached_ms = reached.get(partition, (-1, _NEVER))
+                if numbers[0] == number:
+                    times[0] = max(times[0], reached_ms)
+                starts = np.flatnonzero(np.diff(numbers)) + 1
+                parts = [np.maximum.accumulate(part) for part in np.split(times, starts)]
+                reached[partition] = int(numbers[-1]), int(parts[-1][-1])
+                added = {IN_BATCH: numbers.astype(np.int64), REACHED_IN_BATCH: np.concatenate(parts)}
+                for name, values in added.items():
+                    records = records.append_column(name, pa.array(values))
+                yield records

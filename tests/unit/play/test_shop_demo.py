@@ -11,8 +11,8 @@ from tests.unit.topologies.shop_log import CLOSING_MS, PARTITIONS
 from recount.core.registry import declared
 from recount.play.expected_shop import expected
 from recount.play.planted_days import DAYS, PlantedDays
+from recount.play.shop_demo import ShopReference
 from recount.play.shop_kinds import SHARES
-from recount.play.shop_reference import ShopReference
 
 SHOP = declared().topologies
 PLACES = dict.fromkeys(SHARES, PARTITIONS)

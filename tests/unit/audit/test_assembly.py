@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recount.audit.by_arrival import lookups_by_arrival
+from recount.audit.assembly import lookups_by_arrival
 from recount.core.schema import STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream, table
