@@ -10,12 +10,13 @@ from typing import Any
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
+from tests.unit.audit.documents import a_run
 from tests.unit.audit.test_judgement import CASES, OTHER, Copy, R, Tried, published, stored
 
 from recount.audit.accepted_rows import ROW
 from recount.audit.audited_rows import AuditedRows
 from recount.audit.expectation_suites import QUERY, SUITES, expectations_of
-from recount.audit.store import VERDICTS, Run
+from recount.audit.store import VERDICTS
 from recount.core.finding import Finding
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
@@ -43,7 +44,7 @@ def tried(tmp_path: Path) -> Tried:
 
 def found_by(spark: SparkSession, tried: Tried, accepted: tuple[Finding, ...] = ()) -> Callable[[str], set[Any]]:
     """The rows that the suite's query for a place finds."""
-    run = a_run()
+    run = a_run("tonight", outcome="violation")
     topology: Topology = tried.flow.topology
     rows = AuditedRows(session=spark, tables=tried.tables, topology=topology, run=run, accepted=accepted)
     rows.reconciliation().createOrReplaceTempView("compared_rows")
@@ -92,22 +93,3 @@ def test_what_a_person_has_accepted_is_none_of_them(tiny: None, spark: SparkSess
     assert before - after == {row}
     elsewhere = replace(finding, difference=replace(lost, place="table outputs/revenue"))
     assert found_by(spark, tried, (elsewhere,))("kafka") == before
-
-
-def a_run() -> Run:
-    return Run(
-        audit="tonight",
-        finished_ms=0,
-        interval_start_ms=None,
-        interval_end_ms=None,
-        source="kafka",
-        seed=None,
-        lineage=("tonight",),
-        generation=0,
-        batch=1,
-        frontier_ms=None,
-        published_ends={},
-        outcome="violation",
-        certificate="",
-        counts={},
-    )

@@ -1,4 +1,4 @@
-"""The document of a small audit that matched, from which certificates are made."""
+"""The document of a small audit that matched, from which certificates are made, and its line in the table of audits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from recount.audit.store import Run
 from recount.core.certificate import certified
 
 PARTITION = {
@@ -91,3 +92,11 @@ def certify(reports: Path, document: Mapping[str, Any]) -> None:
     path = reports / "certificates" / document["stream"] / f"{document['audit']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(certified(document, None)))
+
+
+def a_run(audit: str, **said: Any) -> Run:
+    """A complete audit up to batch 1; what it has besides can be ``said``."""
+    always: dict[str, Any] = {"finished_ms": 1, "source": "auto", "generation": 0, "batch": 1, "outcome": "match"}
+    always |= {"lineage": (audit,), "certificate": f"{audit}.json", "published_ends": {}, "counts": {}}
+    always |= dict.fromkeys(("interval_start_ms", "interval_end_ms", "seed", "frontier_ms"))
+    return Run(audit=audit, **{**always, **said})

@@ -10,12 +10,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 from deltalake import DeltaTable
-from tests.unit.audit.documents import certify, findings
+from tests.unit.audit.documents import a_run, certify, findings
 
 from recount.audit.altered_lineage import Lineage, rows_of
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.lineage_checksums import LineageChecksums
-from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, AuditStore, Run, Seed
+from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, AuditStore, Seed
 from recount.audit.table_checksums import KeptRows
 from recount.core.errors import Terminal
 from recount.core.retention import Released
@@ -53,21 +53,10 @@ class Nights:
             self.store.put_rows(name, audit, ROWS)
         released = None if released_ms is None else Released(before_ms=released_ms, cut=(0, 1), offsets={})
         sums = self.lineage.built_on(self.last, audit, released, is_altered=bool(altered))
-        run = Run(
-            audit=audit,
+        run = a_run(
+            audit,
             finished_ms=self.store.next_ms(),
-            interval_start_ms=None,
-            interval_end_ms=None,
-            source="auto",
-            seed=None,
             lineage=(*self.last.lineage, audit),
-            generation=0,
-            batch=1,
-            frontier_ms=None,
-            published_ends={},
-            outcome="match",
-            certificate=f"{audit}.json",
-            counts={},
             released=released,
             built_on=sums,
         )

@@ -34,6 +34,8 @@ ALTERED = Difference(
 OFFSETS = Difference(kind="offsets", place="orders-0", verdict="unaccounted", evidence=("orders-0@[0, 12)",))
 ACCEPTANCE = Acceptance(finding=finding_id("revenue", ALTERED), audit="night-1", by="Ada", reason="known", at_ms=5)
 
+Change = Callable[[dict[str, Any]], object]
+
 
 def found(difference: Difference, state: State) -> dict[str, Any]:
     """A finding as a certificate lists it."""
@@ -69,7 +71,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def changed(folder: Path, audit: str, change: Callable[[dict[str, Any]], object], *, rehash: bool = False) -> Path:
+def changed(folder: Path, audit: str, change: Change, *, rehash: bool = False) -> Path:
     path = folder / f"{audit}.json"
     document = json.loads(path.read_text())
     change(document)
@@ -119,90 +121,70 @@ def test_a_changed_predecessor_breaks_the_chain_even_when_it_was_hashed_again(fo
 @pytest.mark.parametrize(
     "change",
     [
-        lambda document: document["partitions"][0].update(counted=9),
-        lambda document: document["totals"].update(late=2),
-        lambda document: document["verdicts"]["delta"].update(match=1),
-        lambda document: document.update(outcome="violation"),
-        lambda document: document.update(differences_found=1),
-        lambda document: document["verdicts"]["kafka"].update({"match": 1, "lost": 1}),
-        lambda document: document["grace_misses"][0].update(explained=False),
-        lambda document: document["partitions"][0].update(control=1, unaccounted=1),
-        lambda document: document["digests"]["log"][0].update(end=11),
-        lambda document: document["digests"]["log"][0].update(records=9),
-        lambda document: document["digests"].update(log=[]),
-        lambda document: document["digests"]["published"][0].update(sha256=""),
-        lambda document: document["declaration"].update(fingerprint=None),
-        lambda document: document.pop("digests"),
-    ],
-)
-def test_a_certificate_that_contradicts_itself_does_not_verify(
-    folder: Path, change: Callable[[dict[str, Any]], object]
-) -> None:
-    with pytest.raises(Unverified):
-        verify_file(changed(folder, "night-3", change, rehash=True))
-
-
-RELEASED = {"before_ms": 5, "cut": [0, 1], "offsets": {"orders": {"0": 5}}}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        *(lambda one, name=name: one["cut"].pop(name) for name in ("generation", "batch_timestamp_ms", "frontier_ms")),
-        lambda one: one["cut"].update(batch="3"),
-        lambda one: one.pop("cut"),
-        lambda one: one.update(cut=[0, 3]),
-        lambda one: one["declaration"].update(stream_version="one"),
-        lambda one: one["declaration"].update(stream_version=None),
-        lambda one: one["partitions"][0].update(topic=["orders"]),
-        lambda one: one.update(released={**RELEASED, "cut": None}),
-        lambda one: one.update(released={**RELEASED, "cut": [0]}),
-        lambda one: one.update(released={**RELEASED, "before_ms": "5"}),
-        lambda one: one.update(released={**RELEASED, "offsets": {"orders": None}}),
-        lambda one: one.update(released={**RELEASED, "offsets": {"orders": {"zero": 5}}}),
-        lambda one: one.update(released="all"),
-        lambda one: one.update(built_on=["night-1"]),
-    ],
-)
-def test_a_certificate_with_which_no_audit_could_go_on_does_not_verify(
-    folder: Path, change: Callable[[dict[str, Any]], object]
-) -> None:
-    """Where there is no key, anybody who can write to the folder can put one there that holds by its hash."""
-    verify_file(changed(folder, "night-3", lambda one: one.update(released=RELEASED), rehash=True))
-    with pytest.raises(Unverified):
-        verify_file(changed(folder, "night-3", change, rehash=True))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
         lambda one: followed(one, open=[LOST]),
         lambda one: followed(one, open=[LOST], repaired=[OFFSETS]),
         lambda one: (followed(one, accepted=[ALTERED]), one["verdicts"].update(kafka={"match": 1, "altered": 1})),
         lambda one: (followed(one, accepted=[ALTERED]), one.update(differences_found=1, differences=[told(ALTERED)])),
     ],
 )
-def test_a_certificate_whose_outcome_follows_from_its_findings_verifies(
-    folder: Path, change: Callable[[dict[str, Any]], object]
-) -> None:
+def test_a_certificate_whose_outcome_follows_from_its_findings_verifies(folder: Path, change: Change) -> None:
     assert verify_file(changed(folder, "night-3", change, rehash=True))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda one: (followed(one, open=[LOST]), one.update(outcome="match")),
-        lambda one: (followed(one, open=[LOST]), one["findings"].update(open_found=0)),
-        lambda one: (followed(one, accepted=[ALTERED]), one["findings"]["accepted"][0].update(reason=" ")),
-        lambda one: (followed(one, accepted=[ALTERED]), one["findings"]["accepted"][0].update(accepted_by=None)),
-        lambda one: (followed(one, open=[LOST]), one["findings"]["open"][0].update(key="US")),
-        lambda one: (followed(one, accepted=[LOST]), one.update(differences_found=1, differences=[told(ALTERED)])),
-        lambda one: (followed(one, accepted=[OFFSETS]), one["verdicts"].update(delta={"match": 1, "lost": 1})),
-    ],
-)
-def test_a_certificate_whose_findings_contradict_it_does_not_verify(
-    folder: Path, change: Callable[[dict[str, Any]], object]
+RELEASED = {"before_ms": 5, "cut": [0, 1], "offsets": {"orders": {"0": 5}}}
+CONTRADICTING_ITSELF: list[Change] = [
+    lambda one: one["partitions"][0].update(counted=9),
+    lambda one: one["totals"].update(late=2),
+    lambda one: one["verdicts"]["delta"].update(match=1),
+    lambda one: one.update(outcome="violation"),
+    lambda one: one.update(differences_found=1),
+    lambda one: one["verdicts"]["kafka"].update({"match": 1, "lost": 1}),
+    lambda one: one["grace_misses"][0].update(explained=False),
+    lambda one: one["partitions"][0].update(control=1, unaccounted=1),
+    lambda one: one["digests"]["log"][0].update(end=11),
+    lambda one: one["digests"]["log"][0].update(records=9),
+    lambda one: one["digests"].update(log=[]),
+    lambda one: one["digests"]["published"][0].update(sha256=""),
+    lambda one: one["declaration"].update(fingerprint=None),
+    lambda one: one.pop("digests"),
+    *(
+        lambda one, name=name: one.pop(name)
+        for name in ("partitions", "totals", "verdicts", "stream", "previous_sha256")
+    ),
+]
+CONTRADICTED_BY_FINDINGS: list[Change] = [
+    lambda one: (followed(one, open=[LOST]), one.update(outcome="match")),
+    lambda one: (followed(one, open=[LOST]), one["findings"].update(open_found=0)),
+    lambda one: (followed(one, accepted=[ALTERED]), one["findings"]["accepted"][0].update(reason=" ")),
+    lambda one: (followed(one, accepted=[ALTERED]), one["findings"]["accepted"][0].update(accepted_by=None)),
+    lambda one: (followed(one, open=[LOST]), one["findings"]["open"][0].update(key="US")),
+    lambda one: (followed(one, accepted=[LOST]), one.update(differences_found=1, differences=[told(ALTERED)])),
+    lambda one: (followed(one, accepted=[OFFSETS]), one["verdicts"].update(delta={"match": 1, "lost": 1})),
+]
+NO_AUDIT_COULD_GO_ON: list[Change] = [
+    *(lambda one, name=name: one["cut"].pop(name) for name in ("generation", "batch_timestamp_ms", "frontier_ms")),
+    lambda one: one["cut"].update(batch="3"),
+    lambda one: one.pop("cut"),
+    lambda one: one.update(cut=[0, 3]),
+    lambda one: one["declaration"].update(stream_version="one"),
+    lambda one: one["declaration"].update(stream_version=None),
+    lambda one: one["partitions"][0].update(topic=["orders"]),
+    lambda one: one.update(released={**RELEASED, "cut": None}),
+    lambda one: one.update(released={**RELEASED, "cut": [0]}),
+    lambda one: one.update(released={**RELEASED, "before_ms": "5"}),
+    lambda one: one.update(released={**RELEASED, "offsets": {"orders": None}}),
+    lambda one: one.update(released={**RELEASED, "offsets": {"orders": {"zero": 5}}}),
+    lambda one: one.update(released="all"),
+    lambda one: one.update(built_on=["night-1"]),
+]
+"""Where there is no key, anybody who can write to the folder can put one there that holds by its hash."""
+
+
+@pytest.mark.parametrize("change", [*CONTRADICTING_ITSELF, *CONTRADICTED_BY_FINDINGS, *NO_AUDIT_COULD_GO_ON])
+def test_a_certificate_that_contradicts_itself_or_with_which_no_audit_could_go_on_does_not_verify(
+    folder: Path, change: Change
 ) -> None:
+    verify_file(changed(folder, "night-3", lambda one: one.update(released=RELEASED), rehash=True))
     with pytest.raises(Unverified):
         verify_file(changed(folder, "night-3", change, rehash=True))
 
@@ -311,12 +293,6 @@ def test_a_certificate_of_the_first_format_cannot_follow_a_newer_one(tmp_path: P
         (tmp_path / f"{one['audit']}.json").write_text(json.dumps(one))
     with pytest.raises(Unverified, match="format"):
         verify_file(tmp_path / "night-2.json")
-
-
-@pytest.mark.parametrize("field", ["partitions", "totals", "verdicts", "stream", "previous_sha256"])
-def test_a_certificate_without_a_field_of_its_format_does_not_verify(folder: Path, field: str) -> None:
-    with pytest.raises(Unverified):
-        verify_file(changed(folder, "night-3", lambda document: document.pop(field), rehash=True))
 
 
 def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.audit.documents import certify, findings
+from tests.unit.audit.documents import a_run, certify, findings
 
 from recount.audit.certified_runs import certified_runs, removed_by_now
-from recount.audit.store import AuditStore, Run
+from recount.audit.store import AuditStore
 from recount.core.retention import Released
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -19,22 +19,7 @@ FRONTIER_MS, END = 900, 12
 """Of the batch up to which each audit has judged, and of the one partition."""
 RELEASED = Released(before_ms=100, cut=(0, 3), offsets={"orders": {0: 5}})
 FORGED = Released(before_ms=2**60, cut=(0, 3), offsets={"orders": {0: 2**60, 1: 7}})
-NIGHT = Run(
-    audit="night-1",
-    finished_ms=1,
-    interval_start_ms=None,
-    interval_end_ms=None,
-    source="auto",
-    seed=None,
-    lineage=("night-1",),
-    generation=0,
-    batch=3,
-    frontier_ms=FRONTIER_MS,
-    published_ends={},
-    outcome="match",
-    certificate="night-1.json",
-    counts={},
-)
+NIGHT = a_run("night-1", batch=3, frontier_ms=FRONTIER_MS)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.audit.documents import findings
+from tests.unit.audit.documents import a_run, findings
 from tests.unit.core.test_erasure import BEGUN
 
 from recount.audit.certificate import load
@@ -51,22 +51,7 @@ def certify(settings: Settings, audit: str, *erasures: Erasure) -> Path:
 
 
 def run(audit: str, *lineage: str) -> Run:
-    return Run(
-        audit=audit,
-        finished_ms=1,
-        interval_start_ms=None,
-        interval_end_ms=None,
-        source="auto",
-        seed=None,
-        lineage=(*lineage, audit),
-        generation=0,
-        batch=3,
-        frontier_ms=None,
-        published_ends={},
-        outcome="match",
-        certificate="",
-        counts={},
-    )
+    return a_run(audit, lineage=(*lineage, audit), batch=3)
 
 
 def test_where_nothing_was_erased_audits_begin_where_they_like(settings: Settings) -> None:

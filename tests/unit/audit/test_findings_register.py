@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from tests.batch_proofs import a_proof
-from tests.unit.audit.documents import findings
+from tests.unit.audit.documents import a_run, findings
 
 from recount.audit.acceptances import accept, accept_all
 from recount.audit.accepted_rows import accepted_rows
@@ -67,21 +67,13 @@ class Nights:
         return standing
 
     def complete(self, audit: str, standing: Standing, at_ms: int, batch: int, seed: str | None) -> None:
-        self.last = Run(
-            audit=audit,
+        self.last = a_run(
+            audit,
             finished_ms=at_ms,
-            interval_start_ms=None,
-            interval_end_ms=None,
             source="kafka",
             seed=seed,
-            lineage=(audit,),
-            generation=0,
             batch=batch,
-            frontier_ms=None,
-            published_ends={},
             outcome="violation" if standing.open else "match",
-            certificate=f"{audit}.json",
-            counts={},
             repaired=tuple(one.id for one in standing.repaired),
         )
         self.store.complete(self.last)

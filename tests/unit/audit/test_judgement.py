@@ -10,13 +10,14 @@ from typing import Any
 import polars as pl
 import pytest
 from deltalake import write_deltalake
+from tests.unit.audit.documents import a_run
 
 from recount.audit import judgement
 from recount.audit.completeness import unexplained
 from recount.audit.copies import copy_schema
 from recount.audit.judgement import Judge, Judgement, Row, Stretch
 from recount.audit.results import KEY_TEXT
-from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, VERDICTS, AuditStore, Run, Seed
+from recount.audit.store import NOTHING, PARTIALS, PUBLISHED, VERDICTS, AuditStore, Seed
 from recount.core.aggregates import count, total
 from recount.core.expressions import col
 from recount.core.own_columns import (
@@ -220,23 +221,7 @@ def test_the_parts_together_say_what_one_part_says(tried: Tried, monkeypatch: py
 
 def seed_of(audit: str) -> Seed:
     """Where ``audit``, of batch 0, ended."""
-    run = Run(
-        audit=audit,
-        finished_ms=0,
-        interval_start_ms=None,
-        interval_end_ms=None,
-        source="kafka",
-        seed=None,
-        lineage=(audit,),
-        generation=0,
-        batch=0,
-        frontier_ms=None,
-        published_ends={},
-        outcome="match",
-        certificate="",
-        counts={},
-    )
-    return Seed(run=run, stream_times={})
+    return Seed(run=a_run(audit, batch=0), stream_times={})
 
 
 def test_a_second_night_judges_what_was_touched_since(tried: Tried) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 from deltalake import DeltaTable
+from tests.unit.audit.documents import a_run
 
 from recount.audit.snapshots import Snapshots
-from recount.audit.store import SNAPSHOTS, AuditStore, Run
+from recount.audit.store import SNAPSHOTS, AuditStore
 from recount.core.own_columns import AUDIT
 from recount.core.tables import Tables
 
@@ -27,30 +28,11 @@ class Nights:
         self.store.put_rows(SNAPSHOTS, audit, ROW)
         if is_complete:
             Snapshots(session=None, tables=self.tables, stream="clicks").keep_newest(audit, 3)  # type: ignore[arg-type]
-            self.store.complete(run_of(audit, self.store.next_ms()))
+            self.store.complete(a_run(audit, finished_ms=self.store.next_ms()))
 
     @property
     def kept(self) -> set[str]:
         return {one[AUDIT] for one in DeltaTable(self.tables.audit("clicks", SNAPSHOTS)).partitions()}
-
-
-def run_of(audit: str, finished_ms: int) -> Run:
-    return Run(
-        audit=audit,
-        finished_ms=finished_ms,
-        interval_start_ms=None,
-        interval_end_ms=None,
-        source="kafka",
-        seed=None,
-        lineage=(audit,),
-        generation=0,
-        batch=0,
-        frontier_ms=None,
-        published_ends={},
-        outcome="match",
-        certificate=f"{audit}.json",
-        counts={},
-    )
 
 
 @pytest.mark.parametrize(

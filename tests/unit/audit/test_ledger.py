@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 from deltalake import write_deltalake
 from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import a_run
 from tests.unit.spark.ledger_scene import ROWS, STREAM, LedgerScene, proof_of
 
 from recount.audit import settled
 from recount.audit.ledger import Ledger
 from recount.audit.settled import judgeable_offsets, settled_since
-from recount.audit.store import Run
 from recount.core.errors import Terminal
 from recount.core.finding import finding_id
 from recount.core.ledger import BatchProof, PartitionProof
@@ -118,7 +118,7 @@ def test_a_night_reads_the_ledger_from_the_last_cut_on(
     tmp_path: Path, last: int | None, end_ms: int | None, found: int | None
 ) -> None:
     LedgerScene(tmp_path).commit(0, 1, 2, 3)
-    runs = [] if last is None else [run_of(0), run_of(last)]
+    runs = [] if last is None else [a_run(f"night-{batch}", batch=batch) for batch in (0, last)]
     told = settled_since(runs, Tables(str(tmp_path)), COPIES, {("clicks", 0): 40}, end_ms)
     assert (told is None) == (found is None)
     if told is not None:
@@ -171,22 +171,3 @@ def test_kafka_that_is_older_than_the_ledger_is_told_unless_the_topic_was_made_a
     with pytest.raises(Terminal) as error:
         judgeable_offsets(nowhere, tables, COPIES)
     assert "clicks-0@7 of 10" in str(error.value)
-
-
-def run_of(batch: int) -> Run:
-    return Run(
-        audit=f"night-{batch}",
-        finished_ms=batch,
-        interval_start_ms=None,
-        interval_end_ms=None,
-        source="auto",
-        seed=None,
-        lineage=(),
-        generation=0,
-        batch=batch,
-        frontier_ms=None,
-        published_ends={},
-        outcome="match",
-        certificate="",
-        counts={},
-    )

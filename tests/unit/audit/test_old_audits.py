@@ -7,9 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from tests.unit.audit.documents import a_run
 
 from recount.audit.old_audits import trim_audits
-from recount.audit.store import PARTIALS, RECONCILIATION, VERDICTS, AuditStore, Run
+from recount.audit.store import PARTIALS, RECONCILIATION, VERDICTS, AuditStore
 from recount.core.kept_files import Keeping
 from recount.core.own_columns import AUDIT
 from recount.core.retention import Released
@@ -31,21 +32,11 @@ class Nights:
         for name in (VERDICTS, PARTIALS, RECONCILIATION):
             self.store.put_rows(name, f"night-{day}", rows)
         self.store.complete(
-            Run(
-                audit=f"night-{day}",
+            a_run(
+                f"night-{day}",
                 finished_ms=day * DAY_MS,
-                interval_start_ms=None,
-                interval_end_ms=None,
-                source="auto",
-                seed=None,
                 lineage=tuple(f"night-{one}" for one in lineage),
-                generation=0,
                 batch=day,
-                frontier_ms=None,
-                published_ends={},
-                outcome="match",
-                certificate="",
-                counts={},
                 released=released_ms and Released(before_ms=released_ms, cut=(0, day), offsets={}),
             )
         )

@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 from deltalake import CommitProperties, write_deltalake
 from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import a_run
 
 from recount.audit.ledger import Ledger
-from recount.audit.store import NOTHING, AuditStore, Run
+from recount.audit.store import NOTHING, AuditStore
 from recount.backfill.plan import newest_audit
 from recount.core.errors import Terminal
 from recount.core.ledger import PartitionProof
@@ -38,25 +39,7 @@ def audited(store: AuditStore, audit: str, batch: int, end: int, checkpoint_id: 
     """A complete audit up to ``batch``, which had read orders up to ``end``."""
     account = PartitionAccount(topic="orders", partition=0, start=0, end=end, stream_time_ms=end, **NO_FATES)
     store.put_findings(audit, [account], [], [])
-    store.complete(
-        Run(
-            audit=audit,
-            finished_ms=store.next_ms(),
-            interval_start_ms=None,
-            interval_end_ms=None,
-            source="auto",
-            seed=None,
-            lineage=(audit,),
-            generation=0,
-            batch=batch,
-            frontier_ms=None,
-            published_ends={},
-            outcome="match",
-            certificate="",
-            counts={},
-            checkpoint_id=checkpoint_id,
-        )
-    )
+    store.complete(a_run(audit, finished_ms=store.next_ms(), batch=batch, checkpoint_id=checkpoint_id))
 
 
 def test_an_audit_begins_at_one_before_its_cut_and_stands_at_the_newest_of_its_cut(store: AuditStore) -> None:

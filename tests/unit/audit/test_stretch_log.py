@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.batch_proofs import a_proof
+from tests.unit.audit.documents import a_run
 
 from recount.audit import kept, stretch_log
 from recount.audit.ledger import Ledger
-from recount.audit.store import NOTHING, Run, Seed
+from recount.audit.store import NOTHING, Seed
 from recount.audit.stretch_log import Reach, StretchLog
 from recount.core.errors import Terminal
 from recount.core.finding import covers, finding_id
@@ -29,22 +30,7 @@ FIRST, SECOND, THIRD = LEDGER.proofs
 
 
 def seed_at(proof: BatchProof) -> Seed:
-    run = Run(
-        audit=f"night-{proof.batch}",
-        finished_ms=proof.batch,
-        interval_start_ms=None,
-        interval_end_ms=None,
-        source="auto",
-        seed=None,
-        lineage=(f"night-{proof.batch}",),
-        generation=0,
-        batch=proof.batch,
-        frontier_ms=None,
-        published_ends={},
-        outcome="match",
-        certificate="",
-        counts={},
-    )
+    run = a_run(f"night-{proof.batch}", finished_ms=proof.batch, batch=proof.batch)
     return Seed(run=run, stream_times={})
 
 

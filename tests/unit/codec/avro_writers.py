@@ -9,8 +9,10 @@ from typing import Any
 import fastavro
 from hypothesis import strategies as st
 
+from recount.codec.avro_decoder import AvroDecoder
 from recount.codec.writer_schemas import UnknownSchema
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal, list_of
+from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.rules.json_values import Bad
 
 DECLARED = RecordSchema.of(
@@ -99,3 +101,22 @@ def for_recompute(schema_id: int) -> str:
     if schema_id not in SCHEMAS:
         raise Bad("schema", f"no schema {schema_id} in the registry")
     return SCHEMAS[schema_id]
+
+
+Told = tuple[list[dict[str, Any]], dict[int, str]]
+"""Rows, and why the bad ones are bad."""
+
+
+def by_stream(values: list[bytes | None], declared: RecordSchema = DECLARED, schema_of: Any = for_stream) -> Told:
+    decoded = AvroDecoder(declared, None, schema_of).decode(values)
+    return _told(decoded.columns, len(values)), {fault.index: fault.reason for fault in decoded.faults}
+
+
+def by_recompute(values: list[bytes | None], declared: RecordSchema = DECLARED, schema_of: Any = for_recompute) -> Told:
+    parsed = AvroParser(declared, list(declared.fields), schema_of).parsed(values)
+    return _told(parsed.columns, len(values)), {index: reason for index, (reason, _) in parsed.bad.items()}
+
+
+def _told(columns: Any, length: int) -> list[dict[str, Any]]:
+    cells = {name: column.to_pylist() for name, column in columns.items()}
+    return [{name: cells[name][index] for name in cells} for index in range(length)]

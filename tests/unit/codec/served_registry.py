@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -68,6 +68,13 @@ def _said(schema: str) -> dict[str, Any]:
 def served(schemas: Iterable[str] = ()) -> Iterator[ServedRegistry]:
     """One with ``schemas`` on the loopback address, until the end of the block."""
     registry = ServedRegistry(schemas)
+    with answering(registry.answer) as registry.address:
+        yield registry
+
+
+@contextmanager
+def answering(answer: Callable[[str, str, dict[str, Any]], tuple[int, Any]]) -> Iterator[str]:
+    """The address where a registry gives each method, path and document the status and the document of ``answer``."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -77,7 +84,7 @@ def served(schemas: Iterable[str] = ()) -> Iterator[ServedRegistry]:
             self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
         def _answer(self, given: dict[str, Any]) -> None:
-            status, said = registry.answer(self.command, self.path, given)
+            status, said = answer(self.command, self.path, given)
             body = json.dumps(said).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
@@ -91,9 +98,8 @@ def served(schemas: Iterable[str] = ()) -> Iterator[ServedRegistry]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    registry.address = f"http://127.0.0.1:{server.server_port}"
     try:
-        yield registry
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()

@@ -12,14 +12,23 @@ import fastavro
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.unit.codec.avro_writers import DECLARED, PARSED, WRITER, for_recompute, for_stream, rows, wire
+from tests.unit.codec.avro_writers import (
+    DECLARED,
+    PARSED,
+    WRITER,
+    by_recompute,
+    by_stream,
+    for_recompute,
+    for_stream,
+    rows,
+    wire,
+)
 
 from recount.codec.avro_decoder import AvroDecoder
 from recount.core.registry_errors import RegistryUnreachable
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
 from recount.recompute.avro_parsing import AvroParser
 
-Told = tuple[list[dict[str, Any]], dict[int, str]]
 GOOD = {
     "before": None,
     "id": "o1",
@@ -32,21 +41,6 @@ GOOD = {
     "prices": [Decimal("-1.25")],
     "last": {"at": 3},
 }
-
-
-def by_stream(values: list[bytes | None], declared: RecordSchema = DECLARED, schema_of: Any = for_stream) -> Told:
-    decoded = AvroDecoder(declared, None, schema_of).decode(values)
-    return _told(decoded.columns, len(values)), {fault.index: fault.reason for fault in decoded.faults}
-
-
-def by_recompute(values: list[bytes | None], declared: RecordSchema = DECLARED, schema_of: Any = for_recompute) -> Told:
-    parsed = AvroParser(declared, list(declared.fields), schema_of).parsed(values)
-    return _told(parsed.columns, len(values)), {index: reason for index, (reason, _) in parsed.bad.items()}
-
-
-def _told(columns: Any, length: int) -> list[dict[str, Any]]:
-    cells = {name: column.to_pylist() for name, column in columns.items()}
-    return [{name: cells[name][index] for name in cells} for index in range(length)]
 
 
 def by_fastavro(value: bytes) -> dict[str, Any] | None:

@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
-from tests.whole_topic import whole_topic
+from tests.unit.codec.three_readers import by_stream_and_recompute
+from tests.unit.spark.engine import LogRecord
 
 from recount.core.aggregates import count
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.fingerprint import Declared
-from recount.core.nodes import Source
 from recount.core.plain_values import PlainValue
 from recount.core.schema import (
     BYTES,
@@ -35,10 +33,7 @@ from recount.core.schema import (
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
-from recount.recompute.decoding import DecodePass
 from recount.spark.batch import TopologyWork
-from recount.spark.intake import Intake
-from recount.spark.polars_expressions import field_column
 from recount.testing import TopologyDriver
 
 SCHEMA = RecordSchema.of(
@@ -59,10 +54,9 @@ Record = tuple[bytes | None, Sequence[tuple[str, bytes | None]]]
 def by_all(records: Sequence[Record], schema: RecordSchema = SCHEMA) -> list[dict[str, Any] | str]:
     """Rows, and the reason where one is bad; fails where reference, stream and recompute do not say the same."""
     told = [_by_reference(value, headers, schema) for value, headers in records]
-    source = Source(topic=replace(TOPIC, value=schema))
-    batch = arrow_batch("events", 0, 0, [LogRecord(value=value, headers=headers) for value, headers in records])
-    assert _by_stream(source, batch) == told
-    assert _by_recompute(source, batch) == told
+    topic, batch = replace(TOPIC, value=schema), [LogRecord(value=value, headers=headers) for value, headers in records]
+    found = by_stream_and_recompute(topic, batch, needs_key=False)
+    assert [one if isinstance(one, str) else {name: one[name] for name in schema.fields} for one in found] == told
     return told
 
 
@@ -71,23 +65,6 @@ def _by_reference(value: bytes | None, headers: Headers, schema: RecordSchema) -
         return dict.fromkeys(schema.fields) if value is None else schema.decode(value, headers)
     except BadRecord as bad:
         return bad.reason
-
-
-def _by_stream(source: Source, batch: pa.RecordBatch) -> list[dict[str, Any] | str]:
-    assert source.topic.value is not None
-    names = list(source.topic.value.fields)
-    good, bad = Intake(source, names, needs_key=False, latest_ms=NOW_MS).take(batch)
-    rows = {row["offset"]: {name: row[field_column(name)] for name in names} for row in good.iter_rows(named=True)}
-    reasons = dict(bad.select("offset", "reason").iter_rows())
-    return [reasons[offset] if offset in reasons else rows[offset] for offset in range(batch.num_rows)]
-
-
-def _by_recompute(source: Source, batch: pa.RecordBatch) -> list[dict[str, Any] | str]:
-    assert source.topic.value is not None
-    flow = whole_topic(source=source, needs_record_key=False)
-    [found] = DecodePass(flow=flow, limits={}, prefix="f.")(iter([batch]))
-    names = source.topic.value.fields
-    return [row["reason"] or {name: row[f"f.{name}"] for name in names} for row in found.to_pylist()]
 
 
 def test_a_header_is_a_field_of_the_row() -> None:

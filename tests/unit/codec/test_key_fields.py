@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.codec.served_registry import served
 from tests.unit.codec.test_keys_of_bytes import archive_erasure
+from tests.unit.codec.three_readers import OUT, by_all, by_stream_and_recompute
 from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
 from tests.whole_topic import whole_topic
 
@@ -24,8 +25,6 @@ from recount.core.archive import Archive
 from recount.core.errors import InvalidDeclaration
 from recount.core.expressions import col
 from recount.core.fingerprint import Declared
-from recount.core.interpreter.intake import Intake as Reference
-from recount.core.interpreter.intake import Taken
 from recount.core.nodes import KEY
 from recount.core.plain_values import PlainValue
 from recount.core.registry_errors import VARIABLE, RegistryUnreachable
@@ -38,7 +37,6 @@ from recount.kafka.declared import dead_letter_topic
 from recount.local.ports import free_ports
 from recount.recompute.decoding import DecodePass
 from recount.spark.intake import Intake
-from recount.spark.polars_expressions import field_column
 from recount.testing import TopologyDriver
 
 SCHEMA = RecordSchema.of(
@@ -48,8 +46,6 @@ SCHEMA = RecordSchema.of(
     required=("customer",),
 )
 TOPIC = Topic(name="events", key="id", value=SCHEMA, key_form="json")
-OUT = Topic(name="out", key="id")
-Told = list[dict[str, Any] | str]
 _PLACE = {"type": "record", "name": "Place", "fields": [{"name": "region", "type": ["null", "string"]}]}
 AVRO = json.dumps(
     {
@@ -71,46 +67,6 @@ message Key {
 DEEP = '{"type":"array","items":' * 5_000 + '"long"' + "}" * 5_000
 SCHEMAS = (AVRO, FILE, '"long"', '{"type":"string"}', '"boolean"', "{", DEEP)
 """Of the ids 1, 2, …"""
-
-
-def by_stream_and_recompute(topic: Topic, records: Sequence[LogRecord], *, needs_key: bool = True) -> Told:
-    """Rows with their key, and the reason where one is bad; fails where the two do not say the same."""
-    [source] = Topology(name="copy", sinks=[stream(topic).to(OUT)]).sources
-    assert topic.value is not None
-    names = list(topic.value.fields)
-    batch = arrow_batch("events", 0, 0, records)
-    good, bad = Intake(source, names, needs_key=needs_key, latest_ms=NOW_MS).take(batch)
-    columns = {KEY: field_column(KEY), **{name: field_column(name) for name in names}}
-    rows = {row["offset"]: {name: row[column] for name, column in columns.items()} for row in good.to_dicts()}
-    reasons = dict(bad.select("offset", "reason").iter_rows())
-    told = [reasons[offset] if offset in reasons else rows[offset] for offset in range(len(records))]
-    flow = whole_topic(source=source, needs_record_key=needs_key)
-    [found] = DecodePass(flow=flow, limits={}, prefix="f.")(iter([batch]))
-    recomputed = [
-        row["reason"] or {KEY: row[KEY], **{name: row[f"f.{name}"] for name in names}} for row in found.to_pylist()
-    ]
-    assert recomputed == told
-    return told
-
-
-def by_all(topic: Topic, records: Sequence[LogRecord]) -> Told:
-    """As ``by_stream_and_recompute``, and as the reference says."""
-    told = by_stream_and_recompute(topic, records)
-    per_key = stream(topic).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=total("n"))
-    reference = Reference(Topology(name="sums", sinks=[per_key.emit_final().to(OUT)]))
-    for number, record in enumerate(records):
-        taken = reference.take(
-            topic="events",
-            partition=0,
-            offset=number,
-            timestamp_ms=0,
-            key=record.key,
-            value=record.value,
-            wall_clock_ms=None,
-        )
-        found = {KEY: taken.key, **taken.fields} if isinstance(taken, Taken) else taken.reason
-        assert found == told[number], record
-    return told
 
 
 def keyed(*keys: bytes | None, value: bytes | None = b'{"n":1}') -> list[LogRecord]:

@@ -11,15 +11,13 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.spark.engine import NOW_MS, LogRecord, arrow_batch
-from tests.whole_topic import whole_topic
+from tests.unit.codec.three_readers import OUT, by_all
+from tests.unit.spark.engine import LogRecord
 
 from recount.core.aggregates import count
 from recount.core.archive import Archive
 from recount.core.errors import InvalidDeclaration
 from recount.core.fingerprint import Declared
-from recount.core.interpreter.intake import Intake as Reference
-from recount.core.interpreter.intake import Taken
 from recount.core.nodes import KEY
 from recount.core.record_keys import raw_key
 from recount.core.schema import LONG, RecordSchema
@@ -30,14 +28,10 @@ from recount.core.topology import Topology, stream
 from recount.core.windows import tumbling
 from recount.erasure.archived_records import ArchiveErasure
 from recount.erasure.erasing import Order
-from recount.recompute.decoding import DecodePass
-from recount.spark.intake import Intake
-from recount.spark.polars_expressions import field_column
 from recount.testing import TopologyDriver
 
 TEXT = Topic(name="events", key="id", value=RecordSchema.of(n=LONG))
 BYTES = replace(TEXT, key_form="bytes")
-OUT = Topic(name="out", key="id")
 
 
 def grouped(topic: Topic) -> Topology:
@@ -46,32 +40,22 @@ def grouped(topic: Topic) -> Topology:
     return Topology(name="counts", sinks=[counts.emit_final().to(OUT)])
 
 
-def by_all(topic: Topic, key: bytes | None) -> str | None:
-    """The key in rows, or the reason why the record is bad; fails where the three do not say the same."""
-    taken = Reference(grouped(topic)).take(
-        topic="events", partition=0, offset=0, timestamp_ms=0, key=key, value=b"{}", wall_clock_ms=None
-    )
-    told = taken.key if isinstance(taken, Taken) else taken.reason
-    [source] = grouped(topic).sources
-    batch = arrow_batch("events", 0, 0, [LogRecord(key=key)])
-    good, bad = Intake(source, ["n"], needs_key=True, latest_ms=NOW_MS).take(batch)
-    by_stream = [*good[field_column(KEY)], *bad["reason"]]
-    [found] = DecodePass(flow=whole_topic(source=source, needs_record_key=True), limits={})(iter([batch]))
-    by_recompute = [row["reason"] or row[KEY] for row in found.to_pylist()]
-    assert by_stream == by_recompute == [told]
-    return told
+def key_by_all(topic: Topic, key: bytes | None) -> str | None:
+    """The key in rows, or the reason why the record is bad."""
+    [told] = by_all(topic, [LogRecord(key=key)])
+    return told if isinstance(told, str) else told[KEY]
 
 
 @given(st.binary(max_size=9))
 def test_any_bytes_are_a_key_in_base64_and_lead_back_to_them(key: bytes) -> None:
-    text = by_all(BYTES, key)
+    text = key_by_all(BYTES, key)
     assert text is not None
     assert raw_key(BYTES, text) == key
 
 
 def test_a_key_is_text_unless_it_is_declared_as_bytes() -> None:
-    assert [by_all(TEXT, key) for key in (b"ann", b"", b"\xff", None)] == ["ann", "", "undecodable", "null-key"]
-    assert [by_all(BYTES, key) for key in (b"ann", b"", b"\xff", None)] == ["YW5u", "", "/w==", "null-key"]
+    assert [key_by_all(TEXT, key) for key in (b"ann", b"", b"\xff", None)] == ["ann", "", "undecodable", "null-key"]
+    assert [key_by_all(BYTES, key) for key in (b"ann", b"", b"\xff", None)] == ["YW5u", "", "/w==", "null-key"]
 
 
 def test_a_stream_groups_by_keys_of_bytes() -> None:

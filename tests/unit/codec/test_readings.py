@@ -13,9 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.codec.avro_writers import wire
+from tests.unit.codec.avro_writers import by_recompute, by_stream, wire
 
-from recount.codec.avro_decoder import AvroDecoder
 from recount.codec.decoder import ValueDecoder
 from recount.core.errors import InvalidDeclaration
 from recount.core.fingerprint import Declared
@@ -36,7 +35,6 @@ from recount.core.schema import (
 )
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
-from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.parsing import Parser
 from recount.recompute.rules.json_values import Bad
 from recount.recompute.rules.readings import day_text, told_as
@@ -274,16 +272,9 @@ EVENT = RecordSchema.of(
 
 
 def by_both(values: list[bytes | None], declared: RecordSchema, writer: Any) -> list[dict[str, Any] | str]:
-    decoded = AvroDecoder(declared, None, lambda _: json.dumps(writer)).decode(values)
-    parsed = AvroParser(declared, list(declared.fields), lambda _: json.dumps(writer)).parsed(values)
-    bad_of_stream = {fault.index: fault.reason for fault in decoded.faults}
-    bad_of_recompute = {index: reason for index, (reason, _) in parsed.bad.items()}
-    told = []
-    for columns, bad in ((decoded.columns, bad_of_stream), (parsed.columns, bad_of_recompute)):
-        rows = [{name: columns[name][index].as_py() for name in declared.fields} for index in range(len(values))]
-        told.append([bad.get(index, row) for index, row in enumerate(rows)])
-    assert told[0] == told[1]
-    return told[0]
+    rows, bad = by_stream(values, declared, lambda _: json.dumps(writer))
+    assert (rows, bad) == by_recompute(values, declared, lambda _: json.dumps(writer))
+    return [bad.get(index, row) for index, row in enumerate(rows)]
 
 
 def test_avro_has_the_forms_as_logical_types_and_paths_through_records_and_maps() -> None:

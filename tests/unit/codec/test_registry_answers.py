@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
+from tests.unit.codec.served_registry import answering
 
 from recount.codec.writer_schemas import UnknownSchema, avro_schema, protobuf_schema
 from recount.core.registry_errors import VARIABLE, RegistryRefused, RegistryUnreachable
@@ -15,6 +14,7 @@ from recount.local.ports import free_ports
 from recount.recompute.fetched_schemas import fetched_file, fetched_schema
 from recount.recompute.rules.json_values import Bad
 
+Ask = Callable[[int], str]
 REFERENCES = [{"name": "other.Name", "subject": "s", "version": 1}]
 ANSWERS: dict[int, tuple[int, object]] = {
     1: (200, {"schema": '"string"'}),
@@ -27,125 +27,82 @@ ANSWERS: dict[int, tuple[int, object]] = {
     8: (200, {"schema": 'import "s"; message M {}', "schemaType": "PROTOBUF", "references": REFERENCES}),
     9: (200, {"schema": "{}", "schemaType": "JSON"}),
 }
-Ask = Callable[[int], str]
-
-
-class Registry(BaseHTTPRequestHandler):
-    asked: list[int] = []
-
-    def do_GET(self) -> None:
-        number = int(self.path.partition("?")[0].rpartition("/")[2])
-        self.asked.append(number)
-        status, said = ANSWERS[number]
-        body = json.dumps(said).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
-        pass
+AVRO = (avro_schema, fetched_schema)
+FILES = (protobuf_schema, fetched_file)
+"""To the stream and to the recompute."""
+BAD = (UnknownSchema, Bad)
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Registry]]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{server.server_port}")
-    Registry.asked = []
-    yield Registry
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The ids for which a registry with ``ANSWERS`` has been asked."""
+    found: list[int] = []
+
+    def answer(_method: str, path: str, _given: dict[str, Any]) -> tuple[int, object]:
+        found.append(int(path.partition("?")[0].rpartition("/")[2]))
+        return ANSWERS[found[-1]]
+
+    with answering(answer) as address:
+        monkeypatch.setenv(VARIABLE, address)
+        yield found
 
 
-@pytest.fixture(params=[avro_schema, fetched_schema], ids=["stream", "recompute"])
-def ask(request: pytest.FixtureRequest) -> Ask:
-    found: Ask = request.param
-    return found
-
-
-@pytest.fixture(params=[protobuf_schema, fetched_file], ids=["stream", "recompute"])
-def ask_for_a_file(request: pytest.FixtureRequest) -> Ask:
-    found: Ask = request.param
-    return found
-
-
-def test_a_schema_is_asked_for_once(registry: type[Registry], ask: Ask) -> None:
+@pytest.mark.parametrize("ask", AVRO)
+def test_a_schema_is_asked_for_once(asked: list[int], ask: Ask) -> None:
     assert (ask(1), ask(1)) == ('"string"', '"string"')
-    assert registry.asked == [1]
+    assert asked == [1]
 
 
-def test_a_file_of_protobuf_is_asked_for_once_and_may_refer_to_others(
-    registry: type[Registry], ask_for_a_file: Ask
-) -> None:
-    assert (ask_for_a_file(6), ask_for_a_file(6)) == ("message M {}", "message M {}")
-    assert ask_for_a_file(8) == 'import "s"; message M {}'
-    assert registry.asked == [6, 8]
+@pytest.mark.parametrize("ask", FILES)
+def test_a_file_of_protobuf_is_asked_for_once_and_may_refer_to_others(asked: list[int], ask: Ask) -> None:
+    assert (ask(6), ask(6)) == ("message M {}", "message M {}")
+    assert ask(8) == 'import "s"; message M {}'
+    assert asked == [6, 8]
 
 
-@pytest.mark.parametrize("number", [1, 2, 9])
-def test_a_schema_of_another_kind_makes_a_protobuf_record_bad(
-    registry: type[Registry], ask_for_a_file: Ask, number: int
-) -> None:
-    with pytest.raises((UnknownSchema, Bad), match=str(number)):
-        ask_for_a_file(number)
-
-
-@pytest.mark.parametrize(("number", "error"), [(3, RegistryUnreachable), (4, RegistryRefused), (5, RegistryRefused)])
-def test_errors_of_the_registry_mean_the_same_for_protobuf(
-    registry: type[Registry], ask_for_a_file: Ask, number: int, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        ask_for_a_file(number)
-
-
-@pytest.mark.parametrize("number", [2, 6, 7, 9])
-def test_an_id_that_the_registry_has_no_such_schema_for_makes_the_record_bad(
-    registry: type[Registry], ask: Ask, number: int
-) -> None:
-    with pytest.raises((UnknownSchema, Bad), match=str(number)):
-        ask(number)
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize(
+    ("asks", "numbers", "error"),
+    [
+        (AVRO, [2, 6, 7, 9], BAD),
+        (FILES, [1, 2, 9], BAD),
+        ((*AVRO, *FILES), [3], RegistryUnreachable),
+        ((*AVRO, *FILES), [4, 5], RegistryRefused),
+    ],
+    ids=["no such schema", "no such file", "an error of its own, so ask later", "refused, or no registry: a human"],
+)
+def test_what_else_a_registry_answers_means(asks: Sequence[Ask], numbers: list[int], error: Any) -> None:
+    for ask in asks:
+        for number in numbers:
+            with pytest.raises(error, match=str(number) if error is BAD else None):
+                ask(number)
 
 
 @pytest.mark.parametrize("number", [2**31, 2**32 - 1])
+@pytest.mark.parametrize("ask", [*AVRO, *FILES])
 def test_an_id_that_no_registry_can_have_makes_the_record_bad_and_nobody_is_asked(
-    registry: type[Registry], ask: Ask, ask_for_a_file: Ask, number: int
+    asked: list[int], ask: Ask, number: int
 ) -> None:
     # registries take such an id for a path that they do not know: the answer 5
-    for one in (ask, ask_for_a_file):
-        with pytest.raises((UnknownSchema, Bad), match=str(number)):
-            one(number)
-    assert registry.asked == []
+    with pytest.raises(BAD, match=str(number)):
+        ask(number)
+    assert asked == []
 
 
-def test_the_largest_id_that_a_registry_can_have_is_asked_for(
-    registry: type[Registry], monkeypatch: pytest.MonkeyPatch, ask: Ask
-) -> None:
+@pytest.mark.usefixtures("asked")
+@pytest.mark.parametrize("ask", AVRO)
+def test_the_largest_id_that_a_registry_can_have_is_asked_for(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
     monkeypatch.setitem(ANSWERS, 2**31 - 1, ANSWERS[1])
     assert ask(2**31 - 1) == '"string"'
 
 
-def test_a_registry_with_an_error_of_its_own_is_asked_again_later(registry: type[Registry], ask: Ask) -> None:
-    with pytest.raises(RegistryUnreachable):
-        ask(3)
-
-
-@pytest.mark.parametrize("number", [4, 5])
-def test_a_registry_that_refuses_or_is_none_wants_a_human(registry: type[Registry], ask: Ask, number: int) -> None:
-    with pytest.raises(RegistryRefused):
-        ask(number)
-
-
-def test_a_registry_that_is_not_there_is_asked_again_later(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
+@pytest.mark.parametrize("ask", AVRO)
+def test_a_registry_that_is_not_there_is_asked_again_later_and_without_an_address_a_human_sets_one(
+    monkeypatch: pytest.MonkeyPatch, ask: Ask
+) -> None:
     monkeypatch.setenv(VARIABLE, f"http://127.0.0.1:{free_ports(1)[0]}")
     with pytest.raises(RegistryUnreachable):
         ask(1)
-
-
-def test_without_an_address_a_human_is_asked_to_set_one(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(VARIABLE)
     with pytest.raises(RegistryRefused, match=VARIABLE):
         ask(1)

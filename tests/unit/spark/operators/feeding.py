@@ -39,6 +39,7 @@ from recount.spark.operators.rows import (
     rows_schema,
 )
 from recount.spark.polars_expressions import field_column
+from recount.spark.stage import LATE_SCHEMA
 
 PARTITIONS = 2
 LEFT = Topic(name="left", key="id", value=RecordSchema.of(l=LONG, word=STRING))
@@ -121,6 +122,7 @@ class Fed:
 
     topology: Topology
     partitions: int = PARTITIONS
+    reads_by_partition: bool = True
     written: list[Result] = field(default_factory=list)
     late: list[Result] = field(default_factory=list)
     fates: dict[tuple[str, int, int], str] = field(default_factory=dict)
@@ -128,6 +130,10 @@ class Fed:
     _ends: Counter[tuple[str, int]] = field(default_factory=Counter)
     _times: dict[tuple[str, int], int] = field(default_factory=dict)
     operators: dict[Node, Operator] = field(default_factory=dict)
+    made: dict[Node, pl.DataFrame] = field(default_factory=dict)
+    """The rows of each operator in the last batch."""
+    changed: list[int] = field(default_factory=list)
+    """How many rows of states each batch wrote."""
 
     def __post_init__(self) -> None:
         self.restart()
@@ -137,15 +143,15 @@ class Fed:
         self.operators = operators_of(node for node in self.topology.nodes() if not isinstance(node, Source))
         for place, state in self._states().items():
             if place in self.disk:
-                state.load(self.disk[place].rows)
+                state.load(self.disk[place].rows.sample(fraction=1, shuffle=True, seed=place[0]))
 
-    def batch(self, events: Sequence[Event]) -> None:
-        """Feed one batch, and write what has changed of the states."""
+    def batch(self, events: Sequence[Event], quiet: Iterable[int] = ()) -> None:
+        """Feed one batch, in which the partitions ``quiet`` are idle, and write what has changed of the states."""
         read = self._read(events)
-        topics = sorted({source.topic.name for source in self.topology.sources})
-        awake = {(topic, partition) for topic in topics for partition in range(self.partitions)}
-        batch = Batch(read=read.select(list(READ_SCHEMA)), known=awake, awake=awake)
-        made: dict[Node, pl.DataFrame] = {}
+        known = {(topic, partition) for topic in topics(self.topology) for partition in range(self.partitions)}
+        awake = {(topic, partition) for topic, partition in known if partition not in quiet}
+        batch = Batch(read=read.select(list(READ_SCHEMA)), known=known, awake=awake)
+        self.made = made = {}
         for node in self.topology.nodes():
             if isinstance(node, Source):
                 made[node] = _source_rows(node, events, read)
@@ -161,8 +167,9 @@ class Fed:
                 self.written += written(node, output.rows)
         for place in read.select(ENTRY).iter_rows():
             self.fates.setdefault(place, "filtered")
+        self.changed.append(0)
         for place, state in self._states().items():
-            _write(self.disk.setdefault(place, KeyedRows(state.schema, state.identity)), state)
+            self.changed[-1] += _write(self.disk.setdefault(place, KeyedRows(state.schema, state.identity)), state)
 
     def held(self) -> dict[str, int]:
         """How many rows each state holds."""
@@ -188,7 +195,7 @@ class Fed:
             read.append((*source, self._ends[source], event.timestamp_ms, self._times[source], index))
             self._ends[source] += 1
         frame = pl.DataFrame(read, {**READ_SCHEMA, "index": pl.Int64()}, orient="row")
-        return frame.sort(TOPIC, PARTITION, OFFSET)
+        return frame.sort(TOPIC, PARTITION, OFFSET) if self.reads_by_partition else frame
 
 
 def _source_rows(node: Source, events: Sequence[Event], read: pl.DataFrame) -> pl.DataFrame:
@@ -261,13 +268,10 @@ class Interpreted:
     @property
     def late(self) -> list[Result]:
         """The late ledger in the engine's columns."""
-        return [
-            (
-                *(row.topic, row.partition, row.offset, row.timestamp_ms, row.stream_time_ms, str(row.key)),
-                *(row.window_start, row.window_end, row.margin_ms),
-            )
-            for row in self.driver.late
-        ]
+        return sorted(
+            tuple(str(getattr(late, name)) if name == "key" else getattr(late, name) for name in LATE_SCHEMA)
+            for late in self.driver.late
+        )
 
     @property
     def fates(self) -> dict[tuple[str, int, int], str]:
@@ -298,8 +302,9 @@ def assert_same(engine: Fed, reference: Interpreted) -> None:
     assert engine.fates == reference.fates
 
 
-def _write(disk: KeyedRows, state: KeyedRows) -> None:
+def _write(disk: KeyedRows, state: KeyedRows) -> int:
     changes = state.changes()
     disk.remove(changes.filter(DELETED))
     disk.put(changes.filter(~pl.col(DELETED)))
     assert disk.rows.sort(disk.identity).equals(state.rows.sort(disk.identity))
+    return changes.height

@@ -69,7 +69,7 @@ def test_a_record_is_late_when_its_own_partition_has_reached_the_end_and_the_gra
 ) -> None:
     batches = [[at(timestamp_ms), at(5, 1)], [at(7), at(7, 1)]]
     engine = Engine(counted(TUMBLING, "each batch"), batches)
-    assert engine.fates[0, 1] == ("late" if is_late else "counted") and engine.fates[1, 1] == "counted"
+    assert engine.fates["left", 0, 1] == ("late" if is_late else "counted") and engine.fates["left", 1, 1] == "counted"
     assert [(row[1], row[2], row[-1]) for row in engine.late] == ([(0, 1, timestamp_ms - 10)] if is_late else [])
 
 
@@ -93,9 +93,9 @@ def test_a_record_that_a_sliding_window_to_come_can_hold_is_counted_in_its_own_b
     """Difference 6, grace 4: at 20 windows that end before 16 are closed. [11, 17], which 17 defines, holds 12."""
     log = [[at(20), at(12)], [at(17, 1)]]
     alone = Engine(counted(SLIDING, "each batch"), log[:1])
-    assert (alone.fates[0, 1], [row[2] for row in alone.late]) == ("counted", [1])
+    assert (alone.fates["left", 0, 1], [row[2] for row in alone.late]) == ("counted", [1])
     engine = Engine(counted(SLIDING, "each batch"), log, restarts=[1])
-    assert engine.fates[0, 1] == "counted"
+    assert engine.fates["left", 0, 1] == "counted"
     assert ("a", (11, 17), 2, 0) in brief(engine.emitted[1])
     assert [row[2] for row in engine.late] == [1]
 
@@ -103,13 +103,13 @@ def test_a_record_that_a_sliding_window_to_come_can_hold_is_counted_in_its_own_b
 def test_a_record_is_late_where_no_sliding_window_that_is_open_can_hold_it() -> None:
     """At 20 the newest window around 10 ends at 16, and is open; that around 9 is closed."""
     log, flow = [[at(20), at(10), at(9)]], counted(SLIDING, "each batch")
-    expected = {(0, 0): "counted", (0, 1): "counted", (0, 2): "late"}
+    expected = {("left", 0, 0): "counted", ("left", 0, 1): "counted", ("left", 0, 2): "late"}
     assert Engine(flow, log).fates == expected == Interpreted(flow, log).fates
 
 
 def test_a_null_key_does_not_advance_stream_time() -> None:
     engine = Engine(counted(TUMBLING, "each batch"), [[at(5), at(99, key=None), at(6)]])
-    assert engine.fates == {(0, 0): "counted", (0, 1): "null_key", (0, 2): "counted"}
+    assert engine.fates == {("left", 0, 0): "counted", ("left", 0, 1): "null_key", ("left", 0, 2): "counted"}
     assert engine.late == []
 
 
@@ -126,7 +126,7 @@ def test_a_null_key_does_not_advance_stream_time() -> None:
 )
 def test_a_null_value_is_a_record_for_time_and_session_windows_only(windows: str, fate: str) -> None:
     engine = Engine(counted(EACH[windows], "each batch"), [[Event(5, value=None)]])
-    assert engine.fates == {(0, 0): fate}
+    assert engine.fates == {("left", 0, 0): fate}
 
 
 @pytest.mark.parametrize("name", ["tumbling", "hopping", "sliding"])
