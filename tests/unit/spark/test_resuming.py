@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from tests.batch_proofs import a_proof
 
 from recount.core.ledger import BatchProof, PartitionProof
 from recount.kafka.transaction import Committed
@@ -16,16 +18,8 @@ ID = "first"
 
 
 def proof(generation: int, batch: int, end: int, checkpoint_id: str = ID) -> BatchProof:
-    return BatchProof(
-        stream="revenue",
-        generation=generation,
-        batch=batch,
-        checkpoint_id=checkpoint_id,
-        lease_epoch=1,
-        batch_timestamp_ms=1_000,
-        partitions=tuple(PartitionProof(topic=t, partition=p, start=end - 10, end=end) for t, p in (A, B)),
-        frontier_ms=None,
-    )
+    read = [PartitionProof(topic=topic, partition=partition, start=end - 10, end=end) for topic, partition in (A, B)]
+    return a_proof(batch, *read, stream="revenue", generation=generation, checkpoint_id=checkpoint_id)
 
 
 def kafka(batch: str | None, end: int, *, start: int | None = None, checkpoint_id: str | None = ID) -> Standing | None:
@@ -40,34 +34,13 @@ def planned(batch: int, end: int, checkpoint_id: str = ID, start: int | None = N
     return Planned(identity=checkpoint_id, span=span, folder="checkpoints/revenue")
 
 
-def all_known(
-    last: BatchProof | None,
-    standing: Standing | None,
-    checkpoint: Planned | None,
-    *,
-    delta_first: bool = False,
-    former: tuple[str, ...] = (ID,),
-) -> Known:
-    return Known(
-        stream="revenue",
-        last=last,
-        kafka=standing,
-        checkpoint=checkpoint,
-        beginning={},
-        was_planned_by=lambda identity: identity in former,
-        delta_first=delta_first,
-    )
+def all_known(last: BatchProof | None, standing: Standing | None, checkpoint: Planned | None, **more: Any) -> Known:
+    always = {"stream": "revenue", "beginning": {}, "was_planned_by": lambda identity: identity == ID}
+    return Known(last=last, kafka=standing, checkpoint=checkpoint, **{**always, **more})
 
 
-def resumed(
-    last: BatchProof | None,
-    standing: Standing | None,
-    checkpoint: Planned | None,
-    *,
-    delta_first: bool = False,
-    former: tuple[str, ...] = (ID,),
-) -> Resumption:
-    return all_known(last, standing, checkpoint, delta_first=delta_first, former=former).resumption()
+def resumed(*known: Any, **more: Any) -> Resumption:
+    return all_known(*known, **more).resumption()
 
 
 @pytest.mark.parametrize(
@@ -94,21 +67,44 @@ def test_a_stream_that_never_ran_needs_nothing_of_the_log() -> None:
     assert found.next_offsets(found.resumption()) == {}
 
 
-def test_a_stream_that_never_ran_begins_at_its_beginning() -> None:
-    assert resumed(None, None, None) == Resumption(generation=0, start=None)
+GOES_ON = Resumption(generation=0, start=None)
+LAST, IN_STEP = proof(0, 4, 50), kafka("0/4", 50)
+AT_50 = {A: 50, B: 50}
 
 
-def test_a_first_batch_that_was_planned_and_not_published_is_spark_to_repeat() -> None:
-    assert resumed(None, None, planned(0, 10)) == Resumption(generation=0, start=None)
-
-
-def test_in_step_the_checkpoint_goes_on_whether_or_not_it_has_planned_the_next_batch() -> None:
-    for checkpoint in (planned(4, 50), planned(5, 60)):
-        assert resumed(proof(0, 4, 50), kafka("0/4", 50), checkpoint) == Resumption(generation=0, start=None)
-
-
-def test_without_a_checkpoint_a_new_generation_begins_at_the_end_of_the_ledger() -> None:
-    assert resumed(proof(0, 4, 50), kafka("0/4", 50), None) == Resumption(generation=1, start={A: 50, B: 50})
+@pytest.mark.parametrize(
+    ("last", "standing", "checkpoint", "expected"),
+    [
+        (None, None, None, GOES_ON),
+        (None, None, planned(0, 10), GOES_ON),
+        (LAST, IN_STEP, planned(4, 50), GOES_ON),
+        (LAST, IN_STEP, planned(5, 60), GOES_ON),
+        (LAST, None, planned(4, 50), GOES_ON),
+        (LAST, IN_STEP, None, Resumption(generation=1, start=AT_50)),
+        (LAST, kafka("0/5", 60), planned(5, 60), Resumption(generation=0, start=None, in_flight=(0, 5))),
+        (LAST, IN_STEP, planned(0, 60, "new"), Resumption(generation=1, start=None)),
+        (
+            proof(1, 0, 50, "completed 0/4"),
+            kafka("0/4", 50, checkpoint_id=None),
+            None,
+            Resumption(generation=2, start=AT_50),
+        ),
+    ],
+    ids=[
+        *(
+            "never ran",
+            "first batch planned and not published",
+            "in step",
+            "next planned",
+            "Kafka unknown for seven days",
+        ),
+        *("no checkpoint", "in flight, left to its checkpoint", "a new checkpoint", "completed by an earlier release"),
+    ],
+)
+def test_a_stream_goes_on_where_it_was(
+    last: BatchProof | None, standing: Standing | None, checkpoint: Planned | None, expected: Resumption
+) -> None:
+    assert resumed(last, standing, checkpoint) == expected
 
 
 def test_a_partition_that_was_added_while_there_was_no_checkpoint_is_read_from_its_first_record() -> None:
@@ -119,23 +115,10 @@ def test_a_partition_that_was_added_while_there_was_no_checkpoint_is_read_from_i
         (proof(0, 4, 50), kafka("0/5", 60), 1, {A: 60, B: 60}),
         (None, kafka("0/0", 10), 1, {A: 10, B: 10}),
     ):
-        known = Known(
-            stream="revenue",
-            last=last,
-            kafka=standing,
-            checkpoint=None,
-            beginning={A: 3, B: 3, later: 7},
-            was_planned_by=lambda identity: identity == ID,
-            partitions=[A, B, added, later],
-        )
-        found = known.resumption()
+        beginning = {A: 3, B: 3, later: 7}
+        found = resumed(last, standing, None, beginning=beginning, partitions=[A, B, added, later])
         assert (found.generation, found.start) == (generation, {**start, added: 0, later: 7})
     assert resumed(None, None, None).start is None
-
-
-def test_the_batch_in_flight_is_left_to_its_checkpoint() -> None:
-    found = resumed(proof(0, 4, 50), kafka("0/5", 60), planned(5, 60))
-    assert found == Resumption(generation=0, start=None, in_flight=(0, 5))
 
 
 @pytest.mark.parametrize(
@@ -196,12 +179,8 @@ def test_a_partition_that_the_newest_batch_did_not_read_stands_where_an_earlier_
         (None, None, planned(4, 50)),
     ],
     ids=[
-        "two batches behind Kafka",
-        "and its checkpoint is newer too",
-        "another generation",
-        "no tables at all",
-        "Kafka unknown, checkpoint newer",
-        "no tables, Kafka unknown",
+        *("two batches behind Kafka", "and its checkpoint is newer too", "another generation", "no tables at all"),
+        *("Kafka unknown, checkpoint newer", "no tables, Kafka unknown"),
     ],
 )
 def test_tables_that_are_older_than_kafka_or_checkpoint_are_refused(
@@ -232,41 +211,25 @@ def test_a_kafka_that_is_behind_the_ledger_is_refused(batch: str | None) -> None
         (kafka("0/5", 60), planned(0, 60, "new", start=50)),
     ],
     ids=[
-        "older",
-        "another last batch",
-        "a batch that does not begin at the end of the ledger",
-        "without the batch in flight",
-        "with another batch of that name",
-        "of an earlier generation",
-        "a new one that begins elsewhere",
-        "a new one beside a batch in flight of the former one",
+        *("older", "another last batch", "a batch that does not begin at the end of the ledger"),
+        *("without the batch in flight", "with another batch of that name", "of an earlier generation"),
+        *("a new one that begins elsewhere", "a new one beside a batch in flight of the former one"),
     ],
 )
 def test_a_checkpoint_that_does_not_go_with_the_ledger_is_refused_and_can_be_removed(
     standing: Standing, checkpoint: Planned
 ) -> None:
     with pytest.raises(OutOfStep, match="does not go with") as refused:
-        resumed(proof(0, 4, 50), standing, checkpoint, former=(ID, "of long ago"))
+        resumed(LAST, standing, checkpoint, was_planned_by=lambda identity: identity in (ID, "of long ago"))
     assert "remove the checkpoint folder checkpoints/revenue" in refused.value.remedy
     assert resumed(proof(0, 4, 50), standing, None).generation == 1
 
 
-def test_a_new_checkpoint_that_has_planned_its_first_batch_goes_on() -> None:
-    found = resumed(proof(0, 4, 50), kafka("0/4", 50), planned(0, 60, "new"))
-    assert found == Resumption(generation=1, start=None)
-
-
 def test_without_any_word_of_kafka_only_a_checkpoint_that_has_begun_nothing_more_lets_the_stream_go_on() -> None:
     """A stream of an earlier release that stood for more than seven days."""
-    assert resumed(proof(0, 4, 50), None, planned(4, 50)) == Resumption(generation=0, start=None)
     for checkpoint in (planned(5, 60), None):
         with pytest.raises(OutOfStep, match="cannot be known"):
             resumed(proof(0, 4, 50), None, checkpoint)
-
-
-def test_a_batch_that_an_earlier_release_completed_as_a_generation_of_its_own_is_in_step() -> None:
-    found = resumed(proof(1, 0, 50, "completed 0/4"), kafka("0/4", 50, checkpoint_id=None), None)
-    assert found == Resumption(generation=2, start={A: 50, B: 50})
 
 
 def test_an_archive_goes_on_when_kafka_is_behind_or_silent_and_is_refused_when_kafka_is_ahead() -> None:
