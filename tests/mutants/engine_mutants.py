@@ -74,7 +74,7 @@ def _of_decoding() -> Iterator[Mutant]:
     yield from other(shape, "_shape", "a path to a value", "in field.path[:-1]", "in field.path[:0]")
     bad = "None if index in bad else value"
     rule = "the texts beside a bad one"
-    yield from other("codec/plain_decoder.py", "PlainDecoder._texts", rule, bad, "None if value else value")
+    yield from other("codec/record_decoder.py", "PlainDecoder._texts", rule, bad, "None if value else value")
 
 
 def _of_sums() -> Iterator[Mutant]:

@@ -67,7 +67,7 @@ def _of_joins() -> Iterator[Mutant]:
     both = "time.is_between(first_ms, last_ms"
     yield from other(join, near, "how old a partner can be", both, f'{both}, closed="right"')
     yield from other(join, near, "how young a partner can be", both, f'{both}, closed="left"')
-    pairs = AT + "time_join.py"
+    pairs = AT + "joins.py"
     yield from bound(pairs, "_found", "a partner may come before", "placed[_PLACE] - before_ms")
     yield from bound(pairs, "_found", "a partner may come after", "placed[_PLACE] + after_ms")
     least, most = "_integer(times.min()) - before_ms", "+ after_ms - first_ms + 1"

@@ -15,10 +15,7 @@ RULE_MODULES = (
         f"core/{name}.py"
         for name in ("reading", "readings", "histories", "flow", "topology", "schema", "plain_values", "sums")
     ),
-    *(
-        f"codec/{name}.py"
-        for name in ("decoder", "json_shape", "plain_decoder", "registry_decoder", "record_decoder", "key_columns")
-    ),
+    *(f"codec/{name}.py" for name in ("decoder", "json_shape", "registry_decoder", "record_decoder", "key_columns")),
     *(f"codec/avro_{name}.py" for name in ("binary", "decoder", "resolution", "schemas")),
     *(f"codec/protobuf_{name}.py" for name in ("decoder", "places", "resolution", "schemas", "texts")),
     *(

@@ -127,8 +127,8 @@ def untried() -> Iterator[Untried]:
     )
     yield _one(lookup, forget, "bound_ms - self._forgotten_ms <= history_ms // SWEEPS", stays)
     many = "keys that are searched together: of so many that a scene cannot have them"
-    yield _one(at + "time_join.py", "_found", "pl.col(_CODE).is_between", many)
-    yield _one(at + "time_join.py", "_found", "pl.col(TIMESTAMP) - first_ms", "moves the places of both sides alike")
+    yield _one(at + "joins.py", "_found", "pl.col(_CODE).is_between", many)
+    yield _one(at + "joins.py", "_found", "pl.col(TIMESTAMP) - first_ms", "moves the places of both sides alike")
     warned = "decides whether somebody is warned: no result depends on it"
     yield _one("spark/intake.py", "Intake._in_seconds", "pl.col(TIMESTAMP) < latest - 2 * YEAR_MS", warned)
     seconds = "(pl.col(TIMESTAMP) * 1_000).is_between(YEAR_2000_MS, latest)"

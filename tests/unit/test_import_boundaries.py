@@ -12,7 +12,7 @@ from recount.local.project import Project
 
 FOUNDATION = {
     *("core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"),
-    *("secret_file", "garbage", "fewer_calls", "regular_files", "exit_codes"),
+    *("secret_file", "garbage", "regular_files", "exit_codes"),
 }
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
@@ -25,12 +25,11 @@ ROOMS = {
     "extras": {"core"},
     "shipped": {"core"},
     "jar_list": {"core", "shipped"},
-    "sessions": {"core", "jar_list", "fewer_calls", "cluster"},
+    "sessions": {"core", "jar_list", "cluster"},
     "cluster": {"core", "secret_file"},
     "secret_file": set(),
     "regular_files": set(),
     "garbage": set(),
-    "fewer_calls": set(),
     "log_lines": {"core"},
     "exit_codes": {"core", "garbage", "log_lines"},
     "printed_tables": set(),

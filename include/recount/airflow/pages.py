@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,14 +24,15 @@ from starlette.middleware.base import RequestResponseEndpoint
 
 from recount.airflow.deployed_declarations import Deployment, deployment
 from recount.airflow.drivers import log_of
-from recount.airflow.naming import audit_dag, stream_dag
+from recount.airflow.health import health_of
+from recount.airflow.naming import audit_dag, domain_of, night_dag, stream_dag
 from recount.airflow.page_orders import Order, buttons, dags_of, is_token_of, token_for
-from recount.airflow.runs_by_hand import AirflowRuns, Runs
-from recount.airflow.seen_streams import Scene, nightly_dag
+from recount.airflow.runs_by_hand import AirflowRuns, DagState, Runs
 from recount.core.errors import RecountError
-from recount.core.registry import Declarations, Stream
+from recount.core.registry import Declarations, Stream, is_audited
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.core.topology import Topology
 from recount.kafka.connection import Connection
 from recount.web import stream_lines
 from recount.web.broker_watch import BrokersSay, BrokerWatch
@@ -39,6 +41,7 @@ from recount.web.left_behind import left_behind
 from recount.web.panels import TITLES, panel
 from recount.web.rendering import rendered
 from recount.web.stream_detail import log_tail, tables_say
+from recount.web.stream_lines import NextAudit, StreamLine
 from recount.web.tried import outcome, outcomes
 
 _STATIC = Path(stream_lines.__file__).parent / "static"
@@ -48,6 +51,7 @@ _OWN = f"{_EVERYWHERE}; style-src 'self'; img-src 'self'; form-action 'self'"
 _REPORTS = f"{_EVERYWHERE}; style-src 'unsafe-inline'; img-src data:; form-action 'none'"
 """Certificates are pages of one file."""
 Watch = Callable[[], BrokersSay]
+_ALONE = "a driver of its own"
 
 
 def reader(user: GetUserDep) -> None:
@@ -305,3 +309,49 @@ def _page(request: Request, template: str, **values: Any) -> str:
 def _message(request: Request, status: int, title: str, said: object) -> Response:
     page = _page(request, "message.html", here="", now_ms=now_ms(), title=title, said=said)
     return HTMLResponse(page, status_code=status)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """Everything a page is made of, as of ``now_ms``."""
+
+    settings: Settings
+    declarations: Declarations
+    say: BrokersSay
+    dags: Mapping[str, DagState]
+    now_ms: int
+
+    def line(self, name: str, most_certificates: int) -> StreamLine:
+        """The stream ``name`` with its newest certificates."""
+        stream, group = self.declarations.streams[name], self.declarations.group_of(name)
+        status = self.say.statuses.get(name)
+        return StreamLine(
+            name=name,
+            is_archive=not isinstance(stream, Topology),
+            is_audited=is_audited(stream),
+            domain=domain_of(self.declarations, name),
+            group=group.name if group else _ALONE,
+            heard=self.say.heard,
+            status=status,
+            health=None if status is None else health_of(status, stream.health, self.now_ms),
+            samples=self.say.samples.get(name, ()),
+            lag=self.say.lags.get(name),
+            certificates=certificates(self.settings.reports, name, most_certificates),
+            next_audit=self._next_audit(stream),
+        )
+
+    def _next_audit(self, stream: Stream) -> NextAudit | None:
+        """By the DAG of the stream's group, which leaves out a stream whose own DAG is paused."""
+        dag = nightly_dag(self.declarations, stream.name)
+        if dag not in self.dags:
+            return None
+        paused = next(
+            (one for one in (dag, audit_dag(stream.name)) if one in self.dags and self.dags[one].paused), None
+        )
+        return NextAudit(dag=paused or dag, at_ms=self.dags[dag].next_ms, paused=paused is not None)
+
+
+def nightly_dag(declarations: Declarations, stream: str) -> str:
+    """The DAG that audits ``stream`` every night."""
+    group = declarations.group_of(stream)
+    return night_dag(group.name) if group else audit_dag(stream)

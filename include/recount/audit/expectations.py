@@ -11,8 +11,9 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
 from threading import Thread
 from typing import Annotated
@@ -44,11 +45,13 @@ from recount.audit.expectation_suites import (
     expectations_of,
     suites_of,
 )
-from recount.audit.expectations_page import expectations_page
+from recount.audit.page import STYLE
+from recount.audit.page_digests import table
 from recount.audit.register import read_register
 from recount.audit.store import RECONCILIATION as COMPARED
 from recount.audit.store import AuditStore, Run
 from recount.core.errors import Terminal
+from recount.core.instants import told_time
 from recount.core.registry import declared
 from recount.core.settings import Settings
 from recount.core.tables import Tables
@@ -58,6 +61,8 @@ from recount.sessions import spark_session
 
 HOLDS, WARNS, FAILED = "holds", "warns", "FAILED"
 _LOG = logging.getLogger(__name__)
+_PAINTED = {"holds": "match", "warns": "late", "FAILED": "violation"}
+_HEADS = ("column", "expectation", "type", "state", "unexpected rows")
 
 
 @dataclass(kw_only=True)
@@ -228,3 +233,45 @@ def _keep(outcome: Outcome, stream: str, audit: str, reports: str) -> None:
 
 if __name__ == "__main__":
     run_job("expectations", main)
+
+
+def expectations_page(
+    stream: str,
+    audit: str,
+    at_ms: int,
+    suites: Mapping[str, tuple[str, Sequence[Checked]]],
+    disagreements: Sequence[str],
+) -> str:
+    """The page of ``audit``, tried ``at_ms``; ``suites`` have by name what came of each and its expectations.
+
+    It has no script and no outside file: the Data Docs take their styles from servers of others, and are bare without a
+    network.
+    """
+    title = f"{escape(stream)}, {told_time(at_ms)} UTC"
+    warnings = "".join(f'<p class="bad">The audit disagrees on {escape(one)}</p>' for one in disagreements)
+    sections = "".join(_suite(name, state, checks) for name, (state, checks) in suites.items())
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width">'
+        f"<title>{title}: expectations</title><style>{STYLE}</style></head><body>"
+        f'<h1>{title}</h1><p class="soft">Expectations of audit {escape(audit)}</p>{warnings}{sections}</body></html>\n'
+    )
+
+
+def _suite(name: str, state: str, checks: Sequence[Checked]) -> str:
+    rows = (
+        (
+            f"<code>{escape(one.column)}</code>",
+            escape(one.expectation) + "".join(f"<br><code>{escape(example)}</code>" for example in one.examples),
+            f"<code>{escape(one.type)}</code>",
+            "holds" if one.holds else f'<b class="{"late" if one.is_warning else "bad"}">{_state(one)}</b>',
+            "not known" if one.unexpected is None else f"{one.unexpected:,}",
+        )
+        for one in sorted(checks, key=lambda one: one.holds)
+    )
+    badge = f'<span class="badge {_PAINTED[state]}">{state.lower()}</span>'
+    return f"<h2>{escape(name)} {badge}</h2>{table(_HEADS, rows)}"
+
+
+def _state(one: Checked) -> str:
+    return "warns" if one.is_warning else "failed"

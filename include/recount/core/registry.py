@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import pkgutil
+import sys
+import traceback
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TypeGuard, TypeVar
 
 from recount.core.archive import Archive
-from recount.core.errors import Terminal, require
+from recount.core.errors import RecountError, Terminal, require
 from recount.core.groups import StreamGroup, require_apart
-from recount.core.importing import imported
 from recount.core.run_settings import RunSettings, by_name
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 
 DEFAULT_MODULES = "topologies"
 Stream = Topology | Archive
+_NOT_THE_USERS = sys.stdlib_module_names | {__name__.partition(".")[0]}
+"""Packages whose lines say nothing about a declaration: Python's own, and Recount."""
 
 
 def is_audited(stream: Stream) -> TypeGuard[Topology]:
@@ -244,3 +248,40 @@ def _add(known: dict[str, Declared], declaration: Declared, kind: str) -> None:
         expected=f"one {kind} of that name",
         remedy=f"import the {kind} instead of declaring it again, or rename one",
     )
+
+
+def imported(name: str) -> ModuleType:
+    """The module ``name``; raises ``Terminal`` with the place in it at which it, or a declaration, is wrong."""
+    try:
+        return importlib.import_module(name)
+    except RecountError as error:
+        error.place = error.place or _place_of(error)
+        raise
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            raise Terminal(
+                "no such module of topologies",
+                given=name,
+                expected="modules that Python can import, separated by commas",
+                remedy="mend RECOUNT_TOPOLOGIES, or put the module's folder into PYTHONPATH",
+            ) from None
+        refused = Terminal(
+            "a module of topologies cannot be imported",
+            given=f"{name}: {type(error).__name__}: {error}",
+            expected="a module that Python can import",
+            remedy="mend the line",
+        )
+        refused.place = _place_of(error)
+        raise refused from error
+
+
+def _place_of(error: Exception) -> str | None:
+    """The innermost line that is neither Python's own nor ours."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    places = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _NOT_THE_USERS
+    ]
+    return places[-1] if places else None

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 from rich.console import Console
 
 from recount.core.durations import roughly
 from recount.core.errors import Terminal, Transient
+from recount.core.limits import Health
 from recount.core.quantities import quantity
+from recount.kafka.status import StreamStatus
 from recount.local.home import Home
 from recount.local.project import Project
 from recount.play.pace import Pace
-from recount.play.play_progress import Progress
 from recount.play.running_shop import RunningShop
 from recount.play.shop_flow import ShopFlow
 from recount.play.shop_source import ShopSource
@@ -31,6 +32,7 @@ _FAULTS = {"late": "too late", "bad": "bad", "tombstone": "tombstones"}
 _console = Console(highlight=False, soft_wrap=True)
 AFTER_S = 360
 """By then a window of five minutes has been closed, and its results can be judged."""
+_SILENT_MS = Health().heartbeat_age_ms
 
 
 def play(
@@ -153,3 +155,58 @@ class FirstAudit:
             return
         self.has_begun = True
         yield f"the audit of {self.stream} has begun: its certificate comes to the stream's page, Browse > Recount"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """``rate`` is in records a second since the line before. ``lag`` is that of ``behind``, which is furthest behind.
+
+    ``late`` and ``dead_letters`` are those of all streams, each since its driver started: a record that is late for
+    five streams counts five times.
+    """
+
+    seconds: float
+    produced: int
+    rate: float
+    running: int
+    streams: int
+    behind: str | None
+    lag: int
+    late: int
+    dead_letters: int
+
+    @classmethod
+    def of(
+        cls,
+        statuses: Mapping[str, StreamStatus],
+        streams: Collection[str],
+        *,
+        now_ms: int,
+        seconds: float,
+        produced: int,
+        rate: float,
+    ) -> Self:
+        """What the last ``statuses`` say of ``streams``; one whose driver has been silent does not run."""
+        said = {name: statuses[name] for name in streams if name in statuses}
+        running = [one for one in said.values() if one.state == "running" and now_ms - one.heartbeat_ms <= _SILENT_MS]
+        behind = max(said.values(), key=lambda one: one.lag or 0, default=None)
+        return cls(
+            seconds=seconds,
+            produced=produced,
+            rate=rate,
+            running=len(running),
+            streams=len(streams),
+            behind=behind.stream if behind and behind.lag else None,
+            lag=behind.lag or 0 if behind else 0,
+            late=sum(one.late_records for one in said.values()),
+            dead_letters=sum(one.dead_letters for one in said.values()),
+        )
+
+    def line(self) -> str:
+        """All of it in one line."""
+        behind = f"lag {self.lag:,} ({self.behind})" if self.behind else "lag 0"
+        return (
+            f"{self.seconds:5.0f} s  produced {self.produced:,}, {self.rate:,.0f}/s  "
+            f"running {self.running} of {self.streams}  {behind}  late {self.late:,}  "
+            f"dead letters {self.dead_letters:,}"
+        )

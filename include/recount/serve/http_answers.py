@@ -23,16 +23,17 @@ from recount.core.errors import RecountError, Terminal
 from recount.core.registry import Declarations
 from recount.core.settings import Settings
 from recount.core.tables import Tables
+from recount.core.topology import Topology
 from recount.kafka.connection import Connection
-from recount.serve.answer import answer
+from recount.serve.answer import answer, reading
 from recount.serve.asked_paths import parameters, responses
 from recount.serve.asked_sink import AskedSink, BadQuestion, asked_sink
 from recount.serve.bearer import RequireToken
 from recount.serve.broker_reading import BrokerReader
 from recount.serve.exposition import Ask, Exposition
+from recount.serve.moment import Audits, JudgedTo, Moment, NotReady
 from recount.serve.question import Question
 from recount.serve.refusals import of_error, of_http
-from recount.serve.stream_index import Listed, listed
 
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _ALIAS = re.compile(r"([a-z0-9-]+)=([a-z0-9-]+)(?:/([a-zA-Z0-9._-]+))?")
@@ -215,3 +216,44 @@ def _texts(request: Request, known: Collection[str]) -> Texts:
 
 def _json(document: Mapping[str, Any]) -> Response:
     return Response(json.dumps(document, ensure_ascii=False), media_type="application/json", headers=_HEADERS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """``topology`` with its newest batch, or why it has none, and its newest audit."""
+
+    topology: Topology
+    moment: Moment | NotReady
+    judged: JudgedTo | None
+
+    @property
+    def document(self) -> Mapping[str, Any]:
+        """What is said of it over HTTP."""
+        moment = None if isinstance(self.moment, NotReady) else self.moment
+        return {
+            "stream": self.topology.name,
+            "state": "not ready" if moment is None else "ready",
+            "reason": self.moment.reason if isinstance(self.moment, NotReady) else None,
+            "as_of": moment and moment.document,
+            "audit": self.judged.document(moment) if self.judged and moment else None,
+            "sinks": [_of(AskedSink(self.topology, written)) for written in self.topology.written],
+        }
+
+
+def listed(tables: Tables, topology: Topology, now_ms: int) -> Listed:
+    """``topology`` as it is now."""
+    with reading(topology.name):
+        moment = Moment.of(tables, topology.name, None, now_ms)
+        judged = None if isinstance(moment, NotReady) else Audits.of(tables, topology).judged_to(moment.newest)
+        return Listed(topology=topology, moment=moment, judged=judged)
+
+
+def _of(sink: AskedSink) -> Mapping[str, Any]:
+    objection = sink.objection
+    return {
+        "sink": sink.name,
+        "path": None if objection else f"/streams/{sink.topology.name}/{sink.name}",
+        "objection": objection and str(objection),
+        "key": sink.key,
+        "fields": {name: str(kind) for name, kind in sink.fields.items()},
+    }

@@ -12,8 +12,10 @@ transaction versions make the steps that were already taken do nothing.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -25,7 +27,7 @@ from recount.codec.value_encoders import encoder_of
 from recount.core.additions import NOTHING_ADDED, Additions
 from recount.core.aside_order import SET_ASIDE, RecordPlace, set_aside_command
 from recount.core.durations import roughly
-from recount.core.errors import Terminal
+from recount.core.errors import OfARecord, Terminal
 from recount.core.event_units import warnings_of_seconds
 from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
@@ -50,10 +52,11 @@ from recount.spark.signs_of_work import worked
 from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import BatchRows, StreamTables
 from recount.spark.trimming import AgeingRows
-from recount.spark.way_out import without_its_record
 from recount.spark.work import Attempt, BatchResult, Step
 
 _LOG = logging.getLogger(__name__)
+_MOST_PARTITIONS = 4
+_A_PLACE = re.compile(r"[a-zA-Z0-9._-]+-\d{1,9}@\d{1,18}")
 
 
 def computation_of(topology: Topology, closed_ms: int | None = None, added: Additions = NOTHING_ADDED) -> Computation:
@@ -322,3 +325,37 @@ class BatchRecords:
                 error=row["detail"],
                 limit=self.limits.get(self.dead_letters[row["topic"]]),
             )
+
+
+@contextmanager
+def without_its_record(stream: str, span: BatchRange) -> Iterator[None]:
+    """Add to the remedy of an ``OfARecord`` how ``stream`` goes on without the record, one of those in ``span``."""
+    try:
+        yield
+    except OfARecord as error:
+        error.remedy = f"{error.remedy}; {_way_out(stream, span, error.record)}"
+        raise
+
+
+def _way_out(stream: str, span: BatchRange, record: str | None) -> str:
+    places = [RecordPlace.from_text(text) for text in _A_PLACE.findall(record or "")]
+    if not places:
+        place = "TOPIC-PARTITION@OFFSET"
+        return f"to go on without a record of this batch, {_spans(span)}: {set_aside_command(stream, place)}"
+    unread = [place for place in places if _is_in(span, place)]
+    if not unread:
+        read = ", ".join(map(str, places))
+        return f"an earlier batch has read {read}, so that no record can be set aside: mend the declaration"
+    return f"to go on without this record: {set_aside_command(stream, unread[-1])}"
+
+
+def _is_in(span: BatchRange, place: RecordPlace) -> bool:
+    partition = place.topic, place.partition
+    return span.start.get(partition, 0) <= place.offset < span.end.get(partition, 0)
+
+
+def _spans(span: BatchRange) -> str:
+    read = {place: (span.start.get(place, 0), end) for place, end in span.end.items()}
+    told = [f"{topic}-{part}@[{start}, {end})" for (topic, part), (start, end) in sorted(read.items()) if start < end]
+    more = len(told) - _MOST_PARTITIONS
+    return ", ".join(told[:_MOST_PARTITIONS]) + (f" and of {more} more partitions" if more > 0 else "")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from recount.core.archive import Archive
@@ -24,7 +26,6 @@ from recount.spark.archive import ArchiveWork
 from recount.spark.batch import TopologyWork
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS
 from recount.spark.driver_metrics import DriverMetrics
-from recount.spark.ending import stop_on_sigterm
 from recount.spark.group_host import GroupHost, HostOptions
 from recount.spark.refused_start import publish_refusal
 from recount.spark.runner import RunOptions, StreamRunner, is_final
@@ -164,3 +165,29 @@ def work_of(
 def stream_job() -> None:
     """The command line of spark_jobs/stream.py."""
     run_job("stream", stream, is_final)
+
+
+class _Told:
+    """A ``sun.misc.SignalHandler`` of the JVM that calls Python."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def handle(self, _signal: object) -> None:
+        """The JVM got the signal."""
+        self._call()
+
+    class Java:
+        implements = ("sun.misc.SignalHandler",)
+
+
+def stop_on_sigterm(session: SparkSession, stop: Callable[[], None]) -> None:
+    """Let SIGTERM, to Python or to its JVM, call ``stop`` instead of ending the process.
+
+    Without this the JVM would end at once, in the middle of the batches of all streams.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: stop())
+    gateway: Any = session.sparkContext._gateway
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    misc = gateway.jvm.sun.misc
+    misc.Signal.handle(misc.Signal("TERM"), _Told(stop))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 import polars as pl
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from recount.core.additions import NOTHING_ADDED, Additions
+from recount.core.errors import Terminal
 from recount.core.record_keys import topics_needing_a_key
 from recount.core.topology import Topology, Written
 from recount.proofs import earlier
@@ -18,21 +21,26 @@ from recount.spark.checkpoint import BatchRange
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
 from recount.spark.computation import Computed, staged
 from recount.spark.graph_state import STATE_SCHEMA, GraphState, since_snapshot
-from recount.spark.intake import IN_SECONDS, REJECTED_SCHEMA
+from recount.spark.intake import IN_SECONDS, PLACE, REJECTED_SCHEMA
 from recount.spark.operators.clock import READ_SCHEMA, Batch
 from recount.spark.operators.graph import Graph, Made
 from recount.spark.operators.operator import FATE, FATE_TYPE, FATES
 from recount.spark.operators.rows import ENTRY, ORDER, TOPIC, as_written, origin, written_schema
 from recount.spark.partition_clock import PartitionClock
-from recount.spark.raw_records import ReadAgain, read_again, with_raw
 from recount.spark.record_stage import REJECTED, WRITTEN, RecordStage, read_of
 from recount.spark.record_steps import SET_ASIDE, VALUE, RecordSteps
+from recount.spark.stage import ARROW_OUTPUT, Partition, partition_of, to_ipc
 from recount.spark.state_use import StateUse
 from recount.spark.stream_tables import Order, Schema, StreamTables
 
 _LOG = logging.getLogger(__name__)
 
 _PARTITION = ["topic", "partition"]
+RAW = "raw"
+RAW_SCHEMA: dict[str, pl.DataType] = {**PLACE, "record_key": pl.Binary(), "record_value": pl.Binary()}
+
+ReadAgain = Callable[[pl.DataFrame], pl.DataFrame]
+"""The raw records (``RAW_SCHEMA``) at some places of the batch (``PLACE``)."""
 
 
 class GraphComputation:
@@ -156,3 +164,52 @@ def _counts(fates: pl.DataFrame, rejected: pl.DataFrame) -> pl.DataFrame:
     met = fates.with_columns(fate.alias(FATE))
     counted = met.group_by(_PARTITION).agg((pl.col(FATE) == each).sum().cast(pl.Int64).alias(each) for each in FATES)
     return counted.join(_dead_lettered(rejected), on=_PARTITION, how="full", coalesce=True).fill_null(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawStage:
+    """What every task does: it lets the records at ``offsets`` pass as they are.
+
+    A function of the topology raises when the raw bytes are gone already: to keep them for the few records that need
+    them would cost every batch. The batch's offsets are the same whenever it is read.
+    """
+
+    offsets: Mapping[Partition, Sequence[int]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of one partition in, the table ``raw`` out."""
+        for batch in batches:
+            wanted = self.offsets.get(partition_of(batch)) if batch.num_rows else None
+            if wanted:
+                rows = pl.DataFrame(pl.from_arrow(batch)).filter(pl.col("offset").is_in(list(wanted)))
+                table = rows.rename({"key": "record_key", "value": "record_value"}).select(list(RAW_SCHEMA))
+                yield pa.record_batch([[RAW], [to_ipc(table)]], schema=ARROW_OUTPUT)
+
+    def empty_tables(self) -> dict[str, list[pl.DataFrame]]:
+        """The table without rows."""
+        return {RAW: [pl.DataFrame(schema=RAW_SCHEMA)]}
+
+    @classmethod
+    def of(cls, places: pl.DataFrame) -> RawStage:
+        """The stage for ``places`` (``PLACE``)."""
+        grouped = places.group_by("topic", "partition").agg("offset").iter_rows()
+        return cls(offsets={(topic, partition): offsets for topic, partition, offsets in grouped})
+
+
+def read_again(records: DataFrame) -> ReadAgain:
+    """Reads records of the batch ``records``."""
+    return lambda places: staged(records, RawStage.of(places))[RAW]
+
+
+def with_raw(rows: pl.DataFrame, read: ReadAgain) -> pl.DataFrame:
+    """``rows``, each about one record of the batch, with raw key and value; raises ``Terminal`` where one is gone."""
+    raw = read(rows.select(list(PLACE)))
+    found = rows.join(raw, on=list(PLACE), how="inner", maintain_order="left")
+    if found.height != rows.height:
+        raise Terminal(
+            "a record that a batch has read is not there when it is read again",
+            given=f"{found.height} of {rows.height} records",
+            expected="the offsets of a batch hold the same records as long as it runs",
+            remedy="look for retention that is shorter than a batch takes, then start the stream again",
+        )
+    return found

@@ -15,10 +15,10 @@ from recount.core.registry import Declarations
 from recount.core.schema import LONG, STRING, RecordSchema
 from recount.core.topics import DEFAULT_RETENTION_MS, Topic
 from recount.core.topology import Topology, stream
+from recount.kafka.commands import short_lived_results
 from recount.kafka.connection import Connection
 from recount.kafka.declared import all_topics
 from recount.kafka.offsets import require_topics
-from recount.kafka.old_records import short_lived_results
 from recount.kafka.topic_drift import TopicChange
 from recount.kafka.topics import TopicsNotInStep, apply, plan
 from recount.kafka.transaction import KafkaRecord, OutputTransaction

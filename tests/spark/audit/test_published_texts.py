@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.topologies.published_texts import published
+from recount.audit.topologies.claims import published
 from recount.core.output import encode_plain
 from recount.core.plain_values import PlainValue
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, LONG_MAX, LONG_MIN, STRING, FieldType, decimal

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.codec.test_decoder import numbers
 
 from recount.codec.decoder import Fault
-from recount.codec.plain_decoder import PlainDecoder
+from recount.codec.record_decoder import PlainDecoder
 from recount.core.errors import InvalidDeclaration
 from recount.core.output import encode_plain
 from recount.core.plain_values import PlainValue

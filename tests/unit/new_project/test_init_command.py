@@ -16,8 +16,7 @@ from recount.core.errors import InvalidDeclaration, Terminal
 from recount.core.settings import Settings
 from recount.local.project import Project
 from recount.new_project import init_command
-from recount.new_project.init_command import init, wheel_name
-from recount.new_project.project_files import adapted
+from recount.new_project.init_command import adapted, init, wheel_name
 from recount.shipped import shipped
 
 

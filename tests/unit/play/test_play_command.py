@@ -21,8 +21,7 @@ from recount.local.home import Home
 from recount.local.profile import embedded_settings
 from recount.local.project import Project
 from recount.play.arrival import Arrival
-from recount.play.play_command import AFTER_S, FirstAudit, _interrupted, _lines, play
-from recount.play.play_progress import Progress
+from recount.play.play_command import AFTER_S, FirstAudit, Progress, _interrupted, _lines, play
 from recount.play.running_shop import RunningShop
 from recount.play.shop_flow import Planted
 from recount.play.shop_kinds import SHARES

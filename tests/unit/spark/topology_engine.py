@@ -13,10 +13,9 @@ from recount.core.own_columns import BATCH, GENERATION
 from recount.core.topology import Topology
 from recount.spark.checkpoint import BatchRange
 from recount.spark.computation import Computed, Stage
-from recount.spark.graph_computation import GraphComputation
+from recount.spark.graph_computation import RAW, GraphComputation, RawStage
 from recount.spark.graph_state import STATE_SCHEMA
 from recount.spark.partition_clock import PartitionClock
-from recount.spark.raw_records import RAW, RawStage
 from recount.spark.stage import from_ipc
 
 Log = Mapping[str, Sequence[LogRecord]]

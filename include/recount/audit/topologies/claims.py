@@ -23,11 +23,11 @@ from recount.audit.ledger import Order
 from recount.audit.results import COMPLETE, EXPECTED
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.published_json import is_written_so
-from recount.audit.topologies.published_texts import published
 from recount.core import own_columns
 from recount.core.nodes import KEY, WINDOW_END, WINDOW_START
 from recount.core.output import ORIGIN_HEADER, REVISION_HEADER, SOURCE_HEADER, WINDOW_HEADER
 from recount.core.plain_values import PlainValue
+from recount.core.schema import FieldType
 from recount.core.tables import Tables
 from recount.core.topology import Written
 from recount.kafka.connection import Connection
@@ -38,6 +38,8 @@ IDENTITY = ("key", WINDOW_START, WINDOW_END, "origin")
 SIDE, ENTRY, REVISION, EVIDENCE, STANDING = "side", "entry", "revision", "evidence", "standing"
 ROW, IS_NULL, AT_MS = "row", "is_null", "at_ms"
 OF_BACKFILL = "of_backfill"
+_WHOLE = "-?(0|[1-9][0-9]*)"
+_NUMBER = rf"{_WHOLE}(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 
 
 def of_recompute(results: DataFrame, identity: Identity, side: str) -> DataFrame:
@@ -204,3 +206,25 @@ def _unwritten() -> list[Column]:
 
 def _type(identity: Identity, name: str) -> T.DataType:
     return spark_type(identity.written.fields[name])
+
+
+def published(value: Column, declared: PlainValue) -> Column:
+    """The bytes ``value`` as the type of ``declared`` holds them."""
+    kind = declared.kind
+    text = F.try_validate_utf8(value.cast("string"))
+    if kind.kind == "string":
+        return text
+    # a cast alone would trim, round and take words such as Infinity
+    return F.when(text.rlike(rf"\A({_written(kind)})\z"), text.try_cast(spark_type(kind)))
+
+
+def _written(kind: FieldType) -> str:
+    """How the stream writes values of ``kind``, as a pattern of Java."""
+    match kind.kind:
+        case "boolean":
+            return "true|false"
+        case "double":
+            return _NUMBER
+        case "decimal" if kind.scale:
+            return rf"{_WHOLE}\.[0-9]{{{kind.scale}}}"
+    return _WHOLE

@@ -7,20 +7,21 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from recount.core.changelogs import Suppress
+from recount.core.changelogs import Suppress, TableAggregate, TableFilter, ToTable
 from recount.core.event_time import delay_above_ms, judges_above, topics_of
 from recount.core.fingerprint import operator_numbers
-from recount.core.joins import StreamStreamJoin
+from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.core.nodes import Node, Source, WindowedAggregate
 from recount.core.own_columns import REVISION
+from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.topology import Topology
+from recount.spark.estimates import joined, remembering, windowed
 from recount.spark.estimates.amounts import SECONDS_A_DAY
 from recount.spark.estimates.inflow import Inflow
 from recount.spark.estimates.joined import join_cost
-from recount.spark.estimates.kept import Kept
+from recount.spark.estimates.kept import Kept, one_per_key, passing
 from recount.spark.estimates.rates import inputs_of, rates
 from recount.spark.estimates.row_bytes import TextWidths, list_bytes, row_bytes
-from recount.spark.estimates.states import CLOCK, kept_by
 from recount.spark.estimates.windowed import changed_windows, time_windows
 from recount.spark.estimates.workload import Workload, key_name
 from recount.spark.operators.graph import operators_of
@@ -31,6 +32,8 @@ from recount.spark.plan import AggregationPlan, plan_of
 
 OPEN_WINDOWS = "open windows"
 """The one state of a topology that is computed the short way (docs/decisions/0008)."""
+CLOCK = "time of "
+"""How the engine names the state in which an operator remembers how far time has come."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,3 +144,46 @@ def _schemas(operator: Operator) -> Iterator[tuple[str, Mapping[str, pl.DataType
     """The states of an operator by the names that the graph gives them, each with its columns."""
     yield from ((name, rows.schema) for name, rows in operator.states.items())
     yield from ((f"{CLOCK}{name}", clock.state.schema) for name, clock in operator.clocks.items())
+
+
+def kept_by(node: Node, state: str, inflow: Inflow, given: Workload) -> Kept:
+    """What the state called ``state`` of ``node`` keeps."""
+    if state.startswith(CLOCK):
+        return _clock(inflow)
+    match node, state:
+        case WindowedAggregate(), "windows":
+            return windowed.merged_windows(node, inflow)
+        case WindowedAggregate(), "own":
+            return windowed.own_sessions(node, inflow)
+        case WindowedAggregate(), "records":
+            return windowed.kept_records(node, inflow)
+        case WindowedAggregate(), "results":
+            return windowed.results(node, inflow)
+        case StreamStreamJoin(), "left" | "right":
+            return joined.joined_stream(node, inflow, ("left", "right").index(state))
+        case StreamTableJoin(), "table":
+            return joined.joined_table(node, inflow)
+        case StreamTableJoin(), "waiting":
+            return joined.waiting_for_table(node, inflow)
+        case TableTableJoin(), _:
+            return joined.joined_tables(node, inflow, state)
+        case TableAggregate(), _:
+            return joined.grouped_rows(node, inflow, state, given.keys_of(key_name(node)))
+        case ToTable() | TableFilter(), _:
+            return one_per_key(inflow.only, inflow, "keys")
+        case Suppress(), _:
+            return remembering.held_updates(node, inflow)
+        case Deduplicate(), "winners":
+            return remembering.winners(node, inflow)
+        case Deduplicate(), "waiting":
+            return remembering.undecided(node, inflow)
+        case InOrder(), _:
+            return passing(inflow.only.per_s, node.grace_ms, inflow, "records")
+        case Process(), _:
+            return one_per_key(inflow.only, inflow, "keys that something is remembered of (its size is not counted)")
+    raise AssertionError(f"no formula for the state {state!r} of {node}")
+
+
+def _clock(inflow: Inflow) -> Kept:
+    rows = inflow.source_partitions + 1
+    return Kept(rows=rows, changed=rows, formula=f"{inflow.source_partitions} partitions + 1 frontier")

@@ -14,13 +14,12 @@ from recount.core.joins import StreamStreamJoin
 from recount.core.registry import declared
 from recount.local.project import Project
 from recount.printed_tables import print_whole
-from recount.spark.estimates.batch_time import BatchTime
 from recount.spark.estimates.benchmark import Benchmark
 from recount.spark.estimates.document import document
 from recount.spark.estimates.measured import Measured, measured
 from recount.spark.estimates.page import page
 from recount.spark.estimates.partners import Partners
-from recount.spark.estimates.report import Report
+from recount.spark.estimates.report import BatchTime, Report
 from recount.spark.estimates.workload import workload
 from recount.spark.polars_expressions import field_column
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from recount.core.errors import OfARecord
+from recount.spark.batch import without_its_record
 from recount.spark.checkpoint import BatchRange
-from recount.spark.way_out import without_its_record
 
 ONE = BatchRange(
     batch=7, timestamp_ms=0, start={("orders", 0): 5, ("more", 1): 2}, end={("orders", 0): 9, ("more", 1): 2}

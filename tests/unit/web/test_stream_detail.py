@@ -13,7 +13,7 @@ from recount.core.schema import STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
 from recount.core.windows import TimeWindows, Windows, tumbling
-from recount.web.open_windows_now import OpenWindows, open_windows
+from recount.web.stream_detail import OpenWindows, open_windows
 
 CLICKS = Topic(name="clicks", key="user_id", value=RecordSchema.of(user_id=STRING))
 PER_USER = Topic(name="clicks-per-user", key="__key")

@@ -15,7 +15,7 @@ from recount.core.schema import LONG, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.core.windows import tumbling
-from recount.kafka.raised_partitions import raised_partitions
+from recount.kafka.commands import raised_partitions
 from recount.kafka.topic_drift import Drift, TopicChange
 
 ORDERS = Topic(name="orders", key="id", value=RecordSchema.of(n=LONG), partitions=3)

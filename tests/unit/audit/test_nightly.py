@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from tests.unit.audit.documents import a_run
 
-from recount.audit.old_audits import trim_audits
+from recount.audit.nightly import trim_audits
 from recount.audit.store import PARTIALS, RECONCILIATION, VERDICTS, AuditStore
 from recount.core.kept_files import Keeping
 from recount.core.own_columns import AUDIT

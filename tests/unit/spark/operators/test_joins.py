@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recount.spark.columns import TIMESTAMP
-from recount.spark.operators.time_join import rows_within
+from recount.spark.operators.joins import rows_within
 
 _ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 40)), max_size=25)
 
@@ -54,7 +54,7 @@ _MANY_ROWS_OF_FEW_KEYS = """
 import resource
 import numpy as np, polars as pl
 from recount.spark.columns import TIMESTAMP
-from recount.spark.operators.time_join import rows_within
+from recount.spark.operators.joins import rows_within
 drawn = np.random.default_rng(1)
 def side(n): return pl.DataFrame({"key": drawn.integers(0, 3, n), TIMESTAMP: drawn.integers(0, 86_400_000, n)})
 met, _ = rows_within(side(300_000), side(30_000), keys=("key", "key"), before_ms=5_000, after_ms=5_000)

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.spark.engine import LogRecord, arrow_batch, cut
 
 from recount.core.errors import Terminal
+from recount.spark.graph_computation import RAW_SCHEMA, RawStage, with_raw
 from recount.spark.intake import PLACE
-from recount.spark.raw_records import RAW_SCHEMA, RawStage, with_raw
 from recount.spark.stage import from_ipc
 
 BATCH = arrow_batch("orders", 1, 7, [LogRecord(partition=1, key=b"\xff", value=bytes([n])) for n in range(4)])
