@@ -60,6 +60,8 @@ def keyed_by(node: Node) -> frozenset[str]:
             return frozenset()
         case WithFields(added=added) if node.key in added:
             return frozenset()
+        case Process() if node.on_timer is not None:  # rows that a timer makes come when time has passed
+            return frozenset()
         case StreamTableJoin(left=left, grace_ms=grace_ms):
             return keyed_by(left) if grace_ms is None else frozenset()
     return frozenset().union(*map(keyed_by, node.inputs))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
-from tests.unit.spark.by_hand import EXACT, LEFT, assert_law, drawn_by_hand, left
+from tests.unit.spark.by_hand import EXACT, LATEST, LEFT, assert_law, drawn_by_hand, left
 from tests.unit.spark.engine import LogRecord
 from tests.unit.spark.random_flows import TOPICS
 from tests.unit.spark.random_topology_logs import Cut, Event, closing
 from tests.unit.spark.topology_runs import by_engine
 
-from recount.core.aggregates import count
+from recount.core.aggregates import count, reduce
 from recount.core.expressions import col
 from recount.core.flow import cogroup, stream
 from recount.core.nodes import KEY
+from recount.core.processing import KeyState
+from recount.core.schema import LONG
 from recount.core.windows import Windows, session, sliding, tumbling
 from recount.spark.stage import LATE_SCHEMA
 
@@ -84,3 +88,18 @@ def test_an_update_that_was_held_back_is_judged_as_it_was_read_wherever_the_log_
     cuts = [Cut(log[start:end], restarts=True) for start, end in pairwise([0, *at, len(log)])]
     assert_law(replace(drawn, any_order=True), *cuts)
     assert [row[2] for row in by_engine(drawn, [*cuts, closing(drawn.partitions)]).late] == [1]
+
+
+def test_a_fold_of_all_time_takes_the_rows_of_timers_that_go_off_behind_later_records() -> None:
+    """They lie in no partition, so none of them comes from another one."""
+
+    def on_record(row: Mapping[str, Any], state: KeyState) -> Iterator[dict[str, Any]]:
+        state.schedule(state.timestamp_ms + 5)
+        yield {"m": row["ln"]}
+
+    def on_timer(at_ms: int, state: KeyState) -> Iterator[dict[str, Any]]:
+        yield {"m": 100}
+
+    rows = LEFT.process(on_record, on_timer=on_timer, m=LONG)
+    folded = rows.aggregate(sums=reduce("m", lambda one, other: 10 * one + other)).to_stream()
+    assert_law(drawn_by_hand(folded, LATEST, {"left": 1}), Cut([left(1), left(30, n=2)]), Cut([left(31, n=3)]))

@@ -79,13 +79,16 @@ def engine_rows(node: Written, emitted: pl.DataFrame) -> Iterable[Row]:
 
 
 def by_interpreter(drawn: Drawn, cuts: Sequence[Cut]) -> Told:
-    """What the interpreter says: record by record as drawn, or where the order matters as the engine reads a batch."""
+    """What the interpreter says: record by record as drawn, or where the order matters as the engine reads a batch.
+
+    It matters where partitions are idle: a batch that wakes one holds the frontier back, from its first record on.
+    """
     driver, told, now_ms = TopologyDriver(drawn.topology, partitions=drawn.partitions), Told(), NOW_MS
-    intake, seen = Intake(drawn.topology), 0
+    intake, seen, idles = Intake(drawn.topology), 0, any(cut.later_ms for cut in cuts)
     for cut in cuts:
         now_ms += cut.later_ms
         driver.wall_clock_ms = now_ms
-        if drawn.any_order:
+        if drawn.any_order and not idles:
             pipe(driver, cut.events)
         else:
             with driver.batch():
