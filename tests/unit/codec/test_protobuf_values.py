@@ -334,16 +334,8 @@ def test_what_is_bad_of_a_value_says_which_schema_and_what_is_declared() -> None
             raise Bad("schema", f"no schema {schema_id} in the registry")
         return text_of(FILES["proto3"])
 
-    values = [
-        wire(7, good),
-        None,
-        b'{"id":"o1"}',
-        b"",
-        b"\0\0\0",
-        wire(7, good)[:-1],
-        wire(9, good),
-        wire(7, good, b"\2\x0a"),
-    ]
+    bad = [None, b'{"id":"o1"}', b"", b"\0\0\0", wire(7, good)[:-1], wire(9, good), wire(7, good, b"\2\x0a")]
+    values = [wire(7, good), *bad]
     found = by_stream(values, DECLARED, schema_of)
     assert found == by_recompute(values, DECLARED, for_recompute)
     assert isinstance(found[0], dict)
@@ -546,21 +538,12 @@ def test_a_required_field_must_be_there_and_no_default_stands_for_it_where_it_ca
     schema = RecordSchema.of(name=STRING, note=STRING, required=("name", "note"))
     written = [{}, {"name": "a"}, {"note": ""}, {"name": "a", "note": "b"}]
     values = {syntax: [wire(7, _written(syntax, row)) for row in written] for syntax in FILES}
-    assert [isinstance(one, dict) for one in by_both(values["proto3"], schema, FILES["proto3"])] == [
-        False,
-        False,
-        True,
-        True,
-    ]
-    assert [isinstance(one, dict) for one in by_both(values["proto2"], schema, FILES["proto2"])] == [
-        False,
-        False,
-        False,
-        True,
-    ]
-    assert (
-        by_both(values["proto3"], RecordSchema.of(none=STRING, required=("none",)), FILES["proto3"]) == ["schema"] * 4
-    )
+    good = {
+        syntax: [isinstance(one, dict) for one in by_both(values[syntax], schema, FILES[syntax])] for syntax in FILES
+    }
+    assert good == {"proto2": [False, False, False, True], "proto3": [False, False, True, True]}
+    none = RecordSchema.of(none=STRING, required=("none",))
+    assert by_both(values["proto3"], none, FILES["proto3"]) == ["schema"] * 4
 
 
 def test_the_indexes_say_which_message_of_the_file_a_value_is() -> None:
@@ -598,22 +581,31 @@ def test_the_indexes_say_which_message_of_the_file_a_value_is() -> None:
     assert by_both([b"\0\0\0\0\7", b"\0\0\0\0\7\2"], RecordSchema.of(n=LONG), file) == ["undecodable"] * 2
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "%", "AAAA", "CgE=", "syntax = 'proto3';", "message M {", "message M { int32 n = ; }", "message M { int32 }"],
-    ids=[
-        "nothing",
-        "a sign",
-        "no number",
-        "cut off",
-        "no message",
-        "an open message",
-        "no number of a field",
-        "no name",
-    ],
-)
-def test_a_schema_that_is_no_file_makes_its_records_bad(text: str) -> None:
+def _in_base64(descriptor: bytes) -> str:
+    return base64.b64encode(descriptor).decode()
+
+
+EDITION, TWICE, KNOWN = order_file(), order_file(), file_of()
+EDITION.syntax, KNOWN.package = "editions", "google.protobuf"
+TWICE.message_type.add(name="Order")
+field(KNOWN.message_type.add(name="Timestamp"), "n", 1, "int32")
+NO_SCHEMAS = [
+    *("", "%", "AAAA", "CgE=", "syntax = 'proto3';", "message M {", "message M { int32 n = ; }", "message M { int32 }"),
+    # messages, enums, names and options are no numbers, and a package, a syntax and a name are UTF-8
+    *map(_in_base64, [b"\x20\x01", b"\x28\x01", b"\x22\x02\x08\x01"]),
+    *map(_in_base64, [b"\x12\x01\xff", b"\x62\x01\xff", b"\x22\x03\x0a\x01\xff"]),
+    *map(text_of, [EDITION, TWICE, KNOWN]),
+]
+
+
+@pytest.mark.parametrize("text", NO_SCHEMAS)
+def test_a_schema_that_is_no_file_or_one_that_is_not_read_makes_its_records_bad(text: str) -> None:
     assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), lambda _: text) == ["schema"]
+
+
+def test_what_is_wrong_with_a_schema_counts_before_what_is_wrong_with_a_value() -> None:
+    without_indexes = b"\0\0\0\0\7"
+    assert by_both([without_indexes], RecordSchema.of(n=LONG), lambda _: "%") == ["schema"]
 
 
 def _damaged(change: Callable[[FileDescriptorProto, DescriptorProto], Any]) -> FileDescriptorProto:
@@ -661,23 +653,6 @@ def test_a_descriptor_that_the_language_forbids_makes_its_records_bad(change: An
     assert told == ["schema"]
 
 
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        b"\x20\x01",  # messages, enums, names and options are no numbers
-        b"\x28\x01",
-        b"\x22\x02\x08\x01",
-        b"\x12\x01\xff",  # a package that is no UTF-8
-        b"\x62\x01\xff",
-        b"\x22\x03\x0a\x01\xff",
-    ],
-    ids=bytes.hex,
-)
-def test_a_descriptor_of_other_bytes_makes_its_records_bad(damaged: bytes) -> None:
-    text = base64.b64encode(damaged).decode()
-    assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), lambda _: text) == ["schema"]
-
-
 def test_a_descriptor_without_a_syntax_is_of_proto2() -> None:
     file = _damaged(lambda file, _: file.ClearField("syntax"))
     assert by_both([wire(7, b""), wire(7, b"\x08\x05")], RecordSchema.of(n=LONG), file) == [{"n": None}, {"n": 5}]
@@ -691,23 +666,6 @@ def test_a_place_in_a_file_has_up_to_a_hundred_indexes() -> None:
         file,
     )
     assert told == ["schema", "undecodable"]
-
-
-def test_what_is_wrong_with_a_schema_counts_before_what_is_wrong_with_a_value() -> None:
-    without_indexes = b"\0\0\0\0\7"
-    assert by_both([without_indexes], RecordSchema.of(n=LONG), lambda _: "%") == ["schema"]
-
-
-def test_an_edition_and_a_name_that_is_there_twice_are_not_read() -> None:
-    edition = order_file()
-    edition.syntax = "editions"
-    twice = order_file()
-    twice.message_type.add(name="Order")
-    known = file_of()
-    known.package = "google.protobuf"
-    field(known.message_type.add(name="Timestamp"), "n", 1, "int32")
-    for file in (edition, twice, known):
-        assert by_both([wire(7, b"")], RecordSchema.of(n=LONG), file) == ["schema"]
 
 
 def test_types_of_other_files_and_options_are_no_hindrance_to_who_does_not_read_them() -> None:

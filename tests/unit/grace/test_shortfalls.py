@@ -12,7 +12,7 @@ from recount.core.interpreter.journal import LateRecord
 from recount.core.schema import STRING, RecordSchema
 from recount.core.topics import Topic
 from recount.core.topology import Topology, stream
-from recount.core.windows import TimeWindows, hopping, session, sliding, tumbling
+from recount.core.windows import TimeWindows, hopping, tumbling
 from recount.grace.judges import judges_of
 from recount.grace.shortfalls import JUDGE, attributed
 
@@ -34,50 +34,6 @@ def clicked(topology: Topology, *seconds: int, topic: str = "clicks") -> Topolog
     for second in seconds:
         driver.pipe(topic, key="ann", value={"page": "/"}, timestamp_ms=second * 1_000)
     return driver
-
-
-def test_a_result_needs_what_the_latest_of_its_late_records_needs() -> None:
-    topology = topology_of(counted(tumbling("10 s", grace="5 s")))
-    # [0, 10) is closed at 15 s: 2 and 3 come 5 s and 25 s later than that, [20, 30) is closed at 35 s
-    found = shortfalls_of(topology, clicked(topology, 9, 20, 2, 40, 3, 21).late)
-    assert found.results is not None
-    assert found.results.to_list() == [5_001, 25_001]
-    assert found.records.to_list() == [5_001, 5_001, 25_001]
-
-
-def test_the_last_moment_counts() -> None:
-    topology = topology_of(counted(tumbling("10 s", grace="5 s")))
-    [short_by_ms] = shortfalls_of(topology, clicked(topology, 15, 0).late).records
-    assert short_by_ms == 1
-    assert not clicked(topology_of(counted(tumbling("10 s", grace="5001 ms"))), 15, 0).late
-
-
-def test_a_hopping_record_is_let_in_when_it_is_on_time_for_all_its_windows() -> None:
-    topology = topology_of(counted(hopping("10 s", advance="5 s", grace="0 s")))
-    found = shortfalls_of(topology, clicked(topology, 20, 6).late)
-    assert found.results is not None
-    assert found.results.to_list() == [5_001, 10_001], "[5, 15) and [0, 10)"
-    assert found.records.to_list() == [10_001]
-
-
-def test_sessions_and_sliding_windows_tell_records_and_no_results() -> None:
-    for windows, short_by_ms in (
-        (session("5 s", grace="0 s", reach="0 s"), 5_000),
-        (sliding("5 s", grace="0 s"), 10_000),
-    ):
-        flow = stream(CLICKS).windowed_by(windows).aggregate(n=count()).emit_final()
-        topology = topology_of(flow)
-        found = shortfalls_of(topology, clicked(topology, 20, 10).late)
-        assert (found.results, found.records.to_list()) == (None, [short_by_ms]), windows
-
-
-def test_a_join_knows_each_side_by_its_bound() -> None:
-    topology = topology_of(stream(CLICKS).join(stream(VIEWS), before="2 s", after="7 s", grace="1 s"))
-    driver = TopologyDriver(topology)
-    for topic in ("clicks", "views"):
-        for second in (100, 50):
-            driver.pipe(topic, key="ann", value={}, timestamp_ms=second * 1_000)
-    assert shortfalls_of(topology, driver.late).records.to_list() == [42_000, 47_000], "100 - 50 - 8, and - 3"
 
 
 def test_rows_of_several_operators_are_told_apart_by_window_and_margin() -> None:

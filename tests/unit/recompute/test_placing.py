@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -75,36 +75,6 @@ def test_placing_does_not_depend_on_the_order_in_which_the_records_are_given(
         return Counter((given[one.number], *one[1:]) for one in place(windows, list(given)))
 
     assert told(records) == told([records[number] for number in mixed])
-
-
-def test_a_sliding_window_ends_at_each_record_and_one_begins_after_it_if_it_holds_any() -> None:
-    """Difference 10:  15 ---- 22 makes [5, 15], [12, 22] with both, and [16, 26] with the second."""
-    records = [Judged(15, (0,)), Judged(22, (1,))]
-    found = slid(SlidingWindows(difference_ms=10, grace_ms=0), records)
-    assert sorted(found) == [
-        Placed(0, 5, 15, False),
-        Placed(0, 12, 22, False),
-        Placed(1, 12, 22, False),
-        Placed(1, 16, 26, False),
-    ]
-
-
-@pytest.mark.parametrize(("at", "sessions"), [(4, {(0, 4)}), (5, {(0, 5)}), (6, {(0, 0), (6, 6)})])
-def test_records_a_gap_apart_are_one_session_and_one_more_are_two(at: int, sessions: set[tuple[int, int]]) -> None:
-    found = in_sessions(SessionWindows(gap_ms=5, grace_ms=0), [Judged(0, (0,)), Judged(at, (1,))])
-    assert {placed[1:3] for placed in found} == sessions
-
-
-@pytest.mark.parametrize(("stream_time_ms", "is_late"), [(9, False), (10, False), (11, True)])
-@pytest.mark.parametrize("kind", ["sliding", "session"])
-def test_a_record_is_late_one_after_its_window_and_the_grace(kind: str, stream_time_ms: int, is_late: bool) -> None:
-    """A record at 4, all alone: its window ends there. Grace 6 (sliding), or gap 3 and grace 3 (session)."""
-    make: Callable[[], ClosingWindows] = {
-        "sliding": lambda: SlidingWindows(difference_ms=3, grace_ms=6),
-        "session": lambda: SessionWindows(gap_ms=3, grace_ms=3),
-    }[kind]
-    found = place(make(), [Judged(4, (0,), ("log", 0), stream_time_ms)])
-    assert all(placed.is_late for placed in found) == is_late
 
 
 def test_a_derived_record_is_never_late() -> None:

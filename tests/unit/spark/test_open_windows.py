@@ -87,27 +87,6 @@ def test_a_closed_window_without_a_result_gets_its_first_from_a_partition_that_w
     assert results(late_comer) == [("eve", 20, 1, 0)]
 
 
-def test_each_batch_emits_what_changed_and_counts_revisions() -> None:
-    engine = Engine(EACH_BATCH)
-    assert results(engine.batch(click(1), click(2), click(3, user=b"bob"))) == [("ann", 0, 2, 0), ("bob", 0, 1, 0)]
-    assert results(engine.batch(click(4))) == [("ann", 0, 3, 1)]
-    assert results(engine.batch(click(30))) == [("ann", 30, 1, 0)]
-
-
-def test_each_batch_still_emits_a_result_that_its_own_batch_closes() -> None:
-    engine = Engine(EACH_BATCH)
-    engine.batch(click(1))
-    assert results(engine.batch(click(2), click(60))) == [("ann", 0, 2, 1), ("ann", 60, 1, 0)]
-
-
-def test_each_batch_revises_a_closed_window_when_an_idle_partition_speaks_again() -> None:
-    engine = Engine(EACH_BATCH, partitions=2)
-    engine.batch(click(1), click(2, partition=1))
-    engine.batch(click(30), now_ms=NOW_MS + IDLE_AFTER_MS)
-    again = engine.batch(click(3, partition=1), now_ms=NOW_MS + IDLE_AFTER_MS + 1)
-    assert results(again) == [("ann", 0, 3, 1)]
-
-
 @pytest.mark.parametrize("topology", [FINAL, EACH_BATCH])
 def test_a_closed_window_is_not_kept(topology: Topology) -> None:
     engine = Engine(topology)

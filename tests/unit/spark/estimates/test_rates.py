@@ -7,9 +7,9 @@ from tests.unit.spark.estimates.steady_flow import Flow, clicks, emitted_by_the_
 
 from recount.core.aggregates import count
 from recount.core.expressions import col
-from recount.core.flow import RecordStream, Table
+from recount.core.flow import RecordStream, Table, WindowedTable
 from recount.core.topology import stream, table
-from recount.core.windows import hopping, session, sliding, tumbling
+from recount.core.windows import Windows, hopping, session, sliding, tumbling
 from recount.spark.estimates.rates import rates
 from recount.spark.estimates.workload import workload
 
@@ -22,44 +22,31 @@ per_user = stream(clicks)
 close = {"before": "3 s", "after": "3 s", "grace": "0 s"}
 
 
-@pytest.mark.parametrize(
-    ("made", "flow"),
-    [
-        pytest.param(
-            per_user.windowed_by(tumbling("2 s", grace="0 s")).aggregate(n=count()).emit_final(),
-            FLOW,
-            id="tumbling windows, final",
-        ),
-        pytest.param(
-            per_user.windowed_by(hopping("6 s", advance="2 s", grace="0 s")).aggregate(n=count()).emit_final(),
-            FLOW,
-            id="hopping windows, final",
-        ),
-        pytest.param(
-            per_user.windowed_by(hopping("6 s", advance="2 s", grace="0 s")).aggregate(n=count()).emit_each_record(),
-            FLOW,
-            id="hopping windows, each record",
-        ),
-        pytest.param(
-            per_user.windowed_by(sliding("2 s", grace="0 s")).aggregate(n=count()).emit_final(),
-            FLOW,
-            id="sliding windows, final",
-        ),
-        pytest.param(
-            per_user.windowed_by(session("2 s", grace="0 s")).aggregate(n=count()).emit_final(),
-            FLOW,
-            id="sessions, final",
-        ),
-        pytest.param(per_user.join(stream(views), **close), FLOW, id="pairs"),
-        pytest.param(per_user.left_join(stream(views), **close), IDS, id="records without a partner"),
-        pytest.param(per_user.deduplicate("user", horizon="5 s"), FLOW, id="first of each user"),
-        pytest.param(per_user.deduplicate("user", horizon="5 s"), IDS, id="ids that come once"),
-        pytest.param(table(clicks).emit_after("5 s"), FLOW, id="updates held for a limit"),
-        pytest.param(per_user.left_join_table(table(views)), FLOW, id="a lookup"),
-        pytest.param(table(clicks).outer_join(table(views)), FLOW, id="two tables"),
-        pytest.param(per_user.merge(per_user.filter(col("cost") > 0)), FLOW, id="a merge"),
-    ],
-)
+hops = hopping("6 s", advance="2 s", grace="0 s")
+
+
+def counted(windows: Windows) -> WindowedTable:
+    return per_user.windowed_by(windows).aggregate(n=count())
+
+
+ROWS: dict[str, tuple[RecordStream | Table, Flow]] = {
+    "tumbling windows, final": (counted(tumbling("2 s", grace="0 s")).emit_final(), FLOW),
+    "hopping windows, final": (counted(hops).emit_final(), FLOW),
+    "hopping windows, each record": (counted(hops).emit_each_record(), FLOW),
+    "sliding windows, final": (counted(sliding("2 s", grace="0 s")).emit_final(), FLOW),
+    "sessions, final": (counted(session("2 s", grace="0 s")).emit_final(), FLOW),
+    "pairs": (per_user.join(stream(views), **close), FLOW),
+    "records without a partner": (per_user.left_join(stream(views), **close), IDS),
+    "first of each user": (per_user.deduplicate("user", horizon="5 s"), FLOW),
+    "ids that come once": (per_user.deduplicate("user", horizon="5 s"), IDS),
+    "updates held for a limit": (table(clicks).emit_after("5 s"), FLOW),
+    "a lookup": (per_user.left_join_table(table(views)), FLOW),
+    "two tables": (table(clicks).outer_join(table(views)), FLOW),
+    "a merge": (per_user.merge(per_user.filter(col("cost") > 0)), FLOW),
+}
+
+
+@pytest.mark.parametrize(("made", "flow"), ROWS.values(), ids=ROWS)
 def test_as_many_rows_leave_as_the_interpreter_emits(made: RecordStream | Table, flow: Flow) -> None:
     topology = topology_of(made)
     keys = "unique" if flow.keys is None else str(flow.keys)

@@ -51,28 +51,6 @@ def brief(batch: list[Result]) -> list[tuple[object, ...]]:
     ]
 
 
-def test_a_partition_that_speaks_after_being_idle_revises_what_was_final() -> None:
-    batches = [[at(1), at(2, 1)], [at(50)], [at(3, 1)], [at(4, 1)]]
-    engine = Engine(counted(TUMBLING, "final"), batches, idle=[-1, 1, 1, 1], restarts=[2, 3])
-    assert [brief(batch) for batch in engine.emitted] == [
-        [],
-        [("a", (0, 10), 2, 0)],
-        [("a", (0, 10), 3, 1)],
-        [("a", (0, 10), 4, 2)],
-    ]
-    assert engine.late == []
-
-
-@pytest.mark.parametrize(("timestamp_ms", "is_late"), [(9, False), (10, True), (11, True)])
-def test_a_record_is_late_when_its_own_partition_has_reached_the_end_and_the_grace(
-    timestamp_ms: int, is_late: bool
-) -> None:
-    batches = [[at(timestamp_ms), at(5, 1)], [at(7), at(7, 1)]]
-    engine = Engine(counted(TUMBLING, "each batch"), batches)
-    assert engine.fates["left", 0, 1] == ("late" if is_late else "counted") and engine.fates["left", 1, 1] == "counted"
-    assert [(row[1], row[2], row[-1]) for row in engine.late] == ([(0, 1, timestamp_ms - 10)] if is_late else [])
-
-
 def test_a_final_session_that_is_bridged_is_withdrawn_in_a_higher_revision() -> None:
     """The gap is 5: [0, 3] is final at 9; a record at 7 is on time, for its session reaches to 12, and joins all."""
     batches = [[at(0), at(3), at(12), at(12, 1)], [at(7)], [at(60), at(60, 1)]]
@@ -105,28 +83,6 @@ def test_a_record_is_late_where_no_sliding_window_that_is_open_can_hold_it() -> 
     log, flow = [[at(20), at(10), at(9)]], counted(SLIDING, "each batch")
     expected = {("left", 0, 0): "counted", ("left", 0, 1): "counted", ("left", 0, 2): "late"}
     assert Engine(flow, log).fates == expected == Interpreted(flow, log).fates
-
-
-def test_a_null_key_does_not_advance_stream_time() -> None:
-    engine = Engine(counted(TUMBLING, "each batch"), [[at(5), at(99, key=None), at(6)]])
-    assert engine.fates == {("left", 0, 0): "counted", ("left", 0, 1): "null_key", ("left", 0, 2): "counted"}
-    assert engine.late == []
-
-
-@pytest.mark.parametrize(
-    ("windows", "fate"),
-    [
-        ("tumbling", "counted"),
-        ("hopping", "counted"),
-        ("session", "counted"),
-        ("sliding", "null_value"),
-        ("all time", "null_value"),
-        ("last n", "null_value"),
-    ],
-)
-def test_a_null_value_is_a_record_for_time_and_session_windows_only(windows: str, fate: str) -> None:
-    engine = Engine(counted(EACH[windows], "each batch"), [[Event(5, value=None)]])
-    assert engine.fates == {("left", 0, 0): fate}
 
 
 @pytest.mark.parametrize("name", ["tumbling", "hopping", "sliding"])
