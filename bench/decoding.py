@@ -26,9 +26,8 @@ from recount.codec.decoder import ValueDecoder
 from recount.codec.protobuf_decoder import ProtobufDecoder
 from recount.codec.protobuf_schemas import writer_message
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, TIMESTAMP, RecordSchema, decimal
-from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.parsing import Parser
-from recount.recompute.protobuf_parsing import ProtobufParser
+from recount.recompute.registry_parsing import AvroParser, ProtobufParser
 
 NAME = "decoding"
 DECLARED = RecordSchema.of(

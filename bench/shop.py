@@ -31,7 +31,7 @@ from recount.kafka.topics import apply, plan
 from recount.local.dag_runs import DagRuns
 from recount.local.home import Home
 from recount.local.profile import Profile
-from recount.play.pace import Pace
+from recount.play.arrival import Pace
 from recount.play.shop_flow import ShopFlow
 from recount.play.shop_kinds import SHARES
 from recount.play.shop_source import ShopSource

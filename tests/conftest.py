@@ -18,7 +18,7 @@ import hypothesis
 import pytest
 from tests.lean_spark import lean_spark
 
-from recount.garbage import look_seldom
+from recount.exit_codes import look_seldom
 from recount.local.airflow import EmbeddedAirflow
 from recount.local.home import Home
 from recount.local.kafka import EmbeddedKafka

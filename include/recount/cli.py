@@ -13,9 +13,8 @@ import typer
 from typer.main import get_command
 
 from recount.core.errors import Terminal
-from recount.exit_codes import errors_reported
+from recount.exit_codes import errors_reported, look_seldom
 from recount.extras import missing_extras_named
-from recount.garbage import look_seldom
 from recount.local.home import Home
 from recount.local.project import Project
 from recount.local.running import Running

@@ -32,7 +32,7 @@ MINUTE_MS = 60_000
 IMPORTS = """
 import importlib, pkgutil, recount
 parts = ("recount.airflow", "recount.web", "recount.local", "recount.play", "recount.testing", "recount.shipped")
-served = ("http_answers", "asked_paths", "bearer", "listening", "rate_limit", "refusals")
+served = ("http_answers", "asked_paths", "bearer", "listening", "refusals")
 count = 0
 for found in pkgutil.walk_packages(recount.__path__, "recount.", onerror=lambda name: None):
     name = found.name

@@ -17,7 +17,7 @@ from recount.audit.topologies.identity import Identity, identity_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
 from recount.core.topology import Written
-from recount.play.last_records import CLOSING
+from recount.play.arrival import CLOSING
 
 Seen = tuple[str, int | None]
 """The key that a difference names, or its evidence where it names none, and the start of its window."""

@@ -34,7 +34,7 @@ from recount.backfill.topologies.corrections_due import corrections_due
 from recount.core.own_columns import IS_NULL
 from recount.core.topology import Topology, Written
 from recount.kafka.transaction import OutputTransaction
-from recount.play.pace import Pace
+from recount.play.arrival import Pace
 from recount.play.shop_flow import ShopFlow
 
 KEPT_DAYS = 3

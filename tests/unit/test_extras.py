@@ -28,7 +28,6 @@ PARTS = {
     "recount.serve.asked_paths": "serve",
     "recount.serve.bearer": "serve",
     "recount.serve.listening": "serve",
-    "recount.serve.rate_limit": "serve",
     "recount.serve.refusals": "serve",
     "recount.local": "local",
     "recount.play": "local",

@@ -12,7 +12,7 @@ from recount.local.project import Project
 
 FOUNDATION = {
     *("core", "codec", "sessions", "kafka", "log_lines", "extras", "shipped", "jar_list", "printed_tables"),
-    *("secret_file", "garbage", "regular_files", "exit_codes"),
+    *("secret_file", "regular_files", "exit_codes"),
 }
 
 # room: the other rooms it may import. recompute and spark never meet: the one proves the other.
@@ -29,9 +29,8 @@ ROOMS = {
     "cluster": {"core", "secret_file"},
     "secret_file": set(),
     "regular_files": set(),
-    "garbage": set(),
     "log_lines": {"core"},
-    "exit_codes": {"core", "garbage", "log_lines"},
+    "exit_codes": {"core", "log_lines"},
     "printed_tables": set(),
     # what another number of partitions does to a stream depends on what its last batch has read
     "kafka": {"core", "printed_tables", "secret_file", "proofs"},

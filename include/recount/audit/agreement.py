@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from recount.audit.accepted_rows import ROW, accepted_rows
 from recount.audit.completeness import CORRECTION
 from recount.audit.conservation import OFFSETS
 from recount.audit.copies import DELTA
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.ledger_rules import LEDGER
+from recount.audit.register import ROW, accepted_rows
 from recount.audit.store import VERDICTS, AuditStore, Run
 from recount.audit.topologies.identity import identity_of
 from recount.core.finding import Finding, finding_id

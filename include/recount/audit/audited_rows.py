@@ -13,12 +13,12 @@ from operator import and_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recount.audit.accepted_rows import ROW, AcceptedRow, accepted_corrections, accepted_rows
 from recount.audit.compared import SIDES
 from recount.audit.copies import DELTA, is_after
 from recount.audit.delta_frames import delta_frame
 from recount.audit.fidelity import PLACES
 from recount.audit.in_force import InForce
+from recount.audit.register import ROW, AcceptedRow, accepted_corrections, accepted_rows
 from recount.audit.shape import flow_of
 from recount.audit.store import RECONCILIATION, AuditStore, Run
 from recount.audit.topologies.identity import identity_of

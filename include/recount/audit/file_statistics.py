@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSystem, LocalFileSystem
 
 from recount.audit.ledger_rules import LEDGER
-from recount.audit.table_places import correction_places, output_places, side_places
+from recount.audit.table_logs import correction_places, output_places, side_places
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 import polars as pl
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from recount.audit.compared import compared_results
 from recount.audit.completeness import COMPLETENESS, correction_differences, grace_misses, with_completeness
 from recount.audit.copies import STREAM, as_copies, copies_in_corrections, copies_in_output, written_after
-from recount.audit.counts import verdict_counts
 from recount.audit.fidelity import JUDGED_GROUP, PLACES, is_wrong, line_up, with_verdicts
 from recount.audit.ledger import Order
 from recount.audit.removed import kept_windows
@@ -40,6 +41,7 @@ MAX_WRONG = 10_000
 _MAX_EVIDENCE = 20
 Row = tuple[str | None, int | None, int | None]
 """A key as text, and the bounds of a window."""
+_COLUMNS = (*(f"{place}_verdict" for place in PLACES), COMPLETENESS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,3 +246,22 @@ def _in_windows(rows: Sequence[Row]) -> pl.Expr:
     """Rows of the windows of ``rows``; (null, null) is a window as well."""
     starts = [start for _, start, _ in rows if start is not None]
     return pl.col(WINDOW_START).is_in(starts) | pl.col(WINDOW_START).is_null()
+
+
+def verdict_counts(judged: pl.DataFrame) -> Counter[str]:
+    """The rows of ``judged`` by verdict: ``kafka match``, ``delta lost``, ``completeness missed``."""
+    return _by_verdict(judged.group_by(_COLUMNS).agg(pl.len().alias("n")).to_dicts())
+
+
+def verdict_counts_by_spark(judged: DataFrame) -> dict[str, int]:
+    """The same of Spark's rows."""
+    rows = judged.groupBy(*_COLUMNS).agg(F.count("*").alias("n")).collect()
+    return dict(_by_verdict(row.asDict() for row in rows))
+
+
+def _by_verdict(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        for column in _COLUMNS:
+            counts[f"{column.removesuffix('_verdict')} {row[column]}"] += row["n"]
+    return counts

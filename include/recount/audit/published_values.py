@@ -13,9 +13,8 @@ from pyspark.sql import types as T
 from recount.core.nodes import KEY
 from recount.core.schema import FieldType, RecordSchema
 from recount.core.topology import Written
-from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.columns import spark_type
-from recount.recompute.protobuf_parsing import ProtobufParser
+from recount.recompute.registry_parsing import AvroParser, ProtobufParser
 from recount.recompute.rules.json_values import Bad
 
 

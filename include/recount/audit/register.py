@@ -10,7 +10,9 @@ from typing import Any
 import polars as pl
 
 from recount.acceptance_log import acceptances
+from recount.audit.causes import OUTPUT
 from recount.audit.certificate import sound
+from recount.audit.completeness import CORRECTION
 from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import MATCH
 from recount.audit.findings import Findings
@@ -30,6 +32,9 @@ from recount.declarations import DeclarationLog
 _LOG = logging.getLogger(__name__)
 _OUTPUT = "output"
 _ROW = ("key", WINDOW_START, WINDOW_END, "origin")
+ROW = ("sink", "key", WINDOW_START, WINDOW_END, "origin")
+AcceptedRow = tuple[str, str | None, int | None, int | None, str | None]
+"""A row as ``ROW`` names it, the sink by its topic."""
 
 
 def read_register(settings: Settings, stream: str) -> Register:
@@ -215,3 +220,20 @@ def places_of(topology: Topology) -> dict[str, tuple[str, str]]:
             (f"table outputs/{written.table}", (DELTA, written.topic.name)),
         )
     }
+
+
+def accepted_rows(topology: Topology, accepted: Iterable[Finding], place: str) -> list[AcceptedRow]:
+    """Those of findings about outputs in ``place``, each once."""
+    places = places_of(topology)
+    found = [(places.get(one.difference.place), one) for one in accepted if one.difference.kind == OUTPUT]
+    return sorted({_row(one, where[1]) for where, one in found if where is not None and where[0] == place}, key=str)
+
+
+def accepted_corrections(accepted: Iterable[Finding]) -> list[AcceptedRow]:
+    """Those of findings about corrections of backfills."""
+    return sorted({_row(one, one.difference.place) for one in accepted if one.difference.kind == CORRECTION}, key=str)
+
+
+def _row(finding: Finding, sink: str) -> AcceptedRow:
+    one = finding.difference
+    return (sink, one.key, one.window_start, one.window_end, one.origin)

@@ -19,7 +19,7 @@ from recount.audit.ledger import Ledger, Order
 from recount.audit.ledger_rules import LEDGER
 from recount.audit.shape import flow_of
 from recount.audit.table_checksums import ALL_FILES
-from recount.audit.table_places import correction_places, output_places, side_places
+from recount.audit.table_logs import correction_places, output_places, side_places
 from recount.core.own_columns import BATCH, GENERATION, IS_NULL
 from recount.core.tables import Tables
 from recount.core.topology import Topology

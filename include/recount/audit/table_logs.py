@@ -16,7 +16,6 @@ from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, PyFileSystem
 
 from recount.audit.ledger_rules import LEDGER
-from recount.audit.table_places import correction_places, output_places, side_places
 from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.core.verdict import Difference
@@ -81,3 +80,18 @@ def _faults_of_columns(table: DeltaTable) -> Iterator[str]:
     for column in table.schema().fields:
         if not column.nullable or column.metadata:
             yield f"column {column.name} with rules of its own"
+
+
+def output_places(tables: Tables, topology: Topology) -> dict[str, str]:
+    """The path of each table of results."""
+    return {f"table outputs/{node.table}": tables.output(node.table) for node in topology.written}
+
+
+def correction_places(tables: Tables, topology: Topology) -> dict[str, str]:
+    """The path of each table of corrections, which may not be there."""
+    return {f"table corrections/{node.table}": tables.corrections(node.table) for node in topology.written}
+
+
+def side_places(tables: Tables, topology: Topology) -> dict[str, str]:
+    """The paths of the tables of late and of rejected records."""
+    return {"late table": tables.late(topology.name), "rejected table": tables.rejected(topology.name)}

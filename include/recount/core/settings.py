@@ -8,9 +8,8 @@ from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
-from recount.core.errors import InvalidDeclaration, Terminal
+from recount.core.errors import InvalidDeclaration, Terminal, require
 from recount.core.kept_files import Keeping
-from recount.core.metric_ports import metric_ports
 
 Profile = Literal["embedded", "production"]
 LogFormat = Literal["text", "json"]
@@ -23,6 +22,7 @@ TOKEN_VARIABLE = "RECOUNT_TOKEN"  # noqa: S105 - a name
 _JSON_OF_SPARK = "classpath:org/apache/spark/log4j2-json-layout.properties"
 ROLE = "{role}"
 _NO_SETTINGS = frozenset({"RECOUNT_HOME", TOKEN_VARIABLE})
+_PORT = re.compile(r"\s*([a-zA-Z0-9._-]+)\s*=\s*([0-9]{1,5})\s*")
 
 
 class InvalidSettings(Terminal):
@@ -50,7 +50,7 @@ class Settings:
     ``expectations`` is the folder of a project's own suites; empty: only those that come with Recount.
     ``keys`` is the folder of the key that signs certificates; without it they are issued unsigned.
     ``keeping`` says how long files are kept, see ``core.kept_files``.
-    ``metrics`` says at which ports drivers serve their metrics, see ``core.metric_ports``; empty: at none.
+    ``metrics`` says at which ports drivers serve their metrics, see ``metric_ports``; empty: at none.
     ``log_format`` is how processes write their logs: lines of text, or of JSON.
     ``kafka_security`` says where keys and passwords for Kafka are kept, see ``kafka.security_place``; it holds none.
     ``{role}`` in it stands for the role of the process.
@@ -137,3 +137,27 @@ def _is_address(text: str) -> bool:
         return False
     is_plain = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
     return not text or (is_plain and "@" not in parts.netloc)
+
+
+def metric_ports(text: str) -> Mapping[str, int]:
+    """By the name of a group, or of a stream that has a driver of its own, the port in ``text``.
+
+    >>> metric_ports("orders=9401, archive-clicks=9402")
+    {'orders': 9401, 'archive-clicks': 9402}
+
+    Raises ``InvalidDeclaration`` for what is no such list, and for a name or a port that is there twice.
+    """
+    found: dict[str, int] = {}
+    for part in filter(str.strip, text.split(",")):
+        match = _PORT.fullmatch(part)
+        port = int(match[2]) if match else 0
+        require(
+            match is not None and 0 < port < 65_536 and match[1] not in found and port not in found.values(),
+            "ports of metrics",
+            given=part.strip(),
+            expected="NAME=PORT of a group, or of a stream in none, each name and each port once",
+            remedy='write RECOUNT_METRICS="orders=9401, customers=9402"',
+        )
+        assert match is not None
+        found[match[1]] = port
+    return found

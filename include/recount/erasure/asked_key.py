@@ -17,8 +17,7 @@ from recount.core.topology import Topology
 from recount.erasure.archived_records import ArchiveErasure, Ends, readers_of
 from recount.erasure.elsewhere import has_in_state
 from recount.erasure.erasable import objection_to
-from recount.erasure.erasing import Order, Step, StreamErasure, unobserved
-from recount.erasure.rejected_rows import named_in
+from recount.erasure.erasing import Order, Step, StreamErasure, named_in, unobserved
 
 
 @dataclass(frozen=True, kw_only=True)

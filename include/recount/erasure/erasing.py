@@ -12,12 +12,14 @@ The stream's lease is held all the while, and no certificate can be issued.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import polars as pl
 from deltalake import DeltaTable
 
 from recount.audit.erased_keys import ErasedKeys, run_sha256
@@ -36,7 +38,6 @@ from recount.declarations import DeclarationLog
 from recount.erasure.hindrances import Ready, hindrances, newest_audit, ready
 from recount.erasure.holdings import all_paths, of_audits, of_stream
 from recount.erasure.noted_anew import note_anew
-from recount.erasure.rejected_rows import count_rejected, remove_rejected
 from recount.erasure.snapshot_rows import count_in_snapshot, erase_from_snapshots, snapshot_sha256
 from recount.erasure.state_rows import StateRows
 from recount.erasure.tombstones import Tombstones
@@ -49,6 +50,7 @@ from recount.versions.standstill import standstill
 
 Step = Literal["begun", "tables", "audits", "snapshot", "tombstones", "runs", "files", "done"]
 Observer = Callable[[Step], None]
+_AT_ONCE = 1_000
 
 
 def unobserved(step: Step) -> None:
@@ -238,3 +240,34 @@ def purge_state(tables: Tables, stream: str) -> None:
             )
 
     purge(path, move)
+
+
+def count_rejected(tables: Tables, stream: str, key: str) -> int:
+    """How many rows tell of ``key``."""
+    return len(_naming(tables.rejected(stream), key))
+
+
+def remove_rejected(tables: Tables, stream: str, key: str) -> None:
+    """Delete these rows. Where a record lies and why it was rejected says nothing of a key, so other rows stay."""
+    path = tables.rejected(stream)
+    places = _naming(path, key)
+    for start in range(0, len(places), _AT_ONCE):
+        told = " OR ".join(
+            f"(topic = '{topic}' AND partition = {partition} AND offset = {offset})"
+            for topic, partition, offset in places[start : start + _AT_ONCE]
+        )
+        DeltaTable(path).delete(told)
+
+
+def _naming(path: str, key: str) -> list[tuple[str, int, int]]:
+    """The places of records whose detail has ``key`` as a word of its own."""
+    if not key or not DeltaTable.is_deltatable(path):
+        return []
+    rows = pl.scan_delta(path).filter(pl.col("detail").str.contains(key, literal=True))
+    found = rows.select("topic", "partition", "offset", "detail").collect().iter_rows()
+    return [(topic, partition, offset) for topic, partition, offset, detail in found if named_in(detail, key)]
+
+
+def named_in(text: str, key: str) -> bool:
+    """Whether ``text`` has ``key`` as a word of its own."""
+    return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", text) is not None

@@ -13,8 +13,6 @@ from recount.core.processing import Deduplicate, InOrder
 from recount.core.topology import Topology
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, TimeWindows
 
-ByGrace = WindowedAggregate | StreamStreamJoin | InOrder
-
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:

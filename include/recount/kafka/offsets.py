@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
@@ -224,15 +223,6 @@ def classify_gap(connection: Connection, topic: str, partition: int, start: int,
         compacted=unseen if compacted else 0,
         expired=first - start,
     )
-
-
-def missing_ranges(seen: Iterable[int], start: int, end: int) -> list[tuple[int, int]]:
-    """The half-open ranges of ``[start, end)`` that ``seen`` (ascending offsets) leaves out.
-
-    >>> missing_ranges([0, 1, 4], 0, 6)
-    [(2, 4), (5, 6)]
-    """
-    return [(before + 1, after) for before, after in pairwise([start - 1, *seen, end]) if after - before > 1]
 
 
 def messages(

@@ -13,8 +13,7 @@ from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
 from recount.core.nodes import KEY
 from recount.core.topology import Topology, Written
-from recount.play.arrival import Arrival
-from recount.play.last_records import CLOSING
+from recount.play.arrival import CLOSING, Arrival
 
 Rows = Counter[str]
 """Rows of a sink as text, with how often each is there; none of last records."""

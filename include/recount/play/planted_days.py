@@ -9,9 +9,7 @@ from functools import cached_property
 from itertools import islice
 
 from recount.core.durations import milliseconds
-from recount.play.arrival import Arrival
-from recount.play.last_records import last_records
-from recount.play.pace import Pace
+from recount.play.arrival import Arrival, Pace, last_records
 from recount.play.shop_flow import TABLES, Planted, ShopFlow
 
 DAYS = 2

@@ -21,7 +21,7 @@ from recount.core.quantities import quantity
 from recount.kafka.status import StreamStatus
 from recount.local.home import Home
 from recount.local.project import Project
-from recount.play.pace import Pace
+from recount.play.arrival import Pace
 from recount.play.running_shop import RunningShop
 from recount.play.shop_flow import ShopFlow
 from recount.play.shop_source import ShopSource

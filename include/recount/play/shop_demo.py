@@ -20,9 +20,8 @@ from recount.core.topology import Topology
 from recount.grace.lengthened import lengthened
 from recount.local.demo_outcome import Judged
 from recount.local.profile import Profile
-from recount.play.arrival import Arrival
+from recount.play.arrival import CLOSING, Arrival
 from recount.play.expected_shop import Expected, Rows, expected
-from recount.play.last_records import CLOSING
 from recount.play.planted_days import DAYS, PlantedDays
 from recount.play.shop_demo_steps import ShopDemoSteps
 from recount.play.shop_held import archived, corrected, held, rows_of

@@ -9,8 +9,7 @@ from typing import Literal
 from zlib import crc32
 
 from recount.core.durations import milliseconds
-from recount.play.arrival import Arrival
-from recount.play.pace import Pace
+from recount.play.arrival import Arrival, Pace
 from recount.play.shop_kinds import PEOPLE, SHARES, SKEW, shop_kinds
 
 Fault = Literal["late", "bad", "tombstone"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +16,25 @@ from pyspark.sql.pandas.types import to_arrow_type
 from recount.core.nodes import KEY, Source
 from recount.core.plain_values import PlainValue
 from recount.core.schema import RecordSchema
-from recount.recompute.avro_parsing import AvroParser
 from recount.recompute.columns import spark_type
+from recount.recompute.fetched_schemas import fetched_schema
 from recount.recompute.header_parsing import HeaderParser, is_with_headers
-from recount.recompute.key_parsing import KeyParser
 from recount.recompute.log import runs
 from recount.recompute.parsing import Parsed, Parser
-from recount.recompute.plain_parsing import PlainParser
-from recount.recompute.protobuf_parsing import ProtobufParser
+from recount.recompute.registry_parsing import AvroParser, ProtobufParser
 from recount.recompute.rules.header_values import headers_named
-from recount.recompute.rules.key_values import has_key_fields, keys_named
+from recount.recompute.rules.json_values import Bad, scalar_of
+from recount.recompute.rules.key_values import (
+    as_values,
+    has_key_fields,
+    keys_named,
+    text_of,
+    within_one_field,
+    within_one_field_of,
+)
 from recount.recompute.rules.readings import base64_of
 
 NO_LIMIT_MS = 2**63 - 1
-_Parser = Parser | PlainParser | AvroParser | ProtobufParser
 _BY_ENCODING: dict[str, type[Parser] | type[AvroParser] | type[ProtobufParser]] = {
     "json": Parser,
     "avro": AvroParser,
@@ -37,6 +42,27 @@ _BY_ENCODING: dict[str, type[Parser] | type[AvroParser] | type[ProtobufParser]] 
 }
 IS_NULL = "__is_null"
 """The column that says whether a record's value is null, a tombstone."""
+
+
+class PlainParser:
+    """Parses the plain values of one topic; see ``scalar_of``."""
+
+    def __init__(self, declared: PlainValue) -> None:
+        self._name, self._kind = declared.name, declared.kind
+
+    def parsed(self, values: Sequence[bytes | None]) -> Parsed:
+        """All of ``values``; one that is None is no bad one."""
+        cells: list[Any] = [None] * len(values)
+        bad = {}
+        for index, value in enumerate(values):
+            try:
+                cells[index] = None if value is None else scalar_of(value, self._kind)
+            except Bad as fault:
+                bad[index] = fault.reason, fault.detail
+        return Parsed({self._name: pa.array(cells, to_arrow_type(spark_type(self._kind)))}, bad)
+
+
+_Parser = Parser | PlainParser | AvroParser | ProtobufParser
 
 
 class Reading(Protocol):
@@ -222,3 +248,32 @@ def _text(key: bytes | None) -> str | None:
 
 def _nulls(values: pa.Array) -> np.ndarray:
     return np.asarray(values.is_null().to_numpy(zero_copy_only=False), dtype=bool)
+
+
+class KeyParser:
+    """Reads the keys of a ``source`` with fields of them; ``wanted`` limits what is returned, never what is checked."""
+
+    def __init__(self, source: Source, wanted: Sequence[str]) -> None:
+        assert isinstance(source.topic.value, RecordSchema)
+        self._schema = as_values(source.topic.value)
+        self._wanted = [name for name in self._schema.fields if name in wanted]
+        self._parser = _parser(source.topic.key_form, self._schema)
+
+    def added(self, parsed: Parsed, keys: Sequence[bytes | None]) -> tuple[Parsed, pa.Array]:
+        """``parsed``, the values of the records, with their ``keys``, and those as rows have them."""
+        found = self._parser.parsed(keys)
+        needed = next((name for name in self._schema.fields if name in self._schema.required), None)
+        bad = {**found.bad}
+        if needed is not None:
+            bad |= {index: ("schema", f"no {needed}: no key") for index, key in enumerate(keys) if key is None}
+        cells = {name: column.to_pylist() for name, column in found.columns.items()}
+        texts = [text_of({name: column[index] for name, column in cells.items()}) for index in range(len(keys))]
+        more = {name: found.columns[name] for name in self._wanted}
+        return Parsed({**parsed.columns, **more}, {**bad, **parsed.bad}), pa.array(texts, pa.string())
+
+
+def _parser(form: str, schema: RecordSchema) -> Parser | AvroParser | ProtobufParser:
+    names = list(schema.fields)
+    if form == "avro":
+        return AvroParser(within_one_field(schema), names, lambda number: within_one_field_of(fetched_schema(number)))
+    return ProtobufParser(schema, names) if form == "protobuf" else Parser(schema, names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -11,8 +11,11 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from recount.core.schema import RecordSchema
 from recount.recompute.columns import spark_type
+from recount.recompute.fetched_schemas import fetched_file, fetched_schema
 from recount.recompute.parsing import Parsed
+from recount.recompute.rules.avro_values import WriterSchema
 from recount.recompute.rules.json_values import Bad
+from recount.recompute.rules.protobuf_values import WriterFile
 
 
 class Writer(Protocol):
@@ -23,10 +26,23 @@ class Writer(Protocol):
 
 
 class RegistryParser(ABC):
-    """Parses the values of one topic; ``wanted`` limits what is returned, never what is checked."""
+    """Parses the values of one topic; ``wanted`` limits what is returned, never what is checked.
 
-    def __init__(self, schema: RecordSchema, wanted: Sequence[str]) -> None:
-        self._schema, self._wanted = schema, wanted
+    ``schema_of`` gives the registry's schemas by their ids; None: as they were fetched.
+    """
+
+    _fetched: Callable[[int], str]
+
+    def __init__(
+        self,
+        schema: RecordSchema,
+        wanted: Sequence[str],
+        schema_of: Callable[[int], str] | None = None,
+        *,
+        of_sink: bool = False,
+    ) -> None:
+        self._schema, self._wanted, self._of_sink = schema, wanted, of_sink
+        self._schema_of = schema_of or self._fetched
         self._writers: dict[int, Writer | Bad] = {}
 
     @abstractmethod
@@ -65,3 +81,21 @@ class RegistryParser(ABC):
         if isinstance(writer, Bad):
             raise writer
         return writer.fields_of(rest)
+
+
+class AvroParser(RegistryParser):
+    """Of Avro values; see ``WriterSchema``."""
+
+    _fetched = staticmethod(fetched_schema)
+
+    def _writer(self, number: int) -> WriterSchema:
+        return WriterSchema(number, self._schema_of(number), self._schema, of_sink=self._of_sink)
+
+
+class ProtobufParser(RegistryParser):
+    """Of Protobuf values; see ``WriterFile``."""
+
+    _fetched = staticmethod(fetched_file)
+
+    def _writer(self, number: int) -> WriterFile:
+        return WriterFile(number, self._schema_of(number), self._schema, of_sink=self._of_sink)

@@ -65,8 +65,7 @@ def serve(
 
     from recount.serve.bearer import token_of
     from recount.serve.http_answers import Server
-    from recount.serve.listening import listening
-    from recount.serve.rate_limit import LimitRate, rate_of
+    from recount.serve.listening import LimitRate, listening, rate_of
 
     limit = rate_of(rate)
     token = token_of(token_file, os.environ)

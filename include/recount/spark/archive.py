@@ -131,7 +131,7 @@ class ArchiveProcessor:
         )
         self._attempt.observer("kafka committed", batch)
         delta_ms, kafka_ms = round((appended - started) * 1_000), round((time.monotonic() - appended) * 1_000)
-        self.last = BatchResult(proof=proof, map_ms=0, kafka_ms=kafka_ms, delta_ms=delta_ms)
+        self.last = BatchResult(proof=proof, kafka_ms=kafka_ms, delta_ms=delta_ms)
         _LOG.info("batch %d: delta %s, kafka %s", batch, roughly(delta_ms), roughly(kafka_ms))
 
     def _committed(self, span: BatchRange) -> dict[Partition, int]:

@@ -183,7 +183,6 @@ class BatchProcessor:
         map_ms, kafka_ms, delta_ms = (round((b - a) * 1_000) for a, b in pairwise(marks))
         result = BatchResult(
             proof=proof,
-            map_ms=map_ms,
             kafka_ms=kafka_ms,
             delta_ms=delta_ms,
             lookups=computed.lookups,

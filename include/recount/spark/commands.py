@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 
 from recount.core.archive import Archive
 from recount.core.errors import RecountError, Terminal
-from recount.core.metric_ports import metric_ports
 from recount.core.registry import Declarations, Stream, declared
-from recount.core.settings import Settings
+from recount.core.settings import Settings, metric_ports
 from recount.exit_codes import run_job
 from recount.kafka.connection import Connection
 from recount.log_lines import write_log

@@ -26,8 +26,8 @@ from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.open_transactions import producer_at
 from recount.spark.refused_start import publish_refusal
 from recount.spark.runner import RunOptions, Shared, StreamRunner, is_final
+from recount.spark.stream_query import Turns
 from recount.spark.stream_reports import first_status
-from recount.spark.turns import Turns
 from recount.spark.unread_records import UnreadRecords
 from recount.spark.work import Observer, Work, unobserved
 

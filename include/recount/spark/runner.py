@@ -47,9 +47,8 @@ from recount.spark.resuming import Known, Planned, Resumption, Standing, Unfinis
 from recount.spark.same_topics import SameTopics
 from recount.spark.signs_of_work import SignsOfWork, now_ms, worked
 from recount.spark.source import kafka_range, kafka_source
-from recount.spark.stream_query import StreamQuery
+from recount.spark.stream_query import StreamQuery, Turn, at_once
 from recount.spark.stream_reports import StreamReports, first_status, progressed
-from recount.spark.turns import Turn, at_once
 from recount.spark.unread_records import UnreadRecords
 from recount.spark.work import Attempt, Observer, Work, unobserved
 

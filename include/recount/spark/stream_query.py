@@ -6,8 +6,8 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 from weakref import WeakMethod
 
@@ -20,8 +20,37 @@ from recount.log_lines import about
 from recount.spark.catching_up import BatchLimit
 from recount.spark.headroom import Headroom
 from recount.spark.signs_of_work import SignsOfWork, now_ms
-from recount.spark.turns import Turn, at_once
 from recount.spark.work import Processor
+
+Turn = AbstractContextManager[None]
+
+
+class Turns:
+    """Lets ``most`` batches of the streams of one driver be processed at once.
+
+    More would not be done sooner, and take memory at the same time. Nobody waits longer than ``patience_s``: a batch
+    that hangs holds up no other stream for good.
+    """
+
+    def __init__(self, most: int, patience_s: float = 120.0) -> None:
+        self._free = threading.Semaphore(most)
+        self._patience_s = patience_s
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Around a batch."""
+        has_turn = self._free.acquire(timeout=self._patience_s)
+        try:
+            yield
+        finally:
+            if has_turn:
+                self._free.release()
+
+
+def at_once() -> Turn:
+    """The turn of a stream that has its driver for itself."""
+    return nullcontext()
+
 
 _LOG = logging.getLogger(__name__)
 

@@ -67,7 +67,6 @@ class BatchResult:
     """
 
     proof: BatchProof
-    map_ms: int
     kafka_ms: int
     delta_ms: int
     late_total: int = 0

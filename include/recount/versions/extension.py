@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from recount.audit.shape import flow_of
-from recount.audit.topologies.beginnings import objection_to_beginning
+from recount.audit.topologies.objections import objection_to_beginning
 from recount.core.additions import NOTHING_ADDED, Additions, Former
 from recount.core.errors import InvalidDeclaration
 from recount.core.fingerprint import Declared

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from tests.unit.audit.documents import a_run
 from tests.unit.audit.test_judgement import CASES, OTHER, Copy, R, Tried, published, stored
 
-from recount.audit.accepted_rows import ROW
 from recount.audit.audited_rows import AuditedRows
 from recount.audit.expectation_suites import QUERY, SUITES, expectations_of
+from recount.audit.register import ROW
 from recount.audit.store import VERDICTS
 from recount.core.finding import Finding
 from recount.core.topology import Topology

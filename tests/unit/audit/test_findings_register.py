@@ -14,12 +14,11 @@ from tests.batch_proofs import a_proof
 from tests.unit.audit.documents import a_run, findings
 
 from recount.audit.acceptances import accept, accept_all
-from recount.audit.accepted_rows import accepted_rows
 from recount.audit.agreement import judged
 from recount.audit.evidence import Evidence
 from recount.audit.findings import Findings, Interval
 from recount.audit.ledger import Ledger
-from recount.audit.register import read_register, standing_after
+from recount.audit.register import accepted_rows, read_register, standing_after
 from recount.audit.signing import make_keys, signer_in
 from recount.audit.store import NOTHING, VERDICTS, AuditStore, Run, Seed
 from recount.cli import app

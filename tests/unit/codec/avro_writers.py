@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recount.codec.avro_decoder import AvroDecoder
 from recount.codec.writer_schemas import UnknownSchema
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, RecordSchema, decimal, list_of
-from recount.recompute.avro_parsing import AvroParser
+from recount.recompute.registry_parsing import AvroParser
 from recount.recompute.rules.json_values import Bad
 
 DECLARED = RecordSchema.of(

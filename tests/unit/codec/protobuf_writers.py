@@ -26,7 +26,7 @@ from recount.core.schema import (
     list_of,
     nested,
 )
-from recount.recompute.protobuf_parsing import ProtobufParser
+from recount.recompute.registry_parsing import ProtobufParser
 
 SchemaOf = Callable[[int], str]
 Told = list[dict[str, Any] | str]

@@ -15,7 +15,7 @@ import pytest
 
 from recount.codec.avro_decoder import AvroDecoder
 from recount.core.schema import BOOLEAN, LONG, STRING, FieldType, RecordSchema, decimal
-from recount.recompute.avro_parsing import AvroParser
+from recount.recompute.registry_parsing import AvroParser
 
 _ENUM = {"type": "enum", "name": "State", "symbols": ["OPEN", "PAID"]}
 _DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 1}

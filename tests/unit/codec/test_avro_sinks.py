@@ -27,7 +27,7 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology, Written, stream
 from recount.core.windows import tumbling
 from recount.local.ports import free_ports
-from recount.recompute.avro_parsing import AvroParser
+from recount.recompute.registry_parsing import AvroParser
 from recount.spark.batch import TopologyWork
 from recount.spark.output_records import output_records
 

@@ -27,7 +27,7 @@ from tests.unit.codec.avro_writers import (
 from recount.codec.avro_decoder import AvroDecoder
 from recount.core.registry_errors import RegistryUnreachable
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
-from recount.recompute.avro_parsing import AvroParser
+from recount.recompute.registry_parsing import AvroParser
 
 GOOD = {
     "before": None,

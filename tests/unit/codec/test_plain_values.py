@@ -27,7 +27,7 @@ from recount.core.schema import (
     decimal,
     list_of,
 )
-from recount.recompute.plain_parsing import PlainParser
+from recount.recompute.decoding import PlainParser
 
 SHORT, WIDE = decimal(4, 2), decimal(38, 18)
 KINDS = (STRING, LONG, DOUBLE, BOOLEAN, SHORT, decimal(15, 2), decimal(18, 2), WIDE)

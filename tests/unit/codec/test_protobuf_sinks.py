@@ -22,7 +22,7 @@ from recount.core.registry_errors import VARIABLE, SchemaRefused
 from recount.core.schema import BOOLEAN, DOUBLE, LONG, STRING, FieldType, RecordSchema, decimal, list_of
 from recount.core.topics import Topic
 from recount.core.topology import Topology, Written, stream
-from recount.recompute.protobuf_parsing import ProtobufParser
+from recount.recompute.registry_parsing import ProtobufParser
 from recount.spark.batch import TopologyWork
 from recount.spark.output_records import output_records
 

@@ -44,7 +44,7 @@ from recount.core.schema import (
     list_of,
     nested,
 )
-from recount.recompute.protobuf_parsing import ProtobufParser
+from recount.recompute.registry_parsing import ProtobufParser
 from recount.recompute.rules.json_values import Bad
 
 FILES = {syntax: order_file(syntax) for syntax in ("proto2", "proto3")}

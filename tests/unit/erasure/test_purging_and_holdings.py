@@ -12,9 +12,8 @@ from tests.unit.spark.ledger_scene import LedgerScene
 from recount.audit.purging import purge
 from recount.core.errors import Terminal
 from recount.core.tables import Tables
-from recount.erasure.erasing import purge_state
+from recount.erasure.erasing import count_rejected, purge_state, remove_rejected
 from recount.erasure.holdings import Holding, predicate
-from recount.erasure.rejected_rows import count_rejected, remove_rejected
 
 KEYS = ["zoe", "o'neil", 'say "so"', "", "zo\\e", "ζωή", "7"]
 

@@ -12,8 +12,8 @@ from statsd import StatsClient
 from tests.statuses import a_status
 from tests.unit.pages.shown_commands import ROOT, page
 
-from recount.core.metric_ports import metric_ports
 from recount.core.registry import declared
+from recount.core.settings import metric_ports
 from recount.spark.driver_metrics import DriverMetrics
 from recount.spark.state_use import StateUse
 

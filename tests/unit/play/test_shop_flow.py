@@ -12,8 +12,7 @@ from recount.core.durations import milliseconds
 from recount.core.plain_values import PlainValue
 from recount.core.registry import declared
 from recount.core.schema import BadRecord
-from recount.play.last_records import last_records
-from recount.play.pace import Pace
+from recount.play.arrival import Pace, last_records
 from recount.play.shop_flow import TABLES, Planted, ShopFlow
 from recount.play.shop_kinds import SHARES
 

@@ -20,7 +20,7 @@ from recount.recompute.graph.ordering import is_ordered
 from recount.recompute.rules import raising, waiting
 from recount.recompute.rules.closing import overdue_ms
 from recount.recompute.rules.deduplicating import goes_by_offset
-from recount.recompute.rules.keys_needed import topics_that_need_keys
+from recount.recompute.rules.fields_needed import topics_that_need_keys
 from recount.recompute.rules.table_versions import has_versions
 
 TOPOLOGIES = [drawn_topology(seed).topology for seed in range(250)]

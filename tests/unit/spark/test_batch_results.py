@@ -11,7 +11,7 @@ from recount.spark.work import BatchResult
 def result(batch: int, late: int, dead_lettered: int) -> BatchResult:
     part = PartitionProof(topic="orders", partition=0, start=0, end=9, late=late, dead_lettered=dead_lettered)
     proof = a_proof(batch, part, part)
-    return BatchResult(proof=proof, map_ms=0, kafka_ms=0, delta_ms=0)
+    return BatchResult(proof=proof, kafka_ms=0, delta_ms=0)
 
 
 def test_totals_hold_the_batches_that_no_progress_report_was_seen_of() -> None:

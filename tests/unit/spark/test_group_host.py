@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recount.spark.group_host import answer_to
-from recount.spark.turns import Turns
+from recount.spark.stream_query import Turns
 
 
 @pytest.mark.parametrize(

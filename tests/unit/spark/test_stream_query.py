@@ -41,7 +41,7 @@ class Batches:
         assert self.gate.wait(5)
         self.processed.append(batch)
         proof = a_proof(batch)
-        self.last = BatchResult(proof=proof, map_ms=0, kafka_ms=0, delta_ms=0)
+        self.last = BatchResult(proof=proof, kafka_ms=0, delta_ms=0)
 
 
 class FakeQuery:

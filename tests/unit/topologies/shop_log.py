@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from zlib import crc32
 
 from recount.core.topology import Topology
-from recount.play.arrival import Arrival
-from recount.play.last_records import CLOSING, last_records
+from recount.play.arrival import CLOSING, Arrival, last_records
 from recount.play.shop_flow import TABLES
 from recount.play.shop_kinds import Draw, RecordKind, numbered, one_of
 

@@ -13,13 +13,13 @@ from recount.audit.altered_lineage import corrections_kept
 from recount.audit.completeness import COMPLETENESS
 from recount.audit.conservation import accounts, conservation_differences
 from recount.audit.copies import is_after
-from recount.audit.counts import verdict_counts_by_spark
 from recount.audit.delta_frames import delta_frame
 from recount.audit.evidence import Evidence, Witness
 from recount.audit.fidelity import PLACES
 from recount.audit.file_statistics import false_statistics
 from recount.audit.findings import Findings, Interval, Source
 from recount.audit.in_force import InForce
+from recount.audit.judgement import verdict_counts_by_spark
 from recount.audit.kept import (
     log_of,
     sources_of,

@@ -20,7 +20,7 @@ from recount.audit.committed import as_text, committed_records, event_time_ms, h
 from recount.audit.copies import BACKFILL, DELTA, KAFKA, LATER, NO_REVISION, is_after
 from recount.audit.delta_frames import delta_frame
 from recount.audit.ledger import Order
-from recount.audit.results import COMPLETE, EXPECTED
+from recount.audit.results import COMPLETE, EXPECTED, RELATIVE_TOLERANCE
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.published_json import is_written_so
 from recount.core import own_columns
@@ -228,3 +228,25 @@ def _written(kind: FieldType) -> str:
         case "decimal" if kind.scale:
             return rf"{_WHOLE}\.[0-9]{{{kind.scale}}}"
     return _WHOLE
+
+
+def same_entry(one: Column, other: Column, identity: Identity) -> Column:
+    """Whether two entries are equal, doubles within a relative 1e-9; two deletions are, whatever they deleted."""
+    both_rows = ~one[IS_NULL] & ~other[IS_NULL]
+    parts = [_same_value(one[ROW][name], other[ROW][name], kind) for name, kind in identity.fields.items()]
+    equal = (one[IS_NULL] == other[IS_NULL]) & (~both_rows | reduce(lambda a, b: a & b, parts))
+    return equal & one[AT_MS].eqNullSafe(other[AT_MS]) if identity.is_timed else equal
+
+
+def same_entry_or_none(one: Column, other: Column, identity: Identity) -> Column:
+    """The same, where null is no row."""
+    none = one.isNull() & other.isNull()
+    both = one.isNotNull() & other.isNotNull()
+    return F.when(both, same_entry(one, other, identity)).otherwise(none)
+
+
+def _same_value(one: Column, other: Column, kind: FieldType) -> Column:
+    if kind.kind != "double":
+        return one.eqNullSafe(other)
+    near = F.abs(one - other) <= RELATIVE_TOLERANCE * F.greatest(F.abs(one), F.abs(other))
+    return one.eqNullSafe(other) | F.coalesce(near, F.lit(False))  # the difference of two infinite ones is no number

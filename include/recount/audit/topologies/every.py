@@ -9,10 +9,9 @@ from recount.audit.completeness import COMPLETENESS, KEPT, MISSED
 from recount.audit.copies import LATER
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.results import COMPLETE, EXPECTED
-from recount.audit.topologies.claims import ENTRY, EVIDENCE, IDENTITY, SIDE
+from recount.audit.topologies.claims import ENTRY, EVIDENCE, IDENTITY, SIDE, same_entry
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.latest import MAX_EVIDENCE
-from recount.audit.topologies.sameness import same_entry
 
 _SIDES = (EXPECTED, COMPLETE, *PLACES, LATER)
 

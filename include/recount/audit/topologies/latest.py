@@ -9,9 +9,19 @@ from recount.audit.completeness import COMPLETENESS, KEPT, MISSED
 from recount.audit.copies import DELTA, KAFKA, LATER, NO_REVISION
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.results import COMPLETE, EXPECTED
-from recount.audit.topologies.claims import AT_MS, ENTRY, EVIDENCE, IDENTITY, IS_NULL, REVISION, SIDE, STANDING
+from recount.audit.topologies.claims import (
+    AT_MS,
+    ENTRY,
+    EVIDENCE,
+    IDENTITY,
+    IS_NULL,
+    REVISION,
+    SIDE,
+    STANDING,
+    same_entry,
+    same_entry_or_none,
+)
 from recount.audit.topologies.identity import Identity
-from recount.audit.topologies.sameness import same_entry, same_entry_or_none
 from recount.recompute.graph.frontiers import NONE_DUE
 
 MAX_EVIDENCE = 20

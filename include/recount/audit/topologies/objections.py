@@ -9,8 +9,9 @@ from recount.audit.shape import flow_of
 from recount.audit.topologies.identity import identity_of
 from recount.core.errors import RecountError, Terminal
 from recount.core.registry import is_audited
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.recompute.flow import NotRecomputable
+from recount.recompute.graph.beginnings import untold
 from recount.recompute.graph.updates import require_recomputable
 
 
@@ -42,3 +43,18 @@ def writes_nothing(topology: Topology) -> Terminal:
         expected="a topology with a sink",
         remedy="do not name it, or give it a sink: .to(topic)",
     )
+
+
+def objection_to_beginning(sink: Written) -> str | None:
+    """Why the log and a batch do not tell what is written to ``sink`` after that batch; None where they do."""
+    held = untold(sink.input)
+    if held is not None:
+        return (
+            f"{sink}: whether a row of [{held}] left before or after the last batch does not follow from the log:"
+            " declare a topology of its own, which may read a topic that this one writes"
+        )
+    try:
+        identity_of(sink)
+    except NotRecomputable as reason:
+        return str(reason)
+    return None

@@ -33,8 +33,7 @@ from recount.recompute.graph.stateful import Readers, Stateful
 from recount.recompute.graph.stateless import flat_mapped, in_range_or_not, returned, stateless, too_large
 from recount.recompute.graph.updates import is_asked_by_time, require_updates
 from recount.recompute.log import RawLog
-from recount.recompute.rules.fields_needed import fields_needed
-from recount.recompute.rules.keys_needed import topics_that_need_keys
+from recount.recompute.rules.fields_needed import fields_needed, topics_that_need_keys
 
 _NO_LIMITS: Mapping[str, Mapping[int, Limits]] = MappingProxyType({})
 _NOTHING_DONE: Mapping[str, int] = MappingProxyType({})

@@ -30,10 +30,9 @@ from recount.recompute.graph.trying import tried
 from recount.recompute.graph.updates import is_running
 from recount.recompute.graph.windows import END, IS_LATE, START, TOUCHED
 from recount.recompute.once import once
-from recount.recompute.rules.closing import overdue_ms
+from recount.recompute.rules.closing import overdue_ms, replaced_for_ms
 from recount.recompute.rules.raising import tries_folds
 from recount.recompute.rules.starting import newest_start
-from recount.recompute.rules.withdrawing import replaced_for_ms
 
 if TYPE_CHECKING:
     from recount.recompute.graph.stateful import Stateful

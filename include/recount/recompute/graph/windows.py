@@ -34,9 +34,8 @@ from recount.recompute.graph.sliding import slid
 from recount.recompute.graph.trying import PASSED_OVER
 from recount.recompute.graph.updates import is_running
 from recount.recompute.once import once
-from recount.recompute.rules.closing import overdue_ms
+from recount.recompute.rules.closing import overdue_ms, replaced_for_ms
 from recount.recompute.rules.starting import all_starts
-from recount.recompute.rules.withdrawing import replaced_for_ms
 
 START, END, IS_LATE = "__start", "__end", "__is_late"
 TOUCHED = "__touched"

@@ -1,16 +1,20 @@
 """The fields of a topic that the recompute must have: others are null in its rows, and cost nothing.
 
 Found otherwise than by the stream, and never fewer: a field that the stream passes over by mistake must not be missing
-here too.
+here too. And the topics on which a record without a key is bad: "Values" of docs/semantics.md, followed down from each
+source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from recount.core.changelogs import ToTable
 from recount.core.expression_types import columns_of
 from recount.core.expressions import Expression
-from recount.core.nodes import Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
+from recount.core.nodes import KEY, Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
+from recount.core.processing import Process
 from recount.core.stateless import Repartition, Select
 from recount.core.topology import Topology
 
@@ -57,3 +61,35 @@ def _expressions(node: Node) -> Iterator[Expression]:
         case WindowedAggregate(aggregates=aggregates):
             for one in aggregates.values():
                 yield from (tree for tree in (one.of, one.where) if tree is not None)
+
+
+def topics_that_need_keys(topology: Topology) -> frozenset[str]:
+    """The topics whose own key comes unchanged to an operator that can do nothing without it."""
+    readers = topology.readers()
+    needing: set[str] = set()
+    for source in readers:
+        if not isinstance(source, Source) or source.key != KEY:
+            continue
+        going = list(readers[source])
+        while going:
+            node, port = going.pop()
+            if _needs_a_key(node, port):
+                needing.add(source.topic.name)
+            elif len(node.inputs) == 1 and node.key == KEY:
+                going += readers[node]
+    return frozenset(needing)
+
+
+def _needs_a_key(node: Node, port: int) -> bool:
+    """Whether ``node`` drops a record without a key that comes in by its input number ``port``.
+
+    An outer side of a join lets it go on alone, a lookup by an expression or of a left join without a row.
+    """
+    match node:
+        case WindowedAggregate() | ToTable() | Process():
+            return True
+        case StreamStreamJoin(kind=kind):
+            return kind == "inner" or (kind == "left" and port == 1)
+        case StreamTableJoin(kind=kind, by=by):
+            return port == 0 and kind == "inner" and by is None
+    return False

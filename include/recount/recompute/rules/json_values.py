@@ -26,6 +26,7 @@ _TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _WIDE = Context(prec=400)
 _ZERO = Decimal(0)
 _LONGS = range(-(2**63), 2**63)
+_FLAGS = {"true": True, "false": False}
 
 
 class Bad(Exception):
@@ -144,3 +145,20 @@ def _whole(written: str) -> int | None:
         return None
     number = int(written)
     return number if number in _LONGS else None
+
+
+def scalar_of(value: bytes, kind: FieldType) -> Any:
+    """The bytes of ``value`` as ``kind`` holds them; raises ``Bad``."""
+    if kind.kind == "string":
+        try:
+            return str(value, "utf-8")
+        except UnicodeDecodeError as error:
+            raise Bad("undecodable", f"no UTF-8: {error}") from error
+    text = str(value, "ascii", "backslashreplace")
+    if kind.kind == "boolean":
+        made: Any = _FLAGS.get(text)
+    else:
+        made = typed(Written(text), kind) if NUMBER.fullmatch(text) else None
+    if made is None:
+        raise Bad("schema", f"the value is no {kind}: {text[:80]}")
+    return made

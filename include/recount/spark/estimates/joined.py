@@ -9,8 +9,7 @@ from recount.core.changelogs import TableAggregate
 from recount.core.durations import readable
 from recount.core.joins import StreamStreamJoin, StreamTableJoin, TableTableJoin
 from recount.spark.estimates.amounts import counted
-from recount.spark.estimates.arrivals import Arrivals
-from recount.spark.estimates.inflow import Inflow
+from recount.spark.estimates.arrivals import Arrivals, Inflow
 from recount.spark.estimates.kept import Kept, lasting, one_per_key, passing
 from recount.spark.operators.lookups import SWEEPS
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from recount.core.durations import readable
 from recount.spark.estimates.amounts import counted
-from recount.spark.estimates.arrivals import Arrivals
-from recount.spark.estimates.inflow import Inflow
+from recount.spark.estimates.arrivals import Arrivals, Inflow
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.topology import Topology
 from recount.spark.estimates import joined, remembering, windowed
 from recount.spark.estimates.amounts import SECONDS_A_DAY
-from recount.spark.estimates.inflow import Inflow
+from recount.spark.estimates.arrivals import Inflow
 from recount.spark.estimates.joined import join_cost
 from recount.spark.estimates.kept import Kept, one_per_key, passing
 from recount.spark.estimates.rates import inputs_of, rates

@@ -9,8 +9,7 @@ from recount.core.changelogs import Suppress
 from recount.core.nodes import WINDOW_START, Node, WindowedAggregate
 from recount.core.processing import Deduplicate
 from recount.core.windows import TimeWindows
-from recount.spark.estimates.arrivals import Arrivals
-from recount.spark.estimates.inflow import Inflow
+from recount.spark.estimates.arrivals import Arrivals, Inflow
 from recount.spark.estimates.kept import Kept, passing
 
 

@@ -10,8 +10,7 @@ from recount.core.nodes import WindowedAggregate
 from recount.core.revisions import can_be_revised
 from recount.core.windows import GlobalWindow, LastN, SessionWindows, SlidingWindows, TimeWindows
 from recount.spark.estimates.amounts import counted
-from recount.spark.estimates.arrivals import Arrivals
-from recount.spark.estimates.inflow import Inflow
+from recount.spark.estimates.arrivals import Arrivals, Inflow
 from recount.spark.estimates.kept import Kept, behind, lasting, one_per_key, passing
 from recount.spark.operators.settling import is_revised_any_time
 

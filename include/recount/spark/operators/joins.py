@@ -12,10 +12,9 @@ from recount.core.joins import StreamStreamJoin
 from recount.core.own_columns import IS_NULL
 from recount.core.schema import FieldType
 from recount.spark.columns import TIMESTAMP
-from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock
 from recount.spark.operators.joined_rows import RIGHT, derived, joined_fields, prefixed
-from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.keyed_rows import ARRIVED, ARRIVED_TYPE, KeyedRows, numbered
 from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import ENTRY, META, ORDER, no_rows, rows_schema

@@ -11,6 +11,9 @@ from recount.spark.state_use import StateUse
 
 DELETED = "deleted"
 _SIZES = RunSizes()
+ARRIVED = "arrived"
+"""The column that numbers the rows that an operator holds, in the order in which they came."""
+ARRIVED_TYPE = pl.Int64()
 
 
 class KeyedRows:
@@ -129,3 +132,9 @@ class KeyedRows:
 
     def _concatenated(self, parts: list[pl.DataFrame]) -> pl.DataFrame:
         return pl.concat(parts) if parts else pl.DataFrame(schema=self.schema)
+
+
+def numbered(rows: pl.DataFrame, held: KeyedRows) -> pl.DataFrame:
+    """``rows`` with ``ARRIVED``, each number higher than any in ``held``."""
+    first = held.highest(ARRIVED) + 1
+    return rows.with_columns(pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias(ARRIVED))

@@ -10,10 +10,9 @@ import polars as pl
 from recount.core.joins import StreamTableJoin
 from recount.core.own_columns import IS_NULL
 from recount.spark.columns import STREAM_TIME, TIMESTAMP
-from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock, with_judged
 from recount.spark.operators.joined_rows import RIGHT, prefixed
-from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.keyed_rows import ARRIVED, ARRIVED_TYPE, KeyedRows, numbered
 from recount.spark.operators.lateness import late_for_all
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import JUDGED, META, OFFSET, ORDER, rows_schema

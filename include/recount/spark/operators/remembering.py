@@ -13,9 +13,8 @@ from recount.core.expression_types import type_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
 from recount.core.processing import Deduplicate, InOrder
 from recount.spark.columns import TIMESTAMP
-from recount.spark.operators.arrivals import ARRIVED, ARRIVED_TYPE, numbered
 from recount.spark.operators.clock import Batch, Clock, held_back
-from recount.spark.operators.keyed_rows import KeyedRows
+from recount.spark.operators.keyed_rows import ARRIVED, ARRIVED_TYPE, KeyedRows, numbered
 from recount.spark.operators.lateness import current, on_time
 from recount.spark.operators.operator import Output
 from recount.spark.operators.rows import META, ORDER, no_rows, rows_schema, time_order

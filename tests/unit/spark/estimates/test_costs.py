@@ -15,7 +15,7 @@ from recount.core.registry import declared
 from recount.local.project import Project
 from recount.printed_tables import print_whole
 from recount.spark.estimates.benchmark import Benchmark
-from recount.spark.estimates.document import document
+from recount.spark.estimates.command import document
 from recount.spark.estimates.measured import Measured, measured
 from recount.spark.estimates.page import page
 from recount.spark.estimates.partners import Partners

@@ -16,7 +16,7 @@ from recount.core.expressions import coalesce, col
 from recount.core.schema import STRING
 from recount.core.topology import Topology, stream, table
 from recount.core.windows import TimeWindows, all_time, hopping, tumbling
-from recount.spark.estimates.document import document
+from recount.spark.estimates.command import document
 from recount.spark.estimates.operators import OPEN_WINDOWS, StateEstimate, operator_estimates
 from recount.spark.estimates.page import page
 from recount.spark.estimates.report import Report

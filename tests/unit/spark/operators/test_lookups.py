@@ -179,7 +179,7 @@ def test_a_lookup_counts_the_rows_that_asked_and_those_that_found_none(kind: str
     first = engine.batch({"right": [row], "left": asking})
     name = f"{kind} lookup in right"
     assert first.lookups == {name: (3, 2)}
-    results = [BatchResult(proof=a_proof(0), map_ms=0, kafka_ms=0, delta_ms=0, lookups=first.lookups)] * 2
+    results = [BatchResult(proof=a_proof(0), kafka_ms=0, delta_ms=0, lookups=first.lookups)] * 2
     both = replace(results[1].after(results[0]), newer_tables={name: "right is newer"})
     assert both.worst_lookup == (name, 6, 4)
     status = progressed(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from recount.core.errors import InvalidDeclaration
-from recount.core.metric_ports import metric_ports
-from recount.core.settings import InvalidSettings, Settings
+from recount.core.settings import InvalidSettings, Settings, metric_ports
 
 
 def test_each_driver_has_a_port_and_without_a_setting_none_has() -> None:

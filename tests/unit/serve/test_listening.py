@@ -14,7 +14,7 @@ from tests.unit.serve.listened import listened
 
 from recount.core.errors import Terminal
 from recount.serve.bearer import RequireToken
-from recount.serve.rate_limit import LimitRate, rate_of
+from recount.serve.listening import LimitRate, rate_of
 
 KNOWN = {"Authorization": "Bearer a-token-of-the-tests"}
 
