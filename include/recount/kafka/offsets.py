@@ -178,6 +178,20 @@ def require_unread_kept(connection: Connection, stream: str, starts: Mapping[Par
         )
 
 
+def deleted_before(connection: Connection, stream: str, partitions: Iterable[Partition]) -> str | None:
+    """The warning for a ``stream`` that has read nothing yet: of which ``partitions`` the first records are gone."""
+    kept = log_ranges(connection, partitions, IsolationLevel.READ_UNCOMMITTED)
+    gone = [
+        f"{topic}-{partition} before {span.start}" for (topic, partition), span in sorted(kept.items()) if span.start
+    ]
+    return (
+        f"{stream} begins with what Kafka still has; it has deleted the offsets of {', '.join(gone)}. Were they to be "
+        "read, for instance records of former years: keep the topic for longer (retention_ms), and send them again"
+        if gone
+        else None
+    )
+
+
 def committed_offsets(connection: Connection, group: str, partitions: Iterable[Partition]) -> dict[Partition, int]:
     """The group's committed offsets, waiting for pending transactions; partitions without one are left out."""
     asked = [TopicPartition(topic, partition) for topic, partition in sorted(partitions)]

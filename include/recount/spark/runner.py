@@ -26,6 +26,7 @@ from recount.kafka.lease import Lease
 from recount.kafka.offsets import (
     MissingTopics,
     Partition,
+    deleted_before,
     partitions_of,
     require_kept,
     require_topics,
@@ -207,6 +208,9 @@ class StreamRunner:
         worked()
         if known is None and last is None:
             self._work.require_new()
+            partitions = [found for topic in self._work.topics for found in partitions_of(self._connection, topic)]
+            if warning := deleted_before(self._connection, self._work.name, partitions):
+                _LOG.warning("%s", warning)
         self._work.require_schemas()
         enacted = self._declarations.admit(self._work.declared, last)
         self._work.create()

@@ -8,7 +8,7 @@ import pytest
 
 from recount.kafka import offsets
 from recount.kafka.connection import Connection
-from recount.kafka.offsets import LogRange, Partition, UnreadRecordsGone, require_unread_kept
+from recount.kafka.offsets import LogRange, Partition, UnreadRecordsGone, deleted_before, require_unread_kept
 
 NOWHERE = Connection(bootstrap_servers="127.0.0.1:1")
 ORDERS, USERS = ("orders", 0), ("users", 0)
@@ -39,3 +39,11 @@ def test_a_stream_whose_unread_records_have_left_kafka_is_told_to_begin_anew(
         require_unread_kept(NOWHERE, "revenue", starts)
     assert named in refused.value.given
     assert "recount reset revenue" in refused.value.remedy
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_new_stream_says_which_records_were_deleted_before_it_could_read_them() -> None:
+    warning = deleted_before(NOWHERE, "revenue", [ORDERS, USERS])
+    assert warning is not None
+    assert "revenue begins with what Kafka still has; it has deleted the offsets of orders-0 before 50. " in warning
+    assert deleted_before(NOWHERE, "revenue", [USERS]) is None
