@@ -245,3 +245,22 @@ def earlier(before: tuple[int, int]) -> pl.Expr:
     generation, batch = before
     same_generation = (pl.col(GENERATION) == generation) & (pl.col(BATCH) < batch)
     return (pl.col(GENERATION) < generation) | same_generation
+
+
+class History:
+    """The batches whose proofs lie in the log of the table at ``path`` or were moved to the one at ``moved_to``."""
+
+    def __init__(self, path: str, moved_to: str | None = None) -> None:
+        self._proofs = Proofs(state=path, moved_to=moved_to)
+
+    def entries(self) -> Iterator[Entry]:
+        """Every batch with what is known about its append, newest first."""
+        return self._proofs.newest_first()
+
+    def newest_first(self) -> Iterator[BatchProof]:
+        """The proof of every batch, newest first; those that nobody asks for are not read."""
+        return (entry.proof for entry in self.entries())
+
+    def last_before(self, order: tuple[int, int] | None = None) -> BatchProof | None:
+        """The newest proof, or the newest before (generation, batch) ``order``."""
+        return next((proof for proof in self.newest_first() if order is None or proof.order < order), None)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from py4j.java_collections import ListConverter
-from py4j.java_gateway import JavaClass, JavaMember, JVMView
-from py4j.protocol import INPUT_CONVERTER, STATIC_PREFIX, register_input_converter
+from py4j.java_gateway import JavaClass, JavaMember, JVMView, is_instance_of
+from py4j.protocol import INPUT_CONVERTER, STATIC_PREFIX, Py4JJavaError, register_input_converter
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from recount.cluster.masters import STANDALONE, require_admitted
-from recount.cluster.shared_secret import driver_settings
+from recount.cluster.shared_secret import SECURITY_VARIABLE, driver_settings
+from recount.core.errors import Terminal
 from recount.core.registry_errors import VARIABLE
 from recount.core.settings import Settings
 from recount.jar_list import shared_classes, spark_jars
@@ -56,6 +57,13 @@ not to. A stream that has read everything asks the brokers again after the polli
 takes a tenth of a core of the driver, and as much of the brokers."""
 _AT_A_TIME = 10
 """So many elements ``java.util.List.of`` takes one by one."""
+STANDALONE = "spark://"
+_AWAY = ("java.io.IOException", "java.util.concurrent.TimeoutException")
+"""Nobody answers; Spark tries again."""
+_KINDS = re.compile(r"^(?:[\w.$]+: )+")
+"""The names of Java's exceptions before what they say."""
+_TELLS_IT_TOO = "org.apache.spark.network.client.TransportClientFactory"
+"""Logs a refusal as well, in a hundred lines."""
 
 
 def session_configuration(jars: str) -> dict[str, str]:
@@ -185,3 +193,50 @@ def make_fewer_calls(jvm: JVMView) -> None:
     jvm.__class__ = _View
     if not any(isinstance(one, _Lists) for one in INPUT_CONVERTER):
         register_input_converter(_Lists(), prepend=True)
+
+
+def require_admitted(gateway: Any, master: str) -> None:
+    """Return when each of the masters of ``spark://HOST:PORT,HOST:PORT`` has let in a client with the JVM's settings.
+
+    Spark takes a refusal for a master that is away: it tries for a minute, and then says that all masters are
+    unresponsive. Here a master that is away is passed over. Raises ``Terminal`` where one refuses.
+    """
+    jvm = gateway.jvm
+    manager = jvm.org.apache.spark.SecurityManager
+    # what Scala fills in for arguments that are left out
+    others = [getattr(manager, f"$lessinit$greater$default${number}")() for number in (2, 3)]
+    settings = jvm.org.apache.spark.SparkConf()
+    rpc = jvm.org.apache.spark.rpc.RpcEnv.create("admission", _LOOPBACK, 0, settings, manager(settings, *others), True)
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(_TELLS_IT_TOO, log4j.Level.OFF)
+    try:
+        for address in master.removeprefix(STANDALONE).split(","):
+            _ask(gateway, rpc, f"{STANDALONE}{address}")
+    finally:
+        rpc.shutdown()
+        log4j.core.config.Configurator.setLevel(_TELLS_IT_TOO, log4j.Level.WARN)
+
+
+def _ask(gateway: Any, rpc: Any, master: str) -> None:
+    address = gateway.jvm.org.apache.spark.rpc.RpcAddress.fromSparkURL(master)
+    try:
+        # one who proves himself is refused here; one who does not, when he asks for something
+        rpc.createClient(address)
+        rpc.setupEndpointRef(address, "Master")
+    except Py4JJavaError as error:
+        causes = list(_causes(error.java_exception))
+        if any(is_instance_of(gateway, cause, kind) for cause in causes for kind in _AWAY):
+            return
+        said = _KINDS.sub("", str(causes[-1].toString()).partition("\n")[0])
+        raise Terminal(
+            "Spark's cluster does not let this driver in",
+            given=f"{master}: {said}",
+            expected="the secret of the cluster's master and workers, and their way of encryption",
+            remedy=f"let {SECURITY_VARIABLE} name the file with which they were started, or a copy of it",
+        ) from None
+
+
+def _causes(error: Any) -> Iterator[Any]:
+    while error is not None:
+        yield error
+        error = error.getCause()

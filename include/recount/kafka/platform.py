@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from recount.core.topics import Topic
 
@@ -24,27 +24,22 @@ def platform_topics(named: Callable[[str], str] = str) -> tuple[Topic, ...]:
     One partition keeps order. ``named`` says what the installation calls them (``Connection.own``).
     """
     return (
-        Topic(
-            name=named(STATUS),
-            key="stream",
-            partitions=1,
-            cleanup_policy="compact",
-            retention_ms=-1,
-            configs=_SMALL_SEGMENTS,
-            owned=True,
-        ),
+        _newest_of_each(named(STATUS), _SMALL_SEGMENTS),
         Topic(name=named(HISTORY), key="stream", partitions=1, retention_ms=7 * 86_400_000, owned=True),
-        Topic(name=named(CONTROL), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True),
-        Topic(
-            name=named(CERTIFICATES), key="stream", partitions=1, cleanup_policy="compact", retention_ms=-1, owned=True
-        ),
-        Topic(
-            name=named(POSITIONS),
-            key="stream",
-            partitions=1,
-            cleanup_policy="compact",
-            retention_ms=-1,
-            configs=_SMALL_SEGMENTS,
-            owned=True,
-        ),
+        _newest_of_each(named(CONTROL)),
+        _newest_of_each(named(CERTIFICATES)),
+        _newest_of_each(named(POSITIONS), _SMALL_SEGMENTS),
+    )
+
+
+def _newest_of_each(name: str, configs: Mapping[str, str] | None = None) -> Topic:
+    """The topic ``name``, which keeps the newest record of each stream."""
+    return Topic(
+        name=name,
+        key="stream",
+        partitions=1,
+        cleanup_policy="compact",
+        retention_ms=-1,
+        configs=configs or {},
+        owned=True,
     )

@@ -10,23 +10,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
+import polars as pl
 from deltalake import DeltaTable
 
+from recount.core.archive import Archive
 from recount.core.durations import milliseconds
-from recount.core.nodes import WINDOW_START, WindowedAggregate
+from recount.core.nodes import KEY, WINDOW_START, WindowedAggregate
 from recount.core.registry import declared
 from recount.core.tables import Tables
-from recount.core.topology import Topology
+from recount.core.topology import Topology, Written
 from recount.grace.lengthened import lengthened
 from recount.local.demo_outcome import Judged
 from recount.local.profile import Profile
 from recount.play.arrival import CLOSING, Arrival
-from recount.play.expected_shop import Expected, Rows, expected
+from recount.play.expected_shop import Expected, Rows, counted, expected
 from recount.play.planted_days import DAYS, PlantedDays
 from recount.play.shop_demo_steps import ShopDemoSteps
-from recount.play.shop_held import archived, corrected, held, rows_of
 from recount.play.shop_kinds import SHARES
 from recount.play.shop_outcome import Check, ShopOutcome, StreamOutcome, number_check
+from recount.serve.answer import answer
+from recount.serve.asked_sink import AskedSink
+from recount.serve.question import Question
 
 TOPOLOGIES = "topologies"
 """All that is declared in this deployment, whatever the environment names."""
@@ -35,6 +39,7 @@ KILLED, LIED_ABOUT, BACKFILLED = "orders", "page-view-counts", "revenue-by-regio
 _LIED_FIELD = "views"
 _LONG_MS = milliseconds("1 d")
 """More than any planted record is late, and less than lies between the second day and the last records."""
+_ALL = 10_000_000
 
 
 class ShopDemo:
@@ -236,3 +241,34 @@ class ShopLie:
         where = f'"{self.key_field}" = \'{self.key}\' AND "{WINDOW_START}" = {self.start_ms}'
         done = DeltaTable(self.path).update(updates={self.field: f'"{self.field}" {change}'}, predicate=where)
         assert done["num_updated_rows"] == 1, where
+
+
+def held(tables: Tables, topology: Topology) -> Mapping[str, Rows]:
+    """The rows of each sink, to be compared with those expected."""
+    found = {}
+    for written in topology.written:
+        names = [name for name in written.fields if name != KEY]
+        rows = rows_of(tables, topology, written)
+        key = AskedSink(topology, written).key
+        found[written.topic.name] = counted((row[key], {name: row[name] for name in names}) for row in rows)
+    return found
+
+
+def rows_of(tables: Tables, topology: Topology, written: Written) -> Sequence[Mapping[str, Any]]:
+    """All rows of a sink; none before the first."""
+    question = Question(sink=AskedSink(topology, written), limit=_ALL)
+    return answer(tables, question, time.time_ns() // 1_000_000).rows
+
+
+def archived(tables: Tables, archive: Archive) -> int:
+    """How many records an archive has."""
+    return _height(tables.archive(archive.topic.name))
+
+
+def corrected(tables: Tables, topology: Topology) -> int:
+    """How many rows backfills have corrected in the sinks of ``topology``."""
+    return sum(_height(tables.corrections(written.table)) for written in topology.written)
+
+
+def _height(path: str) -> int:
+    return int(pl.scan_delta(path).select(pl.len()).collect().item())

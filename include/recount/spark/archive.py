@@ -17,9 +17,9 @@ from recount.core.fingerprint import Declared
 from recount.core.ledger import BatchProof
 from recount.core.reading import Layers
 from recount.core.tables import Tables
+from recount.proofs import History
 from recount.spark.checkpoint import BatchRange, Partition
 from recount.spark.delta_table import LEDGER_PROPERTIES
-from recount.spark.history import History
 from recount.spark.partition_clock import PartitionClock
 from recount.spark.signs_of_work import worked
 from recount.spark.stage import TOTALS_SCHEMA

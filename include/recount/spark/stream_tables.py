@@ -12,9 +12,9 @@ from recount.core.errors import Terminal
 from recount.core.ledger import BatchProof
 from recount.core.own_columns import BATCH, GENERATION
 from recount.core.tables import Tables
+from recount.proofs import History
 from recount.spark.compaction import Compaction
 from recount.spark.delta_table import DELTA_LOG_KEPT_MS, AppendOnlyTable
-from recount.spark.history import History
 from recount.spark.intake import REJECTED_SCHEMA
 from recount.spark.ledger_table import LedgerTable
 from recount.spark.stage import LATE_SCHEMA

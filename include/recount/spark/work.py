@@ -14,8 +14,8 @@ from recount.core.ledger import BatchProof
 from recount.core.reading import Layers
 from recount.core.topic_ids import TopicIds
 from recount.kafka.transaction import OutputTransaction
+from recount.proofs import History
 from recount.spark.checkpoint import Planned
-from recount.spark.history import History
 from recount.spark.state_use import StateUse
 
 Step = Literal["mapped", "kafka committed", "delta committed"]

@@ -20,9 +20,9 @@ from recount.core.topics import Topic
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
+from recount.kafka.offsets import ends_of, spans_of
 from recount.versions.aside import Move, moves, put_aside
 from recount.versions.standstill import forget, say_stopped, standstill
-from recount.versions.topic_ends import ends_of, spans_of
 
 From = Literal["beginning", "now"]
 

@@ -33,9 +33,9 @@ from recount.core.tables import Tables
 from recount.core.topology import Topology
 from recount.declarations import DeclarationLog, Enacted
 from recount.kafka.connection import Connection
+from recount.kafka.offsets import ends_of
 from recount.versions.extension import Extension
 from recount.versions.standstill import standstill
-from recount.versions.topic_ends import ends_of
 
 
 def _require_nothing_erased(settings: Settings, stream: str) -> None:

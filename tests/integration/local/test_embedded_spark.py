@@ -200,7 +200,7 @@ def test_a_driver_without_the_secret_is_refused_at_once_with_one_error(
 def test_a_driver_whose_master_is_away_is_not_refused(project: Project, tmp_path: Path) -> None:
     """It is Spark's affair, which tries again."""
     program = (
-        "import sys; from pyspark import SparkContext; from recount.cluster.masters import require_admitted\n"
+        "import sys; from pyspark import SparkContext; from recount.sessions import require_admitted\n"
         "SparkContext._ensure_initialized(); require_admitted(SparkContext._gateway, sys.argv[1]); print('passed over')"
     )
     command = [sys.executable, "-c", program, f"spark://{LOOPBACK}:{free_ports(1)[0]}"]

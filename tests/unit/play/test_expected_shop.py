@@ -14,8 +14,7 @@ from recount.core.registry import declared
 from recount.core.topology import Topology
 from recount.play.expected_shop import expected
 from recount.play.planted_days import DAYS, PlantedDays
-from recount.play.shop_demo import ShopLie, with_late_records
-from recount.play.shop_held import held
+from recount.play.shop_demo import ShopLie, held, with_late_records
 from recount.play.shop_kinds import SHARES
 
 SHOP = declared().topologies

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from tests.unit.spark.ledger_scene import ROWS, LedgerScene, proof_of
 
 from recount.core.errors import Terminal
+from recount.proofs import History
 from recount.spark.compaction import BATCHES_BETWEEN, Compaction
-from recount.spark.history import History
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def topics_dag(plan: DagPlan) -> Iterator[DAG]:
         @task(retries=3)
         def bring_in_step() -> dict[str, str]:
             """One line per topic in the log: its action and why."""
-            from recount.airflow.topics import bring_in_step
+            from recount.airflow.maintenance import bring_in_step
 
             return bring_in_step()
 

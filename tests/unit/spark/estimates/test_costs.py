@@ -16,9 +16,8 @@ from recount.local.project import Project
 from recount.printed_tables import print_whole
 from recount.spark.estimates.benchmark import Benchmark
 from recount.spark.estimates.command import document
-from recount.spark.estimates.measured import Measured, measured
+from recount.spark.estimates.measured import Measured, Partners, measured
 from recount.spark.estimates.page import page
-from recount.spark.estimates.partners import Partners
 from recount.spark.estimates.report import BatchTime, Report
 from recount.spark.estimates.workload import workload
 from recount.spark.polars_expressions import field_column
