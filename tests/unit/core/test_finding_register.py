@@ -110,21 +110,22 @@ def test_an_accepted_finding_stays_accepted_while_it_is_what_was_accepted(nights
 
 
 @pytest.mark.parametrize(
-    "worse",
-    [replace(LOST, expected='{"orders":6}'), replace(LOST, actual="1"), replace(LOST, evidence=("revenue-0@9",))],
+    "later",
+    [
+        [replace(LOST, expected='{"orders":6}')],
+        [replace(LOST, actual="1")],
+        [replace(LOST, evidence=("revenue-0@9",))],
+        [None, LOST],
+    ],
+    ids=["another value expected", "another one there", "another place", "repaired, and there again"],
 )
-def test_an_acceptance_covers_nothing_but_what_was_accepted(nights: Nights, worse: Difference) -> None:
+def test_an_acceptance_covers_what_was_accepted_until_it_is_repaired(
+    nights: Nights, later: list[Difference | None]
+) -> None:
     nights.audit(LOST)
     nights.accept()
-    nights.audit(worse)
-    assert nights.states == {"lost": "open"}
-
-
-def test_an_acceptance_ends_when_its_finding_is_repaired(nights: Nights) -> None:
-    nights.audit(LOST)
-    nights.accept()
-    nights.audit()
-    nights.audit(LOST)
+    for difference in later:
+        nights.audit(*([] if difference is None else [difference]))
     assert nights.states == {"lost": "open"}
 
 
@@ -135,16 +136,10 @@ def test_another_verdict_on_the_same_row_is_another_finding(nights: Nights) -> N
     assert nights.states == {"lost": "accepted", "altered": "open"}
 
 
-def test_verdicts_of_one_family_are_one_finding() -> None:
+def test_findings_are_told_apart_by_stream_verdict_and_place_and_not_by_evidence_but_for_stretches_of_the_log() -> None:
     extra, duplicated = (finding_id("revenue", replace(LOST, verdict=one)) for one in ("extra", "duplicated"))
-    assert extra == duplicated != ID
-
-
-def test_findings_of_two_streams_are_two() -> None:
+    assert extra == duplicated != ID, "of one family"
     assert finding_id("clicks", LOST) != ID
-
-
-def test_a_row_is_known_whatever_its_evidence_and_a_stretch_of_the_log_by_it() -> None:
     assert finding_id("revenue", replace(LOST, evidence=("revenue-0@3",))) == ID
     later = replace(UNACCOUNTED, evidence=("orders-0@[9, 20)",))
     assert finding_id("revenue", later) != finding_id("revenue", UNACCOUNTED)

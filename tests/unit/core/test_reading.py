@@ -29,38 +29,37 @@ def layers(*flows: RecordStream) -> Layers:
     return Topology(name="t", sinks=[flow.to(out) for flow, out in zip(flows, outputs, strict=True)]).layers
 
 
-def test_topics_that_nobody_looks_up_are_read_together() -> None:
-    assert layers(stream(A), stream(B)) == (("a", "b"),)
-    assert layers(table(A).join(table(B)).to_stream()) == (("a", "b"),)
+FINALS = stream(B).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
+OWN = stream(A).select(text=col("a_text")).to_table()
+LOOKED_UP = stream(A).left_join_table(table(B))
+READ: dict[str, tuple[list[RecordStream], Layers]] = {
+    "topics that nobody looks up, together": ([stream(A), stream(B)], (("a", "b"),)),
+    "tables that are joined, together": ([table(A).join(table(B)).to_stream()], (("a", "b"),)),
+    "a table before who looks rows up in it": ([LOOKED_UP], (("b",), ("a",))),
+    "and others with that": ([LOOKED_UP, stream(B), stream(C)], (("b",), ("a", "c"))),
+    "two tables of one stream, together": ([stream(A).join_table(table(B)).join_table(table(C))], (("b", "c"), ("a",))),
+    "a table that looks rows up itself, between": (
+        [stream(A).left_join_table(stream(B).left_join_table(table(C)).to_table())],
+        (("c",), ("b",), ("a",)),
+    ),
+    "as of arrival, together": ([stream(A).left_join_table(table(B), as_of="arrival")], (("a", "b"),)),
+    "with a grace a topic that looks up itself": ([stream(A).left_join_table(OWN, grace="1 s")], (("a",),)),
+    "with a grace a table first, too": ([stream(A).left_join_table(table(B), grace="1 s")], (("b",), ("a",))),
+    "a grace gives way to a lookup without one": (
+        [stream(B).left_join_table(table(A), grace="1 s"), LOOKED_UP],
+        (("b",), ("a",)),
+    ),
+    "a running total first": ([stream(A).left_join_table(stream(B).aggregate(n=count()))], (("b",), ("a",))),
+    "results that are waited for first": (
+        [stream(A).left_join_table(FINALS.to_table(), grace="1 s")],
+        (("b",), ("a",)),
+    ),
+}
 
 
-def test_a_table_is_read_before_the_stream_that_looks_rows_up_in_it() -> None:
-    assert layers(stream(A).left_join_table(table(B))) == (("b",), ("a",))
-    assert layers(stream(A).left_join_table(table(B)), stream(B), stream(C)) == (("b",), ("a", "c"))
-
-
-def test_two_tables_of_one_stream_are_read_together() -> None:
-    assert layers(stream(A).join_table(table(B)).join_table(table(C))) == (("b", "c"), ("a",))
-
-
-def test_a_table_that_looks_rows_up_itself_is_read_between() -> None:
-    described = stream(B).left_join_table(table(C)).to_table()
-    assert layers(stream(A).left_join_table(described)) == (("c",), ("b",), ("a",))
-
-
-def test_as_of_arrival_there_is_no_order() -> None:
-    assert layers(stream(A).left_join_table(table(B), as_of="arrival")) == (("a", "b"),)
-
-
-def test_with_a_grace_a_topic_can_look_rows_up_in_itself_and_a_table_is_read_first_all_the_same() -> None:
-    own = stream(A).select(text=col("a_text")).to_table()
-    assert layers(stream(A).left_join_table(own, grace="1 s")) == (("a",),)
-    assert layers(stream(A).left_join_table(table(B), grace="1 s")) == (("b",), ("a",))
-
-
-def test_a_grace_gives_way_to_a_lookup_without_one() -> None:
-    waiting = stream(B).left_join_table(table(A), grace="1 s")
-    assert layers(waiting, stream(A).left_join_table(table(B))) == (("b",), ("a",))
+@pytest.mark.parametrize(("flows", "expected"), READ.values(), ids=READ)
+def test_topics_are_read_in_these_layers(flows: list[RecordStream], expected: Layers) -> None:
+    assert layers(*flows) == expected
 
 
 @pytest.mark.parametrize(
@@ -77,9 +76,6 @@ def test_a_topic_that_would_have_to_be_read_before_itself_is_refused(flows: list
     assert "arrival" in str(refused.value)
 
 
-FINALS = stream(B).windowed_by(tumbling("1 s", grace="0 s")).aggregate(n=count()).emit_final()
-
-
 @pytest.mark.parametrize(
     "versions",
     [
@@ -94,14 +90,6 @@ def test_a_table_whose_changes_do_not_come_at_once_is_looked_up_by_arrival_only(
     with pytest.raises(InvalidDeclaration):
         layers(stream(A).left_join_table(versions))
     assert len(layers(stream(A).left_join_table(versions, as_of="arrival"))) == 1
-
-
-def test_a_running_total_and_a_filtered_table_are_looked_up_as_of_the_event() -> None:
-    assert layers(stream(A).left_join_table(stream(B).aggregate(n=count()))) == (("b",), ("a",))
-
-
-def test_results_of_windows_can_be_waited_for() -> None:
-    assert layers(stream(A).left_join_table(FINALS.to_table(), grace="1 s")) == (("b",), ("a",))
 
 
 def newer(table_topic: Topic, *reached: tuple[str, int | None], as_of: AsOf = "event") -> dict[str, str]:

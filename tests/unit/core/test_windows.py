@@ -32,19 +32,21 @@ def test_units_of_durations_can_be_written_out(short: str, long: str) -> None:
     assert tumbling(short, grace="0 s") == tumbling(long, grace="0 s")
 
 
-def test_a_tumbling_window_holds_its_start_and_not_its_end() -> None:
-    windows = tumbling("1 min", grace="0 s")
-    assert list(windows.starts(MINUTE - 1)) == [0]
-    assert list(windows.starts(MINUTE)) == [MINUTE]
-
-
-def test_every_hopping_window_that_has_begun_and_not_ended_holds_a_time() -> None:
-    windows = hopping("10 min", advance="5 min", grace="0 s")
-    assert [start // MINUTE for start in windows.starts(12 * MINUTE)] == [5, 10]
-
-
-def test_no_hopping_window_starts_before_the_epoch() -> None:
-    assert list(hopping("10 s", advance="5 s", grace="0 s").starts(2_000)) == [0]
+@pytest.mark.parametrize(
+    ("windows", "time_ms", "starts"),
+    [
+        (tumbling("1 min", grace="0 s"), MINUTE - 1, [0]),
+        (tumbling("1 min", grace="0 s"), MINUTE, [MINUTE]),
+        (hopping("10 min", advance="5 min", grace="0 s"), 12 * MINUTE, [5 * MINUTE, 10 * MINUTE]),
+        (hopping("10 s", advance="5 s", grace="0 s"), 2_000, [0]),
+        (TimeWindows(size_ms=12, advance_ms=5, grace_ms=0), 21, [10, 15, 20]),
+    ],
+    ids=["not its end", "its start", "each that has begun", "none before the epoch", "an advance that divides nothing"],
+)
+def test_every_window_that_has_begun_and_not_ended_holds_a_time(
+    windows: TimeWindows, time_ms: int, starts: list[int]
+) -> None:
+    assert list(windows.starts(time_ms)) == starts
 
 
 def test_windows_of_a_day_begin_where_the_origin_says() -> None:
@@ -64,10 +66,6 @@ def test_an_origin_that_is_no_moment_in_whole_milliseconds_is_refused(origin: st
         tumbling("1 d", grace="0 s", origin=origin)
 
 
-def test_an_advance_that_does_not_divide_the_size_still_covers_every_time() -> None:
-    assert list(TimeWindows(size_ms=12, advance_ms=5, grace_ms=0).starts(21)) == [10, 15, 20]
-
-
 @pytest.mark.parametrize(
     ("windows", "end_ms", "last_open_ms"),
     [
@@ -84,16 +82,13 @@ def test_a_window_closes_in_the_millisecond_after_the_last_open_one(
     assert windows.closes_ms(end_ms) == last_open_ms + 1
 
 
-def test_a_session_goes_on_over_exactly_the_gap_and_not_a_millisecond_more() -> None:
-    windows = session("30 s", grace="0 s")
-    assert windows.continues(0, 70_000, 100_000)
-    assert not windows.continues(0, 70_000, 100_001)
-
-
-def test_a_session_is_cut_after_its_maximal_duration() -> None:
-    windows = session("30 s", grace="0 s", max_duration="1 min")
-    assert windows.continues(0, 50_000, 60_000)
-    assert not windows.continues(0, 50_000, 60_001)
+@pytest.mark.parametrize(
+    ("longest", "last_ms", "last_on_ms"), [(None, 70_000, 100_000), ("1 min", 50_000, 60_000)], ids=["gap", "longest"]
+)
+def test_a_session_goes_on_up_to_a_millisecond(longest: str | None, last_ms: int, last_on_ms: int) -> None:
+    windows = session("30 s", grace="0 s", max_duration=longest)
+    assert windows.continues(0, last_ms, last_on_ms)
+    assert not windows.continues(0, last_ms, last_on_ms + 1)
 
 
 def test_the_first_sliding_windows_share_the_start_zero() -> None:
