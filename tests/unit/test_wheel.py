@@ -41,15 +41,8 @@ def test_the_wheel_is_typed_and_has_jobs_suites_jars_and_templates(project: Proj
 def test_the_wheel_says_what_it_needs_and_which_extras_there_are(wheel: ZipFile) -> None:
     [file] = [name for name in wheel.namelist() if name.endswith("METADATA")]
     told = message_from_bytes(wheel.read(file))
-    assert set(told.get_all("Provides-Extra", [])) == {
-        "airflow",
-        "fab",
-        "kubernetes",
-        "audit",
-        "serve",
-        "registry",
-        "local",
-    }
+    extras = {"airflow", "fab", "kubernetes", "audit", "serve", "registry", "local"}
+    assert set(told.get_all("Provides-Extra", [])) == extras
     needed = " ".join(told.get_all("Requires-Dist", []))
     assert "pyspark<4.3,>=4.2.0" in needed
     for tool in ("pytest", "hypothesis", "ruff", "mypy", "hatchling"):
@@ -57,11 +50,8 @@ def test_the_wheel_says_what_it_needs_and_which_extras_there_are(wheel: ZipFile)
 
 
 def test_the_tools_for_tests_are_not_in_the_lock_of_the_product(project: Project) -> None:
-    names = {
-        line.split("==")[0]
-        for line in (project.root / "requirements" / "main.lock").read_text().splitlines()
-        if "==" in line
-    }
+    lines = (project.root / "requirements" / "main.lock").read_text().splitlines()
+    names = {line.split("==")[0] for line in lines if "==" in line}
     assert "pyspark" in names
     assert not names & {"pytest", "hypothesis", "ruff", "mypy", "playwright", "pre-commit", "hatchling", "matplotlib"}
     image = (project.root / "docker" / "Dockerfile").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,29 +10,20 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from recount.airflow.audits import LimitsOperator
 
-
-def limits(warnings: str) -> LimitsOperator:
-    return LimitsOperator(task_id="limits", stream="revenue", warnings=warnings)
+BEYOND = "200,000 dead letters in 400,000 records"
 
 
-def night(**params: Any) -> Any:
-    return {"params": params}
-
-
-def test_a_night_within_its_limits_is_green() -> None:
-    limits("").execute(night())
-
-
-def test_a_night_beyond_a_limit_fails_and_says_by_how_much() -> None:
-    with pytest.raises(AirflowFailException, match="200,000 dead letters"):
-        limits("200,000 dead letters in 400,000 records").execute(night(announce=True))
-
-
-def test_the_audit_after_a_repair_does_not_say_it_again() -> None:
-    with pytest.raises(AirflowSkipException):
-        limits("200,000 dead letters in 400,000 records").execute(night(announce=False))
-
-
-def test_an_audit_that_could_not_judge_has_no_limits_to_pass() -> None:
-    with pytest.raises(AirflowSkipException):
-        limits("None").execute(night())
+@pytest.mark.parametrize(
+    ("warnings", "params", "ends"),
+    [
+        ("", {}, nullcontext()),
+        (BEYOND, {"announce": True}, pytest.raises(AirflowFailException, match="200,000 dead letters")),
+        (BEYOND, {"announce": False}, pytest.raises(AirflowSkipException)),
+        ("None", {}, pytest.raises(AirflowSkipException)),
+    ],
+    ids=["within", "beyond: says by how much", "after a repair: not again", "could not judge"],
+)
+def test_a_night_fails_beyond_a_limit_only(warnings: str, params: dict[str, bool], ends: Any) -> None:
+    night: Any = {"params": params}
+    with ends:
+        LimitsOperator(task_id="limits", stream="revenue", warnings=warnings).execute(night)

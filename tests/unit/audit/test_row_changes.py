@@ -40,13 +40,10 @@ def test_what_is_no_row_stays_as_it_is() -> None:
     assert sides_in_words('{"n":1}', '{"n":1}') == ('{"n":1}', '{"n":1}'), "a duplicate differs in no field"
 
 
-def test_times_of_other_differences_are_said_in_words_too() -> None:
-    assert sides_in_words("1363564800000 ms", "269663 ms") == ("2013-03-18 00:00:00", "4 min 29 s")
-
-
 def test_an_expected_and_an_actual_row_are_said_by_what_differs() -> None:
     assert sides_in_words('{"n":1,"m":2,"k":3}', '{"n":4,"m":2}') == ("n 1, k 3", "n 4")
     assert sides_in_words(None, '{"n":4}') == (None, "n 4")
+    assert sides_in_words("1363564800000 ms", "269663 ms") == ("2013-03-18 00:00:00", "4 min 29 s"), "of no rows"
 
 
 def test_the_margin_of_a_late_record_is_said_in_words() -> None:

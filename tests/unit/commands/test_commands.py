@@ -63,11 +63,12 @@ def test_the_engine_must_be_one_that_there_is(cases: Callable[..., str]) -> None
     assert typed(conformance, cases(CASE), "--engine", "teleport").exit_code == 2
 
 
-def test_every_declared_stream_is_described() -> None:
-    assert "stream revenue-by-region" in typed(describe).output
-
-
-def test_a_stream_can_be_drawn() -> None:
+def test_streams_and_archives_are_described_and_drawn() -> None:
+    shown = typed(describe).output
+    assert "stream revenue-by-region" in shown
+    assert "stream archive-orders\n  every record of orders as it came, to the table archive/orders" in shown
+    assert "is a DOUBLE" not in shown, "no stream of the shop makes a DOUBLE of a decimal"
+    assert typed(describe, "archive-orders").output.startswith("stream archive-orders\n")
     assert typed(describe, "revenue-by-region", "--mermaid").output.startswith("flowchart TD")
 
 
@@ -120,18 +121,6 @@ def test_it_names_an_expression_in_which_a_decimal_becomes_a_double_unless_that_
     warned = [line for line in typed(describe, "taxed").output.splitlines() if "is a DOUBLE" in line]
     assert [line.split(" is a DOUBLE")[0].strip() for line in warned] == ([] if named is None else [named])
     assert all(RATE in line for line in warned)
-
-
-def test_no_stream_of_the_shop_makes_a_double_of_a_decimal() -> None:
-    assert "is a DOUBLE" not in typed(describe).output
-
-
-def test_an_archive_is_described_too() -> None:
-    assert (
-        "stream archive-orders\n  every record of orders as it came, to the table archive/orders"
-        in typed(describe).output
-    )
-    assert typed(describe, "archive-orders").output.startswith("stream archive-orders\n")
 
 
 def test_modules_that_declare_no_stream_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

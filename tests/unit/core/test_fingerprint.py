@@ -15,7 +15,6 @@ from typing import Any, get_args
 
 import pytest
 
-from recount.core import changelogs, joins, nodes, processing, stateless
 from recount.core.aggregates import Aggregate, count, distinct, fold, largest, total
 from recount.core.archive import Archive
 from recount.core.declared_changes import changes
@@ -253,27 +252,6 @@ def test_the_order_of_sinks_and_the_reuse_of_a_source_change_nothing() -> None:
 def test_every_field_of_a_topology_either_means_something_or_is_known_to_mean_nothing() -> None:
     meaningless = {"name", "sinks", "actions", "health", "on_bad_record", "retention"}
     assert {one.name for one in fields(Topology)} - meaningless == set(TOPOLOGY_MEANS)
-
-
-def test_every_parameter_of_every_operator_is_in_the_document() -> None:
-    rooms = (nodes, stateless, changelogs, joins, processing)
-    kinds = [
-        kind
-        for room in rooms
-        for kind in vars(room).values()
-        if isinstance(kind, type) and "__dataclass_fields__" in vars(kind)
-    ]
-    elsewhere = {"input", "inputs", "left", "right", "topic", "action", "word", "partitions"}
-    parameters = {
-        one.name for kind in kinds if kind.__module__.startswith("recount.core") for one in fields(kind)
-    } - elsewhere
-    text = str(
-        [Declared.of(Topology(name="s", sinks=[flow().to(OUT)])).document for pair in PAIRS.values() for flow in pair]
-    )
-    assert {"windows", "horizon_ms", "before_ms", "predicate"} <= parameters
-    assert {"'horizon_ms'", "'before_ms'", "'limit_ms'", "'versioned'", "'partitioned'"} <= {
-        f"'{one}'" for one in parameters if f"'{one}'" in text
-    }
 
 
 def test_an_archive_means_its_topic() -> None:

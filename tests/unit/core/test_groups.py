@@ -23,6 +23,8 @@ MODULE = "declared_groups"
 BEGINNING = """
 from recount.core.archive import Archive
 from recount.core.groups import StreamGroup
+from recount.core.resources import Resources
+from recount.core.run_settings import DRIVER_OPTIONS, RunSettings
 from recount.core.topics import Topic
 
 clicks = Archive(topic=Topic(name="clicks", key="id"))
@@ -35,8 +37,8 @@ def named(name: str) -> Topology:
     return Topology(name=name, sinks=[stream(clicks).to(Topic(name="out", key="id"))])
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     sys.modules.pop(MODULE, None)

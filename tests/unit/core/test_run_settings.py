@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
 from typing import Any, get_type_hints
 
 import pytest
+from tests.unit.core.test_groups import CLICKS, _folder, module_of  # noqa: F401 - a fixture
 
-from recount.core.archive import Archive
 from recount.core.errors import InvalidDeclaration
-from recount.core.registry import Declarations, declared
 from recount.core.resources import Resources
 from recount.core.run_settings import DRIVER_OPTIONS, RunSettings, is_cron
-from recount.core.topics import Topic
-
-CLICKS = Archive(topic=Topic(name="clicks", key="id"))
-MODULE = "declared_runs"
-BEGINNING = """
-from recount.core.archive import Archive
-from recount.core.groups import StreamGroup
-from recount.core.resources import Resources
-from recount.core.run_settings import DRIVER_OPTIONS, RunSettings
-from recount.core.topics import Topic
-
-clicks = Archive(topic=Topic(name="clicks", key="id"))
-views = Archive(topic=Topic(name="views", key="id"))
-"""
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield tmp_path
-    sys.modules.pop(MODULE, None)
+def settings_of(**given: Any) -> RunSettings:
+    return RunSettings(**{"streams": [CLICKS], **given})
 
 
-def module_of(folder: Path, text: str) -> Declarations:
-    (folder / f"{MODULE}.py").write_text(BEGINNING + dedent(text))
-    return declared(MODULE)
+OF_RESOURCES: list[tuple[str, dict[str, Any]]] = [
+    ("executors", {"executors": 0}),
+    ("executors", {"executors": True}),
+    ("executor_cores", {"executor_cores": "2"}),
+    ("executor_memory", {"executor_memory": "4 GB"}),
+    ("driver_memory", {"driver_memory": 2}),
+    ("conf", {"conf": ["spark.ui.enabled=false"]}),
+    ("conf sql.shuffle.partitions", {"conf": {"sql.shuffle.partitions": "8"}}),
+    ("conf spark.sql.shuffle.partitions", {"conf": {"spark.sql.shuffle.partitions": 8}}),
+    ("conf spark.executor.memory", {"conf": {"spark.executor.memory": "4g"}}),
+    ("conf spark.master", {"conf": {"spark.master": "local[2]"}}),
+    ("conf spark.sql.session.timeZone", {"conf": {"spark.sql.session.timeZone": "Europe/Zurich"}}),
+]
+OF_SETTINGS: list[tuple[str, dict[str, Any]]] = [
+    ("streams of run settings", {"streams": []}),
+    ("streams of run settings", {"streams": "archive-clicks"}),
+    ("streams of run settings", {"streams": [CLICKS.topic]}),
+    ("driver in run settings of archive-clicks", {"driver": {"executors": 2}}),
+    ("run_options in run settings of archive-clicks", {"run_options": "--max-offsets 5"}),
+    ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets 5"]}),
+    ("run_options in run settings of archive-clicks", {"run_options": ["--max-ofsets", "5"]}),
+    ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "0"]}),
+    ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets"]}),
+    ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "many"]}),
+    ("run_options in run settings of archive-clicks", {"run_options": ["--available-now"]}),
+    ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "5", "--stream", "other"]}),
+    ("audit_schedule in run settings of archive-clicks", {"audit_schedule": "nightly"}),
+    ("audit_pool in run settings of archive-clicks", {"audit_pool": ""}),
+    ("approve in run settings of archive-clicks", {"approve": "nobody"}),
+    ("approvers in run settings of archive-clicks", {"approvers": [1]}),
+    ("notifiers in run settings of archive-clicks", {"notifiers": "pager"}),
+]
 
 
 @pytest.mark.parametrize(
-    ("field", "given"),
-    [
-        ("executors", {"executors": 0}),
-        ("executors", {"executors": True}),
-        ("executor_cores", {"executor_cores": "2"}),
-        ("executor_memory", {"executor_memory": "4 GB"}),
-        ("driver_memory", {"driver_memory": 2}),
-        ("conf", {"conf": ["spark.ui.enabled=false"]}),
-        ("conf sql.shuffle.partitions", {"conf": {"sql.shuffle.partitions": "8"}}),
-        ("conf spark.sql.shuffle.partitions", {"conf": {"spark.sql.shuffle.partitions": 8}}),
-        ("conf spark.executor.memory", {"conf": {"spark.executor.memory": "4g"}}),
-        ("conf spark.master", {"conf": {"spark.master": "local[2]"}}),
-        ("conf spark.sql.session.timeZone", {"conf": {"spark.sql.session.timeZone": "Europe/Zurich"}}),
-    ],
+    ("declare", "field", "given"),
+    [*((Resources, *one) for one in OF_RESOURCES), *((settings_of, *one) for one in OF_SETTINGS)],
 )
-def test_resources_that_no_application_can_have_are_refused(field: str, given: dict[str, Any]) -> None:
+def test_resources_that_no_application_can_have_and_settings_that_mean_nothing_are_refused(
+    declare: Callable[..., object], field: str, given: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidDeclaration) as refused:
-        Resources(**given)
+        declare(**given)
     assert refused.value.field == field
     assert refused.value.remedy
 
@@ -70,34 +69,6 @@ def test_cores_of_all_executors_are_known_where_their_number_is() -> None:
     assert Resources(executors=3, executor_cores=2).total_cores == 6
     assert Resources(executors=3).total_cores == 3
     assert Resources(executor_cores=2).total_cores is None
-
-
-@pytest.mark.parametrize(
-    ("field", "given"),
-    [
-        ("streams of run settings", {"streams": []}),
-        ("streams of run settings", {"streams": "archive-clicks"}),
-        ("streams of run settings", {"streams": [CLICKS.topic]}),
-        ("driver in run settings of archive-clicks", {"driver": {"executors": 2}}),
-        ("run_options in run settings of archive-clicks", {"run_options": "--max-offsets 5"}),
-        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets 5"]}),
-        ("run_options in run settings of archive-clicks", {"run_options": ["--max-ofsets", "5"]}),
-        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "0"]}),
-        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets"]}),
-        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "many"]}),
-        ("run_options in run settings of archive-clicks", {"run_options": ["--available-now"]}),
-        ("run_options in run settings of archive-clicks", {"run_options": ["--max-offsets", "5", "--stream", "other"]}),
-        ("audit_schedule in run settings of archive-clicks", {"audit_schedule": "nightly"}),
-        ("audit_pool in run settings of archive-clicks", {"audit_pool": ""}),
-        ("approve in run settings of archive-clicks", {"approve": "nobody"}),
-        ("approvers in run settings of archive-clicks", {"approvers": [1]}),
-        ("notifiers in run settings of archive-clicks", {"notifiers": "pager"}),
-    ],
-)
-def test_settings_that_mean_nothing_are_refused(field: str, given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidDeclaration) as refused:
-        RunSettings(**{"streams": [CLICKS], **given})
-    assert refused.value.field == field
 
 
 @pytest.mark.parametrize("text", ["0 0 1 1 0", "59 23 31 12 7", "*/15 1-5 * * 1,3,5", "30 2 * * 1-5"])

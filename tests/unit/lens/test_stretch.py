@@ -28,17 +28,12 @@ def test_batches_before_the_interval_are_read_as_far_as_they_share_windows() -> 
     assert (stretch.reached_ms, stretch.whole_since_ms) == ({0: 15, 1: 15}, 25)
 
 
-def test_a_partition_that_lags_asks_for_more() -> None:
+def test_of_sessions_and_where_a_partition_lags_more_is_read_and_the_end_cuts_by_the_recorded_time() -> None:
+    everything = {0: (0, 5), 1: (0, 5)}
     behind = ClickLog([[(0, time_ms, "ann"), (1, 6, "bob")] for time_ms in (5, 15, 25, 35, 45)])
-    assert behind.stretch(TEN, start_ms=5_000).ranges == {0: (0, 5), 1: (0, 5)}
-
-
-def test_the_end_cuts_by_the_recorded_time() -> None:
+    assert behind.stretch(TEN, start_ms=5_000).ranges == everything
+    assert LOG.stretch(kept_key(session("5 ms", grace="0 ms")), start_ms=5_000).ranges == everything
     assert LOG.stretch(TEN, end_ms=3_000).ranges == {0: (0, 2), 1: (0, 2)}
-
-
-def test_of_sessions_everything_before_is_read() -> None:
-    assert LOG.stretch(kept_key(session("5 ms", grace="0 ms")), start_ms=5_000).ranges == {0: (0, 5), 1: (0, 5)}
 
 
 def test_an_interval_without_records_is_refused() -> None:

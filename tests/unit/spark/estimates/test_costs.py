@@ -100,7 +100,11 @@ def test_the_published_run_is_told_by_its_medians_and_its_spread() -> None:
         return {"contender": contender, "job": "revenue", "flow": "orders", "records": 1_000, "seconds": seconds}
 
     rows = [row("Recount", 4.0), row("Recount", 5.0), row("Recount", 2.0), row("Recount with a plain producer", 2.5)]
-    published = Benchmark._of({"throughput": rows, "latency": [], "recovery": []})
+    rows.append({"contender": "Kafka Streams", "job": "revenue", "records": 5, "seconds": 1.0})
+    recovery = [{"contender": "Recount", "keys": 10_000, "seconds": 12.34}]
+    published = Benchmark._of({"throughput": rows, "latency": [], "recovery": recovery})
+    assert published.latency is None
+    assert [(one.said, one.of) for one in published.recovery] == [("12.3 s", "restart with 10,000 keys")]
     assert published.throughput is not None and published.throughput.said == "250 records/s"
     assert published.exactly_once is not None
     assert published.exactly_once.said == "250 records/s, with a plain producer 400"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,23 +141,6 @@ def test_a_restart_takes_its_rows_at_the_measured_rate(joined: TopologyEngine, t
     assert report.restart_s == 0.2, "20,000 rows at 100,000/s"
     assert replace(report, measured=few).restart_s is None, "too few rows say nothing of a rate"
     assert replace(report, measured=None).restart_s is None
-
-
-def test_a_published_figure_says_what_it_is_of(tmp_path: Path) -> None:
-    run = {
-        "throughput": [
-            {"contender": "Kafka Streams", "job": "revenue", "records": 5, "seconds": 1.0},
-            {"contender": "Recount", "job": "revenue", "records": 1_000, "seconds": 4.0},
-        ],
-        "latency": [],
-        "recovery": [{"contender": "Recount", "keys": 10_000, "seconds": 12.34}],
-    }
-    (tmp_path / "results.json").write_text(json.dumps(run))
-    published = Benchmark.read(tmp_path / "results.json")
-    assert published is not None
-    assert published.throughput is not None and published.throughput.said == "250 records/s"
-    assert published.latency is None
-    assert [(one.said, one.of) for one in published.recovery] == [("12.3 s", "restart with 10,000 keys")]
 
 
 def test_what_is_no_benchmark_run_is_refused(tmp_path: Path) -> None:
