@@ -170,24 +170,16 @@ def test_a_backup_has_every_volume_that_is_no_copy(compose: dict[str, Any], proj
 
 @pytest.mark.parametrize("words", [[], ["save"], ["load"], ["restore", "backup"], ["save", "backup", "more"]])
 def test_a_backup_that_is_asked_for_otherwise_is_told_how(project: Project, tmp_path: Path, words: list[str]) -> None:
-    done = subprocess.run(
-        ["/bin/sh", project.root / "docker" / "volumes.sh", *words],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (2, "usage: volumes.sh save|load FOLDER\n")
-    assert list(tmp_path.iterdir()) == []
+    assert saved_or_loaded(project, tmp_path, words) == (2, "usage: volumes.sh save|load FOLDER\n")
 
 
 def test_a_backup_that_is_not_there_is_not_made_by_loading_it(project: Project, tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["/bin/sh", project.root / "docker" / "volumes.sh", "load", "mondya"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (2, "mondya: no such folder\n")
-    assert list(tmp_path.iterdir()) == []
+    assert saved_or_loaded(project, tmp_path, ["load", "mondya"]) == (2, "mondya: no such folder\n")
+
+
+def saved_or_loaded(project: Project, folder: Path, words: list[str]) -> tuple[int, str]:
+    """The exit code and what the script says; fails where it leaves something behind."""
+    command = ["/bin/sh", project.root / "docker" / "volumes.sh", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert list(folder.iterdir()) == []
+    return done.returncode, done.stderr

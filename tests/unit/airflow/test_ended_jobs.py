@@ -79,9 +79,13 @@ def test_an_error_that_nobody_expected_may_pass(job: Path, settings: Settings) -
     assert "Error code is: 70" in (ended(job, settings, "ZeroDivisionError") or "")
 
 
+def run(job: Path, source: str) -> subprocess.CompletedProcess[str]:
+    job.write_text(source)
+    return subprocess.run([sys.executable, job], capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_a_job_says_a_final_error_in_one_line_without_a_trace(job: Path) -> None:
-    job.write_text(JOB.format(error=TERMINAL, log="text"))
-    found = subprocess.run([sys.executable, job], capture_output=True, text=True, timeout=60, check=False)
+    found = run(job, JOB.format(error=TERMINAL, log="text"))
     assert (found.returncode, found.stdout, found.stderr) == (1, "", f"{SAID}\n")
 
 
@@ -97,17 +101,13 @@ def test_the_job_of_a_stream_that_cannot_start_says_in_one_line_that_no_retry_ca
 def test_a_job_that_decides_by_itself_what_is_final_ends_so(job: Path) -> None:
     """Topics that may be created soon are an error of the kind Terminal, and a stream is launched again for them."""
     decided = JOB.replace('run_job("audit", audit)', 'run_job("stream", audit, lambda error: error.what != "topics")')
-    for error, code, said in (
-        ("topics", 75, "recount stream: topics"),
-        ("sums", 1, f"recount stream: {NO_RETRY}: sums"),
-    ):
-        job.write_text(decided.format(error=f"Terminal({error!r})", log="text"))
-        found = subprocess.run([sys.executable, job], capture_output=True, text=True, timeout=60, check=False)
+    ends = ("topics", 75, "recount stream: topics"), ("sums", 1, f"recount stream: {NO_RETRY}: sums")
+    for error, code, said in ends:
+        found = run(job, decided.format(error=f"Terminal({error!r})", log="text"))
         assert (found.returncode, found.stderr) == (code, f"{said}\n")
 
 
 def test_a_job_shows_where_an_error_came_from_that_nobody_expected(job: Path) -> None:
-    job.write_text(JOB.format(error="ZeroDivisionError", log="text"))
-    found = subprocess.run([sys.executable, job], capture_output=True, text=True, timeout=60, check=False)
+    found = run(job, JOB.format(error="ZeroDivisionError", log="text"))
     assert found.returncode == 70
     assert "Traceback" in found.stderr and "ZeroDivisionError" in found.stderr

@@ -77,6 +77,11 @@ class Nights:
         )
         self.store.complete(self.last)
 
+    def certificates(self) -> Path:
+        folder = Path(self.settings.reports) / "certificates" / STREAM
+        folder.mkdir(parents=True)
+        return folder
+
     def findings(self, audit: str, differences: Sequence[Difference], *, whole: bool, batch: int) -> Findings:
         proof = a_proof(batch, stream=STREAM)
         return Findings(
@@ -192,8 +197,7 @@ def a_certificate(audit: str, standing: Standing, *, key_id: str | None = None, 
 def test_certificates_of_the_version_before_a_reset_open_no_finding(nights: Nights) -> None:
     found = nights.findings("former", [LOST], whole=True, batch=2)
     standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
-    folder = Path(nights.settings.reports) / "certificates" / STREAM
-    folder.mkdir(parents=True)
+    folder = nights.certificates()
     document = a_certificate("former", standing, declaration={"fingerprint": "f", "stream_version": 2})
     (folder / "former.json").write_text(json.dumps(document))
     assert read_register(nights.settings, STREAM) == {}
@@ -238,8 +242,7 @@ def test_an_audit_that_is_not_complete_says_nothing_unless_it_has_issued_its_cer
 
     found = nights.findings("killed", [LOST], whole=False, batch=2)
     standing = standing_after({}, {}, Tables(nights.settings.data), found, nights.store, 7)
-    folder = Path(nights.settings.reports) / "certificates" / STREAM
-    folder.mkdir(parents=True)
+    folder = nights.certificates()
     (folder / "killed.json").write_text(json.dumps(a_certificate("killed", standing)))
     assert {one.id: one.last_cut for one in read_register(nights.settings, STREAM).values()} == {LOST_ID: (0, 2)}
 
@@ -248,8 +251,7 @@ def test_who_takes_a_finding_out_of_the_tables_does_not_close_it_while_the_newes
     nights: Nights,
 ) -> None:
     standing = nights.audit("1", [LOST, FAULT], "lost", batch=2)
-    folder = Path(nights.settings.reports) / "certificates" / STREAM
-    folder.mkdir(parents=True)
+    folder = nights.certificates()
     (folder / "1.json").write_text(json.dumps(a_certificate("1", standing)))
     before = read_register(nights.settings, STREAM)
 
@@ -270,8 +272,7 @@ def test_a_file_that_is_no_certificate_or_that_no_trusted_key_has_signed_says_no
 ) -> None:
     nights.audit("1", [LOST], "lost")
     before = read_register(nights.settings, STREAM)
-    folder = Path(nights.settings.reports) / "certificates" / STREAM
-    folder.mkdir(parents=True)
+    folder = nights.certificates()
     for name, text in {"empty": "", "deep": "[" * 100_000, "other": "{}", "not a number": '{"sha256": NaN}'}.items():
         (folder / f"{name}.json").write_text(text)
     assert read_register(nights.settings, STREAM) == before

@@ -20,19 +20,15 @@ VALUE = b'{"region":"EU","window_start":0,"window_end":10000,"orders":2,"revenue
 
 
 def copy(value: bytes | None = VALUE, key: bytes | None = b"EU", **headers: str) -> dict[str, Any]:
-    told = {
-        "recount-revision": "1",
-        "recount-origin": "stream",
-        **{f"recount-{name}": h for name, h in headers.items()},
-    }
-    record = CommittedRecord(
-        partition=3,
-        offset=7,
-        timestamp_ms=9,
-        key=key,
-        value=value,
-        headers=[(name, text.encode()) for name, text in told.items()],
-    )
+    told = {"recount-revision": "1", "recount-origin": "stream"}
+    told |= {f"recount-{name}": text for name, text in headers.items()}
+    return read(9, [(name, text.encode()) for name, text in told.items()], value, key)
+
+
+def read(
+    at_ms: int, headers: list[tuple[str, bytes]], value: bytes | None = VALUE, key: bytes | None = b"EU"
+) -> dict[str, Any]:
+    record = CommittedRecord(partition=3, offset=7, timestamp_ms=at_ms, key=key, value=value, headers=headers)
     [row] = copies_of([record], a_flow()).to_pylist()
     return row
 
@@ -96,9 +92,7 @@ def test_a_result_at_the_epoch_is_read_from_its_header() -> None:
     """Item 1.6: Kafka's clients cannot write the time 0."""
     for at_ms, headers, told in ((1, {"timestamp": "0"}, 0), (1, {}, 1), (9, {"timestamp": "0"}, 9)):
         sent = [(f"recount-{name}", text.encode()) for name, text in headers.items()]
-        record = CommittedRecord(partition=0, offset=0, timestamp_ms=at_ms, key=b"EU", value=VALUE, headers=sent)
-        [row] = copies_of([record], a_flow()).to_pylist()
-        assert row[RESULT_TIME] == told
+        assert read(at_ms, sent)[RESULT_TIME] == told
 
 
 def test_a_record_in_avro_is_a_copy_too_and_one_that_cannot_be_read_has_nulls(monkeypatch: pytest.MonkeyPatch) -> None:

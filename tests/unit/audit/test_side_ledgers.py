@@ -81,9 +81,6 @@ def test_a_late_ledger_that_differs_is_found(listed: list[tuple[Any, ...]], verd
     [difference] = side_ledger_differences([late_records(rows(LATE, ROW), rows(LATE, *listed))])
     assert (difference.kind, difference.verdict) == ("late ledger", verdict)
     assert difference.evidence[0] in ("orders-0@7", "orders-0@8")
-
-
-def test_a_late_ledger_that_lists_every_late_record_once_has_no_difference() -> None:
     assert side_ledger_differences([late_records(rows(LATE, ROW), rows(LATE, ROW))]) == []
 
 

@@ -236,30 +236,25 @@ def test_a_value_of_any_depth_is_bad_and_no_error(kind: Any) -> None:
     assert len(Parser(schema, ["x"]).parsed(values).bad) == len(values)
 
 
-WRITER = {
-    "type": "record",
-    "name": "Event",
-    "fields": [
-        {
-            "name": "meta",
-            "type": [
-                "null",
-                {
-                    "type": "record",
-                    "name": "Meta",
-                    "fields": [
-                        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
-                        {"name": "tags", "type": {"type": "array", "items": "string"}},
-                    ],
-                },
-            ],
-        },
-        {"name": "address", "type": {"type": "map", "values": "string"}},
-        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "raw", "type": {"type": "fixed", "name": "Two", "size": 2}},
-        {"name": "text", "type": "string"},
+def _record(name: str, **fields: object) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": field, "type": of} for field, of in fields.items()]}
+
+
+WRITER = _record(
+    "Event",
+    meta=[
+        "null",
+        _record(
+            "Meta",
+            at=["null", {"type": "long", "logicalType": "timestamp-micros"}],
+            tags={"type": "array", "items": "string"},
+        ),
     ],
-}
+    address={"type": "map", "values": "string"},
+    day={"type": "int", "logicalType": "date"},
+    raw={"type": "fixed", "name": "Two", "size": 2},
+    text="string",
+)
 EVENT = RecordSchema.of(
     at=nested("meta", "at", kind=TIMESTAMP),
     tags=nested("meta", "tags", kind=list_of(STRING)),
@@ -321,9 +316,10 @@ def test_avro_has_the_forms_as_logical_types_and_paths_through_records_and_maps(
     ],
 )
 def test_a_form_is_read_of_the_types_of_avro_that_mean_it(avro: Any, declared: Any, is_readable: bool) -> None:
-    writer = {"type": "record", "name": "One", "fields": [{"name": "it", "type": avro}]}
     cut = b"\0\0\0\0\1" + b"\x80"
-    assert by_both([cut], RecordSchema.of(it=declared), writer) == ["undecodable" if is_readable else "schema"]
+    assert by_both([cut], RecordSchema.of(it=declared), _record("One", it=avro)) == [
+        "undecodable" if is_readable else "schema"
+    ]
 
 
 def test_a_stream_takes_its_time_from_a_text() -> None:

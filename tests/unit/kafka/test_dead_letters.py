@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from recount.kafka import dead_letters
@@ -10,20 +12,15 @@ from recount.kafka.dead_letters import dead_letter
 from recount.kafka.transaction import KafkaRecord
 
 
+def a_letter(value: bytes | None, key: bytes = b"k", **more: Any) -> KafkaRecord:
+    said = {"destination": "orders.dlq", "stream": "recount.revenue", "topic": "orders", "partition": 3, "offset": 42}
+    said |= {"timestamp_ms": 1, "reason": "undecodable", "error": "no JSON " * 1_000}
+    return dead_letter(key=key, value=value, **{**said, **more})
+
+
 def test_a_dead_letter_keeps_the_record_and_names_its_origin() -> None:
-    letter = dead_letter(
-        destination="orders.dlq",
-        stream="recount.revenue",
-        topic="orders",
-        partition=3,
-        offset=42,
-        timestamp_ms=-1,
-        key=b"\xff",
-        value=b"{not json",
-        reason="undecodable",
-        error="Expecting property name",
-        headers=[("trace", b"1")],
-    )
+    error = "Expecting property name"
+    letter = a_letter(b"{not json", b"\xff", timestamp_ms=-1, error=error, headers=[("trace", b"1")])
     assert (letter.topic, letter.key, letter.value) == ("orders.dlq", b"\xff", b"{not json")
     assert letter.timestamp_ms is None
     assert dict(letter.headers) == {
@@ -36,21 +33,6 @@ def test_a_dead_letter_keeps_the_record_and_names_its_origin() -> None:
         dead_letters.SOURCE_OFFSET: b"42",
         dead_letters.SOURCE_TIMESTAMP: b"-1",
     }
-
-
-def a_letter(value: bytes | None, key: bytes = b"k") -> KafkaRecord:
-    return dead_letter(
-        destination="orders.dlq",
-        stream="recount.revenue",
-        topic="orders",
-        partition=3,
-        offset=42,
-        timestamp_ms=1,
-        key=key,
-        value=value,
-        reason="undecodable",
-        error="no JSON " * 1_000,
-    )
 
 
 @pytest.mark.parametrize(("size", "is_kept"), [(999_000 - 2_000, True), (1_000_000, False), (1_048_500, False)])

@@ -151,7 +151,7 @@ class Fed:
         known = {(topic, partition) for topic in topics(self.topology) for partition in range(self.partitions)}
         awake = {(topic, partition) for topic, partition in known if partition not in quiet}
         batch = Batch(read=read.select(list(READ_SCHEMA)), known=known, awake=awake)
-        self.made = made = {}
+        made = self.made = dict[Node, pl.DataFrame]()
         for node in self.topology.nodes():
             if isinstance(node, Source):
                 made[node] = _source_rows(node, events, read)

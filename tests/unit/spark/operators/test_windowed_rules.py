@@ -1,7 +1,4 @@
-"""Single rules of the windowed operator, each in a log of its own; and that what its laws compare can differ.
-
-Two partitions; times in milliseconds.
-"""
+"""Single rules of the windowed operator, each in a log of its own: two partitions, times in milliseconds."""
 
 from __future__ import annotations
 
@@ -19,20 +16,12 @@ from tests.unit.spark.operators.windowed_engine import (
 from recount.core.aggregates import count
 from recount.core.flow import RecordStream
 from recount.core.nodes import EmissionKind
-from recount.core.windows import Windows, all_time, hopping, last_n, session, sliding, tumbling
+from recount.core.windows import Windows, hopping, session, sliding, tumbling
 
 TUMBLING = tumbling("10 ms", grace="0 ms")
 SLIDING = sliding("6 ms", grace="4 ms")
 SESSION = session("5 ms", grace="0 ms")
-EACH: dict[str, Windows] = {
-    "tumbling": TUMBLING,
-    "hopping": hopping("10 ms", advance="4 ms", grace="0 ms"),
-    "sliding": SLIDING,
-    "session": SESSION,
-    "short session": session("5 ms", grace="0 ms", max_duration="9 ms"),
-    "all time": all_time(),
-    "last n": last_n(3),
-}
+HOPPING = hopping("10 ms", advance="4 ms", grace="0 ms")
 
 
 def counted(windows: Windows, emission: EmissionKind) -> RecordStream:
@@ -85,10 +74,10 @@ def test_a_record_is_late_where_no_sliding_window_that_is_open_can_hold_it() -> 
     assert Engine(flow, log).fates == expected == Interpreted(flow, log).fates
 
 
-@pytest.mark.parametrize("name", ["tumbling", "hopping", "sliding"])
-def test_a_window_that_no_partition_can_change_any_more_is_forgotten(name: str) -> None:
+@pytest.mark.parametrize("windows", [TUMBLING, HOPPING, SLIDING], ids=str)
+def test_a_window_that_no_partition_can_change_any_more_is_forgotten(windows: Windows) -> None:
     batches = [[at(1), at(2, 1)], [at(100), at(100, 1)], [at(1_000), at(1_000, 1)]]
-    held = [Engine(counted(EACH[name], "final"), batches[:number]).remembered for number in (1, 2, 3)]
+    held = [Engine(counted(windows, "final"), batches[:number]).remembered for number in (1, 2, 3)]
     assert held[0] > 0
     assert held[1] == held[2], "what the batch before left is gone"
 

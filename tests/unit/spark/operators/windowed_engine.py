@@ -10,7 +10,7 @@ from tests.unit.spark.operators.feeding import PARTITIONS, Event, Result
 
 from recount.core.expressions import col
 from recount.core.flow import RecordStream, WindowedTable, stream
-from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, EmissionKind
+from recount.core.nodes import KEY, WINDOW_END, WINDOW_START, EmissionKind, WindowedAggregate
 from recount.core.own_columns import IS_NULL, REVISION
 from recount.core.schema import DOUBLE, LONG, STRING, RecordSchema, decimal
 from recount.core.topics import Topic
@@ -84,6 +84,7 @@ class Engine:
         restarts: Sequence[int] = (),
         idle: Sequence[int] = (),
     ) -> None:
+        assert isinstance(results.node, WindowedAggregate)
         self._node, self._fed = results.node, feeding.Fed(topology(results), reads_by_partition=False)
         self.emitted: list[list[Result]] = []
         for number, batch in enumerate(batches):
