@@ -75,7 +75,7 @@ class AsideRecords:
 
     def read_by(self, cut: BatchProof) -> tuple[AsideOrder, ...]:
         """The orders of records that batches up to ``cut`` have read."""
-        ends = {(part.topic, part.partition): part.end for part in cut.partitions}
+        ends = cut.ends
         return tuple(one for one in self.orders if one.offset < ends.get((one.topic, one.partition), 0))
 
     def differences(self) -> list[Difference]:

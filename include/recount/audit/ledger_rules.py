@@ -53,7 +53,7 @@ def _batches_follow(former: BatchProof, proof: BatchProof) -> Iterator[Differenc
 
 
 def _ranges_follow(former: BatchProof, proof: BatchProof) -> Iterator[Difference]:
-    ends = {(part.topic, part.partition): part.end for part in former.partitions}
+    ends = former.ends
     for part in proof.partitions:
         expected = ends.pop((part.topic, part.partition), part.start)
         if part.start != expected:

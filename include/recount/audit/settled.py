@@ -41,7 +41,7 @@ def judgeable_offsets(connection: Connection, tables: Tables, topology: Topology
     newest, published = Ledger.newest(tables, topology.name), published_offsets(connection, topology)
     if newest is None:
         return published
-    ends = {(part.topic, part.partition): part.end for part in newest.partitions}
+    ends = newest.ends
     behind = {place: offset for place, offset in published.items() if offset < ends.get(place, 0)}
     if not behind and _holds(newest, published):
         return published
@@ -121,5 +121,5 @@ def settled_since(
 
 
 def _holds(proof: BatchProof, published: Mapping[tuple[str, int], int]) -> bool:
-    ends = {(part.topic, part.partition): part.end for part in proof.partitions}
+    ends = proof.ends
     return all(ends.get(partition, -1) >= offset for partition, offset in published.items())

@@ -134,7 +134,7 @@ class AuditStore:
         found = [run for run in runs if _is_of(run, known.get(run.order))]
         for run in sorted(found, key=lambda run: (run.order, run.finished_ms), reverse=True):
             parts = self.partitions(run.audit)
-            ends = {(part.topic, part.partition): part.end for part in known[run.order].partitions}
+            ends = known[run.order].ends
             if ends == {(part.topic, part.partition): part.end for part in parts} and usable(run):
                 return Seed(run=run, stream_times={part.partition: part.stream_time_ms for part in parts})
         return NOTHING

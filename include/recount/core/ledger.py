@@ -128,3 +128,8 @@ class BatchProof:
     def order(self) -> tuple[int, int]:
         """Batches in the order in which they were committed."""
         return self.generation, self.batch
+
+    @property
+    def ends(self) -> dict[tuple[str, int], int]:
+        """By topic and partition the offset after the last record that the stream had read."""
+        return {(part.topic, part.partition): part.end for part in self.partitions}

@@ -88,7 +88,7 @@ def _hindrances(settings: Settings, topology: Topology, key: str) -> Iterator[st
         yield f"no audit of {stream} is complete: {audit_it}"
         return
     reached = published_offsets(Connection.of(settings), topology)
-    ends = {(part.topic, part.partition): part.end for part in proof.partitions}
+    ends = proof.ends
     if any(ends.get(place, -1) < offset for place, offset in reached.items()):
         yield f"Kafka has a batch of {stream} that its tables lack: start it, stop it, then {audit_it}"
     if run.order != proof.order:

@@ -82,7 +82,7 @@ class Unfinished:
             batch=proof.batch,
             timestamp_ms=proof.batch_timestamp_ms,
             start={(part.topic, part.partition): part.start for part in proof.partitions},
-            end=_ends(proof),
+            end=proof.ends,
         )
         return cls(generation=proof.generation, checkpoint_id=proof.checkpoint_id, span=span)
 
@@ -135,7 +135,7 @@ class Known:
         if resumption.start is not None:
             return resumption.start
         if self.last is not None:
-            return _ends(self.last)
+            return self.last.ends
         return self.checkpoint.span.start if self.checkpoint else {}
 
     def _found(self) -> Resumption:
@@ -151,14 +151,14 @@ class Known:
     def _in_new_generation(self) -> Resumption:
         if self.last is None:
             return Resumption(generation=0, start=self.beginning or None)
-        return Resumption(generation=self.last.generation + 1, start=_ends(self.last))
+        return Resumption(generation=self.last.generation + 1, start=self.last.ends)
 
     def _in_flight(self) -> Standing | None:
         """The batch that Kafka has and the ledger has not; raises when Kafka and the ledger are further apart."""
         if self.kafka is None:
             self._require_nothing_unknown()
             return None
-        ends = _ends(self.last) if self.last else {}
+        ends = self.last.ends if self.last else {}
         if not self.delta_first and self._is_next(self.kafka, ends):
             return self.kafka  # it may have read nothing: then only its name tells
         if self.last is not None and all(ends.get(key) == end for key, end in self.kafka.ends.items()):
@@ -188,7 +188,7 @@ class Known:
         assert kafka.order is not None
         assert kafka.timestamp_ms is not None
         generation, batch = kafka.order
-        known = _ends(self.last) if self.last else self.beginning
+        known = self.last.ends if self.last else self.beginning
         checkpoint_id = kafka.checkpoint_id
         if checkpoint_id is None:  # a batch of an earlier release
             same = self.last is not None and self.last.generation == generation
@@ -209,7 +209,7 @@ class Known:
         elif checkpoint.identity == self.last.checkpoint_id:
             order, follows = (self.last.generation, planned.batch), planned.batch == self.last.batch + 1
             if planned.batch == self.last.batch and in_flight is None:
-                if dict(planned.end) != _ends(self.last):
+                if dict(planned.end) != self.last.ends:
                     raise self._other_checkpoint(checkpoint)
                 return Resumption(generation=self.last.generation, start=None)
             if planned.batch <= self.last.batch:
@@ -220,7 +220,7 @@ class Known:
             order, follows = (self.last.generation + 1, planned.batch), planned.batch == 0
         if not follows:
             raise self._older_than_checkpoint(checkpoint)
-        known = _ends(self.last) if self.last else {}
+        known = self.last.ends if self.last else {}
         if any(planned.start.get(key, end) != end for key, end in known.items()):
             raise self._other_checkpoint(checkpoint)
         if in_flight is not None and (in_flight.order != order or dict(in_flight.ends) != dict(planned.end)):
@@ -274,11 +274,7 @@ class Known:
         )
 
     def _ledger(self) -> str:
-        return "no batch" if self.last is None else f"{_named(self.last.order)} up to {_places(_ends(self.last))}"
-
-
-def _ends(proof: BatchProof) -> dict[Partition, int]:
-    return {(part.topic, part.partition): part.end for part in proof.partitions}
+        return "no batch" if self.last is None else f"{_named(self.last.order)} up to {_places(self.last.ends)}"
 
 
 def _order(batch: int | str | None) -> Order | None:

@@ -175,7 +175,7 @@ class StreamRunner:
     def _read_to(self, query: StreamQuery) -> Mapping[Partition, int]:
         """Up to where the stream has read, by its last batch."""
         last = query.processor.last.proof if query.processor.last else self._last
-        return {(part.topic, part.partition): part.end for part in last.partitions} if last else {}
+        return last.ends if last else {}
 
     def _control(self, lease: Lease) -> ControlChannel:
         orders = self._shared.orders if self._shared else None
@@ -263,8 +263,7 @@ class StreamRunner:
         layer, records = 0, self._options.max_offsets
         if len(self._work.layers) > 1:
             last = self._work.history.last_before()
-            read = {} if last is None else {(part.topic, part.partition): part.end for part in last.partitions}
-            layer = layer_to_read(backlog(self._connection, self._work.layers, read), records)
+            layer = layer_to_read(backlog(self._connection, self._work.layers, last.ends if last else {}), records)
         return BatchLimit(records=records, layer=layer)
 
     def _resumption(

@@ -13,7 +13,7 @@ def batch_ends(ledger: Ledger) -> list[BatchEnds]:
     """Every batch: where it ended, and which partitions were not idle after it."""
     return [
         BatchEnds(
-            ends={(part.topic, part.partition): part.end for part in proof.partitions},
+            ends=proof.ends,
             awake=frozenset((part.topic, part.partition) for part in proof.partitions if not part.idle),
         )
         for proof in ledger.proofs

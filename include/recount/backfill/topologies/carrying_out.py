@@ -132,7 +132,7 @@ class CarryingOut:
     def _last(self) -> Order | None:
         """The stream's last batch; None where Kafka has one after it."""
         proof = Ledger.read(Tables(self.settings.data), self._topology.name).proofs[-1]
-        ends = {(part.topic, part.partition): part.end for part in proof.partitions}
+        ends = proof.ends
         reached = published_offsets(self._connection, self._topology)
         return proof.order if all(ends.get(place, -1) >= offset for place, offset in reached.items()) else None
 
