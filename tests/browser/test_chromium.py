@@ -10,7 +10,7 @@ from tests.browser.conftest import STREAM, Shop, loaded
 
 from recount.airflow.naming import backfill_dag, stream_dag
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 
 def test_the_grid_shows_a_stream_that_runs(page: Page, shop: Shop) -> None:

@@ -36,7 +36,7 @@ from recount.serve.answer import answer
 from recount.serve.asked_sink import AskedSink
 from recount.serve.question import MOST_ROWS, Question
 
-pytestmark = pytest.mark.timeout(2_400)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(2_400)]
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 DOCS = Path(__file__).parents[3] / "docs" / "audit.md"

@@ -25,7 +25,7 @@ from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 from recount.spark.plan import plan_of
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900), pytest.mark.usefixtures("tiny")]
 
 CASES = [case for case in RUNNING if case.on_broker and os.environ.get("FIELD_CASE", "") in case.name]
 """``FIELD_CASE=F3 pytest`` and the name of this file runs those with F3 in their name."""

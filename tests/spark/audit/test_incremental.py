@@ -15,7 +15,7 @@ from recount.core.own_columns import BATCH, GENERATION
 from recount.local.kafka import EmbeddedKafka
 from recount.local.project import Project
 
-pytestmark = pytest.mark.timeout(1_800)
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_800)]
 """Streams and audits run for real: minutes where other work shares the machine."""
 
 
@@ -134,7 +134,6 @@ def test_what_was_mended_is_repaired_without_the_log_of_the_nights_before(nights
     assert nights.doubled <= open_findings(nights.mended), "a record on Kafka cannot be taken back"
 
 
-@pytest.mark.thorough
 @pytest.mark.usefixtures("tiny")
 def test_a_stream_that_stands_still_is_audited_when_the_log_of_its_last_night_has_expired(
     spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
