@@ -18,9 +18,8 @@ from recount.core.topology import Topology
 from recount.core.verdict import MAX_LATE_NAMED
 from recount.grace.judges import Judge, judges_of
 from recount.grace.lengthened import lengthened
-from recount.grace.recommending import Recommendation, recommended
+from recount.grace.recommending import Recommendation, recommended, steps_of_grace
 from recount.grace.shortfalls import JUDGE, RECORD, SHORT_BY, attributed, saved, shortfalls
-from recount.grace.steps_of_grace import steps_of_grace
 from recount.proofs import Proofs, earlier
 from recount.released import MISSES, complete_audits, released
 from recount.serve.answer import reading

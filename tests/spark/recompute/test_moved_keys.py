@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from tests.spark.recompute.graph_logs import EVENTS, OUT, Arrival, frames
 
 from recount.audit.causes import OUTPUT
-from recount.audit.topologies.moved_keys import with_partitions
+from recount.audit.topologies.differences import with_partitions
 from recount.core.nodes import KEY
 from recount.core.topology import Topology, stream
 from recount.core.verdict import Difference

@@ -18,8 +18,8 @@ from recount.core.topology import Topology, stream
 from recount.core.windows import ClosingWindows, SessionWindows, SlidingWindows, TimeWindows
 from recount.grace.judges import judges_of
 from recount.grace.lengthened import lengthened
+from recount.grace.recommending import steps_of_grace
 from recount.grace.shortfalls import saved
-from recount.grace.steps_of_grace import steps_of_grace
 
 UNLIMITED_MS = 10 * END_MS
 graces = st.integers(0, 20)

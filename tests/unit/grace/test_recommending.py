@@ -5,8 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from recount.grace.recommending import recommended, share
-from recount.grace.steps_of_grace import rounded_up, steps_of_grace
+from recount.grace.recommending import recommended, rounded_up, share, steps_of_grace
 
 MIN, H = 60_000, 3_600_000
 NINETY = [2_000] * 50 + [110_000] * 40 + [2 * H + 1] * 10

@@ -53,13 +53,11 @@ from recount.audit.topologies.beyond import Beyond
 from recount.audit.topologies.claims import IDENTITY
 from recount.audit.topologies.compared_rows import COMPARED
 from recount.audit.topologies.corrections import Corrections
-from recount.audit.topologies.differences import correction_differences, output_differences
+from recount.audit.topologies.differences import correction_differences, output_differences, with_partitions
 from recount.audit.topologies.identity import Identity, identity_of
 from recount.audit.topologies.judge import SINK, TABLE, Judge
 from recount.audit.topologies.listed_backfills import strange_backfills
-from recount.audit.topologies.missed_rows import missed_rows
-from recount.audit.topologies.misses import grace_misses, still_late, still_unread, unexplained
-from recount.audit.topologies.moved_keys import with_partitions
+from recount.audit.topologies.misses import grace_misses, missed_rows, still_late, still_unread, unexplained
 from recount.audit.topologies.readings import batch_ends, table_ends
 from recount.audit.topologies.scope import (
     CLAIMS_PART,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from recount.audit.causes import OUTPUT, unlisted_difference
-from recount.audit.completeness import CORRECTION
+from recount.audit.completeness import COMPLETENESS, CORRECTION
 from recount.audit.copies import DELTA, KAFKA
 from recount.audit.fidelity import ALTERED, DUPLICATED, EXPIRED, EXTRA, LOST, MATCH, PLACES
 from recount.audit.judgement import MAX_WRONG
@@ -15,8 +18,11 @@ from recount.audit.topologies.claims import EVIDENCE
 from recount.audit.topologies.compared_rows import COMPARED
 from recount.audit.topologies.corrections import SAID
 from recount.audit.topologies.judge import SINK, TABLE
+from recount.core.keys_in_partitions import in_several_partitions
 from recount.core.nodes import WINDOW_START
+from recount.core.topology import Topology
 from recount.core.verdict import Difference
+from recount.recompute.graph.recomputed import Recomputed
 
 _CONTRADICTED = (
     "topic and table contradict each other about an earlier value of this row; the log gives only the last one, so it "
@@ -28,6 +34,7 @@ _CAUSES = {
     ALTERED: "the value or time is not what the log gives, or copies of one row contradict each other",
     EXTRA: "no record that was on time makes this row, or it was not due yet, or was not written by this stream",
 }
+_OF_ROWS = (OUTPUT, COMPLETENESS)
 
 
 def output_differences(judged: DataFrame) -> list[Difference]:
@@ -89,3 +96,28 @@ def _difference(row: Row, place: str) -> Difference:
 def _is_contradicted(row: Row) -> bool:
     both = all(row[f"{place}_verdict"] == ALTERED for place in PLACES)
     return both and bool(row[COMPARED].places_differ)
+
+
+def with_partitions(differences: Sequence[Difference], topology: Topology, truth: Recomputed) -> list[Difference]:
+    """``differences``, with the partitions in the cause of those whose key lies in several, and an offset in each.
+
+    Of topologies with an operator to which the order of a record key's records means something, and of the log that was
+    recomputed; a key that changed partition between two audits lies in one there.
+    """
+    topics = [source.topic.name for source in topology.sources if in_several_partitions(topology, source.topic.name)]
+    keys = {one.key for one in differences if one.kind in _OF_ROWS and one.key is not None}
+    if not topics or not keys:
+        return list(differences)
+    places = truth.partitions_of(topics, keys)
+    return [_with(one, places.get(one.key, ())) if one.kind in _OF_ROWS and one.key else one for one in differences]
+
+
+def _with(difference: Difference, places: Sequence[str]) -> Difference:
+    if not places:
+        return difference
+    said = f"this key lies in several partitions, whose order counts: first at {', '.join(places)}"
+    return replace(
+        difference,
+        cause=f"{difference.cause}; {said}" if difference.cause else said,
+        evidence=(*difference.evidence, *(one for one in places if one not in difference.evidence)),
+    )

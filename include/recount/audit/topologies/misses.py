@@ -27,7 +27,8 @@ from recount.audit.completeness import COMPLETENESS, MISSED
 from recount.audit.removed import kept_late_by_spark
 from recount.audit.results import COMPLETE
 from recount.audit.topologies.claims import IDENTITY, of_traced
-from recount.audit.topologies.identity import Identity, above_of
+from recount.audit.topologies.corrections import COMPLETE_TEXT, GONE_MS
+from recount.audit.topologies.identity import Identity, above_of, closing_windows
 from recount.audit.topologies.judge import SEEN_TEXT, SINK
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import WINDOW_END, WINDOW_START, Node, SelectKey, WindowedAggregate
@@ -39,12 +40,14 @@ from recount.core.windows import SessionWindows, SlidingWindows, TimeWindows
 from recount.recompute.graph.recomputed import Recomputed
 from recount.recompute.graph.tracing import RECORD, Tracing
 from recount.recompute.once import once
+from recount.recompute.rules.closing import overdue_ms
 
 _ROW = (SINK, *IDENTITY)
 _PLACE = re.compile(r"(.+)-(\d+)@(\d+)")
 _Row = tuple[Any, ...]
 _Named = tuple[int, tuple[str, ...]]
 """How many records, and the first of them by their places."""
+IS_OPEN = "is_open"
 
 
 def grace_misses(
@@ -289,3 +292,36 @@ def _judges(node: Node) -> bool:
     return isinstance(node, WindowedAggregate | StreamStreamJoin | Deduplicate | InOrder) or (
         isinstance(node, StreamTableJoin) and node.history_ms is not None
     )
+
+
+def missed_rows(judged: DataFrame, identities: Sequence[Identity], truth: Recomputed) -> DataFrame:
+    """The missed rows of ``judged``: sink, identity, ``COMPLETE_TEXT``, ``GONE_MS``, and whether each ``IS_OPEN``.
+
+    An audit keeps them for a backfill, as values and not as the stream's state: a row is JSON with all its fields, from
+    which ``recount.backfill`` makes the very bytes that the stream would have written. No row at all: readers must see
+    none.
+    """
+    missed = judged.where(F.col(COMPLETENESS) == MISSED)
+    is_open = reduce(
+        lambda rest, one: F.when(F.col(SINK) == one.written.topic.name, _may_go_on(one, truth)).otherwise(rest),
+        identities,
+        F.lit(True),
+    )
+    return missed.select(SINK, *IDENTITY, COMPLETE_TEXT, GONE_MS, is_open.alias(IS_OPEN))
+
+
+def _may_go_on(identity: Identity, truth: Recomputed) -> Column:
+    """Whether the stream can still write a row of this identity, or holds one back."""
+    if not identity.is_latest:
+        return F.lit(False)
+    made_by = closing_windows(identity)
+    if made_by is None:
+        return F.lit(True)
+    node, windows = made_by
+    is_open = F.lit(False)
+    if node.emission.kind != "final":
+        is_open = overdue_ms(windows, F.col(WINDOW_END), F.lit(truth.frontier_ms(node))) < 0
+    if identity.suppression is not None:
+        held = F.col("expected_at_ms") > F.lit(truth.held_after_ms[identity.suppression])
+        is_open |= F.coalesce(held, F.lit(False))
+    return is_open

@@ -32,7 +32,7 @@ from recount.audit.topologies.corrections import COMPLETE_TEXT, GONE_MS
 from recount.audit.topologies.identity import Identity
 from recount.audit.topologies.judge import SINK
 from recount.audit.topologies.listed_backfills import audit_of
-from recount.audit.topologies.missed_rows import IS_OPEN
+from recount.audit.topologies.misses import IS_OPEN
 from recount.backfill.repair import Repaired
 from recount.backfill.topologies.correction import Correction, Order, in_order, is_keyed, record_of, said
 from recount.backfill.topologies.correction_tables import DELETE_THEM, CorrectionTables, Rows

@@ -21,7 +21,7 @@ from recount.audit.topologies.claims import AT_MS, IDENTITY, IS_NULL, REVISION, 
 from recount.audit.topologies.corrections import COMPLETE_TEXT, GONE_MS
 from recount.audit.topologies.identity import Identity, identity_of
 from recount.audit.topologies.judge import SINK
-from recount.audit.topologies.missed_rows import IS_OPEN
+from recount.audit.topologies.misses import IS_OPEN
 from recount.audit.topologies.seen import HIGHEST, SEEN, of_backfills, of_stream, seen_rows, sees
 from recount.backfill.plan import newest_audit
 from recount.backfill.topologies.correction import Correction, Standing

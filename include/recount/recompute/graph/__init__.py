@@ -2,5 +2,5 @@
 
 ``recomputed`` walks a topology once; each module holds one kind of operator. What order decides (sliding and session
 windows, deduplication, processors, folds) is a plain function over one key's records, in ``sliding``, ``sessions``,
-``firsts``, ``processing`` and ``folding``; everything else is Spark SQL.
+``remembering``, ``processing`` and ``folding``; everything else is Spark SQL.
 """
