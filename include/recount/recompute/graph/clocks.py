@@ -92,9 +92,9 @@ class Clocks:
         return self._frontiers[node]
 
     def left_some_behind(self, node: Node) -> bool:
-        """Whether the frontier of ``node`` can have been ahead of a partition: one was idle, or had not spoken."""
+        """Whether the frontier of ``node`` can have been ahead of a partition that has records: it was idle, or new."""
         batches, topics, stood = self.batches or (), topics_awaited(node), self._stood(node)
-        partitions = {at for batch in batches for at in batch.ends if at[0] in topics}
+        partitions = {at for batch in batches for at, end in batch.ends.items() if at[0] in topics and end}
         before_ms = self.carrying.frontier_before_ms(node)
         return any(stood.get(at, NONE_DUE) < before_ms for at in partitions) or any(
             not partitions <= batch.awake for batch in batches
