@@ -246,7 +246,8 @@ def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> lis
     """Each ``row`` that is missed with ``late``, what explains it, and the unread ``change`` that this is."""
     event = F.concat_ws("", "event_topic", F.lit("-"), "event_partition", F.lit("@"), "event_offset")
     change = F.concat_ws("", "topic", F.lit("-"), "partition", F.lit("@"), "offset")
-    told = F.concat_ws("", change, F.lit(" read after "), event)
+    by_whom = F.when(F.col("offset") < 0, F.lit("a result of windows")).otherwise(change)
+    told = F.when(F.col("event_offset") < 0, by_whom).otherwise(F.concat(by_whom, F.lit(" read after "), event))
     changes = unread.select(
         event.alias("event"),
         "event_ms",

@@ -175,6 +175,10 @@ class Carrying:
         self.asked[node] = None
         return self.frontier_at_cut_ms(node)
 
+    def frontier_if_kept_ms(self, node: Node) -> int:
+        """The same where the stretch before kept it, else ``NONE_DUE``."""
+        return self._frontiers.get(self.names[node], NONE_DUE)
+
     def frontier_at_cut_ms(self, node: Node) -> int:
         """The same, for who does not look back from there."""
         if self.carried is None:

@@ -83,12 +83,21 @@ class Clocks:
         return self.carrying.since_ms(self.frontier_now_ms(node))
 
     def frontiers_ms(self, node: Node, batches: Sequence[BatchEnds]) -> list[int]:
-        """How far the frontier of ``node`` had come after each batch, less what the operators above delay."""
+        """How far the frontier of ``node`` had come after each batch, less what the operators above delay.
+
+        It waits for the frontiers of those above of whose topics a partition is awake, and never falls back.
+        """
         if node not in self._frontiers:
-            ways = [(self._reached_of(node, batches).frontiers_ms, waited_above_ms(node))]
-            ways += [(self.frontiers_ms(judge, batches), delay_ms) for judge, delay_ms in judges_above(node)]
-            behind = [[reached - delay_ms for reached in frontiers] for frontiers, delay_ms in ways]
-            self._frontiers[node] = [max(NONE_DUE, min(each)) for each in zip(*behind, strict=True)]
+            delay_ms, frontier_ms, found = waited_above_ms(node), self.carrying.frontier_if_kept_ms(node), list[int]()
+            above = [(topics_awaited(one), self.frontiers_ms(one, batches), by_ms) for one, by_ms in judges_above(node)]
+            for number, slowest_ms in enumerate(self._reached_of(node, batches).slowest_ms):
+                topics = {topic for topic, _ in batches[number].awake}
+                awaited = [(reached[number], by_ms) for its, reached, by_ms in above if topics & its]
+                if slowest_ms is not None and all(ms > NONE_DUE for ms, _ in awaited):
+                    behind = [slowest_ms - delay_ms, *(ms - by_ms for ms, by_ms in awaited)]
+                    frontier_ms = max(frontier_ms, min(behind))
+                found.append(frontier_ms)
+            self._frontiers[node] = found
         return self._frontiers[node]
 
     def left_some_behind(self, node: Node) -> bool:

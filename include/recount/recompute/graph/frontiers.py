@@ -41,12 +41,14 @@ class BatchEnds:
 class Reached:
     """How far a frontier had come: after each batch of a stretch, and at its end each partition's stream time.
 
-    ``before_ms`` is where it stood when the stretch began.
+    ``before_ms`` is where it stood when the stretch began. ``slowest_ms`` is after each batch the smallest stream time
+    of the partitions awake: less than the frontier once one that was idle is behind it, None while one has none.
     """
 
     frontiers_ms: Sequence[int]
     stream_times: Mapping[Partition, int]
     before_ms: int = NONE_DUE
+    slowest_ms: Sequence[int | None] = ()
 
     @classmethod
     def nowhere(cls) -> Reached:
@@ -104,10 +106,12 @@ def left_in(
     return number
 
 
-def with_left_in(frame: DataFrame, batches: Sequence[BatchEnds], waits: Sequence[Wait]) -> DataFrame:
-    """``frame`` with ``LEFT_IN``, of records that leave once they have been read and have left all ``waits``."""
+def with_left_in(
+    frame: DataFrame, batches: Sequence[BatchEnds], waits: Sequence[Wait], *, time: str = TIME
+) -> DataFrame:
+    """``frame`` with ``LEFT_IN``, of records that leave once they were read and by ``time`` have left all ``waits``."""
     number = F.udf(left_in(batches, waits), "long")
-    return frame.withColumn(LEFT_IN, number(*(F.col(name) for name in (*PLACE, TIME))))
+    return frame.withColumn(LEFT_IN, number(*(F.col(name) for name in (*PLACE, time))))
 
 
 def with_reached_before(
@@ -151,14 +155,16 @@ def _reached(
     """Batch after batch, the smallest stream time of the partitions awake; the highest of these counts."""
     by_batch = {number: list(found) for number, found in groupby(sorted(largest), key=lambda one: one[0])}
     stream_times, frontier_ms, frontiers_ms = dict(stood.stream_times), stood.last_ms, list[int]()
+    slowest_ms = list[int | None]()
     for number, batch in enumerate(batches):
         for _, partition, time_ms in by_batch.get(number, ()):
             stream_times[partition] = max(time_ms, stream_times.get(partition, time_ms))
         awaited = [partition for partition in batch.awake if partition[0] in topics]
-        if awaited and all(partition in stream_times for partition in awaited):
-            frontier_ms = max(frontier_ms, min(stream_times[partition] for partition in awaited))
+        is_known = awaited and all(partition in stream_times for partition in awaited)
+        slowest_ms.append(min(stream_times[partition] for partition in awaited) if is_known else None)
+        frontier_ms = max(frontier_ms, frontier_ms if slowest_ms[-1] is None else slowest_ms[-1])
         frontiers_ms.append(frontier_ms)
-    return Reached(frontiers_ms=frontiers_ms, stream_times=stream_times, before_ms=stood.last_ms)
+    return Reached(frontiers_ms=frontiers_ms, stream_times=stream_times, before_ms=stood.last_ms, slowest_ms=slowest_ms)
 
 
 def ends_of_batches(batches: Sequence[BatchEnds], topic: str) -> dict[int, np.ndarray]:

@@ -12,7 +12,7 @@ from recount.recompute.columns import named, spark_type
 from recount.recompute.decoding import IS_NULL
 from recount.recompute.graph.carrying import IS_NEW, Carrying
 from recount.recompute.graph.frontiers import LEFT_IN
-from recount.recompute.graph.rows import OFFSET, ORDER, PLACE, TIME, Rows, derived, in_turn, last_of
+from recount.recompute.graph.rows import ORDER, PLACE, TIME, Rows, derived, in_turn, last_of
 from recount.recompute.once import once
 from recount.recompute.rules.table_versions import has_versions
 from recount.recompute.rules.waiting import waits_ms
@@ -129,13 +129,21 @@ def left_before_partners(node: StreamStreamJoin, left: DataFrame, right: DataFra
 
 
 def partners_read_too_late(node: StreamStreamJoin, left_before: DataFrame) -> DataFrame:
-    """The partners of ``left_before_partners``, each with the record that had left (``UNREAD_SCHEMA``)."""
-    alone = {name: F.coalesce(of(LEFT, name), of(RIGHT, name)) for name in (*PLACE, TIME)}
-    names = dict(zip((*PLACE, TIME), ("topic", "partition", "offset", "timestamp_ms"), strict=True))
-    events = dict(zip((*PLACE, TIME), ("event_topic", "event_partition", "event_offset", "event_ms"), strict=True))
-    return left_before.where(alone[OFFSET].isNotNull() & of(_PARTNER, OFFSET).isNotNull()).select(
-        *(of(_PARTNER, name).alias(told) for name, told in names.items()),
-        *(alone[name].alias(told) for name, told in events.items()),
+    """The partners of ``left_before_partners``, each with the record that had left (``UNREAD_SCHEMA``).
+
+    A result of windows has no place: its topic is empty, its partition and its offset are -1.
+    """
+    nowhere = dict(zip(PLACE, (F.lit(""), F.lit(-1), F.lit(-1)), strict=True))
+    partner = [F.coalesce(of(_PARTNER, name), other).alias(name.strip("_")) for name, other in nowhere.items()]
+    alone = [
+        F.coalesce(of(LEFT, name), of(RIGHT, name), other).alias(f"event_{name.strip('_')}")
+        for name, other in nowhere.items()
+    ]
+    return left_before.select(
+        *partner,
+        of(_PARTNER, TIME).alias("timestamp_ms"),
+        *alone,
+        F.coalesce(of(LEFT, TIME), of(RIGHT, TIME)).alias("event_ms"),
         _either_key(node).cast("string").alias("key"),
     )
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
-from recount.core.nodes import Filter, Node, Sink, WindowedAggregate, WithFields
+from recount.core.nodes import WINDOW_END, Filter, Node, Sink, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import Foreach, Peek, Repartition, Select, Through
 from recount.recompute.columns import named
@@ -34,7 +34,14 @@ from recount.recompute.graph.frontiers import (
 )
 from recount.recompute.graph.journal import Journal
 from recount.recompute.graph.judging import STREAM_TIME, held_back, judged
-from recount.recompute.graph.ordering import leaves_at_once, leaves_when_read, lies_in_the_log, require_ordered, waits
+from recount.recompute.graph.ordering import (
+    closing,
+    leaves_at_once,
+    leaves_when_read,
+    lies_in_the_log,
+    require_ordered,
+    waits,
+)
 from recount.recompute.graph.rows import (
     OFFSET,
     ORDER,
@@ -133,24 +140,30 @@ class Stateful:
         return joins.paired(node, *known, alone_before_ms=bound_ms, alone_since_ms=before_ms, left_before=left_before)
 
     def _left_before_partners(self, node: StreamStreamJoin, known: Sequence[DataFrame]) -> DataFrame | None:
-        """The records that left alone before partners on time were read: a partition had been idle. None if none can.
-
-        Of results of windows the log does not say when they came.
-        """
-        waits_of_sides = [waits(side) for side in node.inputs]
+        """The records that left alone before partners on time came: a partition had been idle. None if none can."""
         if node.kind == "inner" or not self.lateness or self.batches is None or not self.clocks.left_some_behind(node):
             return None
-        numbered = []
+        left, right = (self._read_in(side, rows, self.batches) for side, rows in zip(node.inputs, known, strict=True))
+        if left is None or right is None:
+            return None
         until = Wait(self.clocks.frontiers_ms(node, self.batches), waits_ms(node) + 1)
-        for rows, awaited in zip(known, waits_of_sides, strict=True):
-            if awaited is None:
-                return None
-            above = [Wait(self.clocks.frontiers_ms(one, self.batches), ahead_ms) for one, ahead_ms in awaited]
-            read = with_left_in(rows, self.batches, above).withColumnRenamed(LEFT_IN, joins.READ_IN)
-            numbered.append(with_left_in(read, self.batches, [*above, until]))
+        numbered = (
+            with_left_in(rows, self.batches, [until]).withColumn(LEFT_IN, F.greatest(LEFT_IN, joins.READ_IN))
+            for rows in (left, right)
+        )
         found = once(joins.left_before_partners(node, *numbered))
         self.journal.unread_by(joins.partners_read_too_late(node, found))
         return found
+
+    def _read_in(self, side: Node, rows: DataFrame, batches: Sequence[BatchEnds]) -> DataFrame | None:
+        """``rows`` of a ``side`` of a join with ``READ_IN``; None where the log does not say when they came."""
+        awaited, closed_by, time = waits(side), closing(side), TIME
+        if awaited is None and closed_by is not None:
+            awaited, time = [closed_by], WINDOW_END
+        if awaited is None:
+            return None
+        until = [Wait(self.clocks.frontiers_ms(one, batches), ahead_ms) for one, ahead_ms in awaited]
+        return with_left_in(rows, batches, until, time=time).withColumnRenamed(LEFT_IN, joins.READ_IN)
 
     def _joinable(self, node: StreamStreamJoin, side: int, on_time: DataFrame, key: Column) -> DataFrame:
         """The records of one ``side`` that others can be joined with."""
