@@ -143,7 +143,7 @@ def test_sessions_with_what_is_kept_are_those_of_the_whole_log(
 
 
 def test_where_time_stands_is_told_in_plain_values() -> None:
-    stood = Reached(frontiers_ms=[3, 7], stream_times={("a", 1): 9, ("a", 0): 7})
+    stood = Reached(last_ms=7, stream_times={("a", 1): 9, ("a", 0): 7})
     again = Reached.from_json(json.loads(json.dumps(stood.to_json())))
     assert (again.last_ms, again.stream_times) == (7, {("a", 0): 7, ("a", 1): 9})
     assert Reached.nowhere().last_ms == NONE_DUE

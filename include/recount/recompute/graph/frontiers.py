@@ -39,26 +39,20 @@ class BatchEnds:
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """How far a frontier had come: after each batch of a stretch, and at its end each partition's stream time.
+    """How far a frontier had come at the end of a stretch, and each partition's stream time there.
 
-    ``before_ms`` is where it stood when the stretch began. ``slowest_ms`` is after each batch the smallest stream time
-    of the partitions awake: less than the frontier once one that was idle is behind it, None while one has none.
+    ``slowest_ms`` is after each batch of the stretch the smallest stream time of the partitions awake: less than the
+    frontier once one that was idle is behind it, None while one has none.
     """
 
-    frontiers_ms: Sequence[int]
+    last_ms: int
     stream_times: Mapping[Partition, int]
-    before_ms: int = NONE_DUE
     slowest_ms: Sequence[int | None] = ()
 
     @classmethod
     def nowhere(cls) -> Reached:
         """Before the log."""
-        return cls(frontiers_ms=(), stream_times={})
-
-    @property
-    def last_ms(self) -> int:
-        """After the last batch."""
-        return self.frontiers_ms[-1] if self.frontiers_ms else self.before_ms
+        return cls(last_ms=NONE_DUE, stream_times={})
 
     def to_json(self) -> dict[str, Any]:
         """Where it stands now, in plain values."""
@@ -71,7 +65,7 @@ class Reached:
     def from_json(cls, told: Mapping[str, Any]) -> Reached:
         """Where ``to_json`` said that it stood."""
         times = {(topic, partition): time_ms for topic, partition, time_ms in told["stream_times"]}
-        return cls(frontiers_ms=(), stream_times=times, before_ms=told["frontier_ms"])
+        return cls(last_ms=told["frontier_ms"], stream_times=times)
 
 
 class Wait(NamedTuple):
@@ -134,7 +128,7 @@ def reached(
     topics: frozenset[str],
     stood: Reached,
 ) -> Reached:
-    """The frontier over ``topics`` after each of ``batches``, ``NONE_DUE`` while there is none; it never falls back.
+    """How far the frontier over ``topics`` comes by ``batches``; ``NONE_DUE`` while there is none.
 
     ``entries`` are the records that advance stream time, ``without`` the places of those that do not for this operator.
     ``stood`` is how far it had come before.
@@ -154,17 +148,15 @@ def _reached(
 ) -> Reached:
     """Batch after batch, the smallest stream time of the partitions awake; the highest of these counts."""
     by_batch = {number: list(found) for number, found in groupby(sorted(largest), key=lambda one: one[0])}
-    stream_times, frontier_ms, frontiers_ms = dict(stood.stream_times), stood.last_ms, list[int]()
-    slowest_ms = list[int | None]()
+    stream_times, slowest_ms = dict(stood.stream_times), list[int | None]()
     for number, batch in enumerate(batches):
         for _, partition, time_ms in by_batch.get(number, ()):
             stream_times[partition] = max(time_ms, stream_times.get(partition, time_ms))
         awaited = [partition for partition in batch.awake if partition[0] in topics]
         is_known = awaited and all(partition in stream_times for partition in awaited)
         slowest_ms.append(min(stream_times[partition] for partition in awaited) if is_known else None)
-        frontier_ms = max(frontier_ms, frontier_ms if slowest_ms[-1] is None else slowest_ms[-1])
-        frontiers_ms.append(frontier_ms)
-    return Reached(frontiers_ms=frontiers_ms, stream_times=stream_times, before_ms=stood.last_ms, slowest_ms=slowest_ms)
+    last_ms = max([stood.last_ms, *(ms for ms in slowest_ms if ms is not None)])
+    return Reached(last_ms=last_ms, stream_times=stream_times, slowest_ms=slowest_ms)
 
 
 def ends_of_batches(batches: Sequence[BatchEnds], topic: str) -> dict[int, np.ndarray]:
