@@ -15,7 +15,7 @@ from tests.spark.audit.stage import Stage
 
 from recount.audit.topologies.identity import Identity, identity_of
 from recount.core.nodes import WINDOW_END, WINDOW_START
-from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, RESULT_TIME, REVISION
+from recount.core.own_columns import BATCH, GENERATION, IS_NULL, ORIGIN, REVISION
 from recount.core.topology import Written
 from recount.play.arrival import CLOSING
 
@@ -23,7 +23,6 @@ Seen = tuple[str, int | None]
 """The key that a difference names, or its evidence where it names none, and the start of its window."""
 Found = tuple[str, Seen]
 """Place of a difference, and what it names there."""
-_OWN = (GENERATION, BATCH, RESULT_TIME, REVISION, ORIGIN, IS_NULL)
 _FORGED = {"string": "nobody", "long": 987_654_321}
 _GREATEST = {"string": "\uffff", "long": 2**62}
 _NO_BATCH = 987_654

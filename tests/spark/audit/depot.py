@@ -108,9 +108,7 @@ def depot_of(
     addresses = source_topic(f"addresses-{name}", PlainValue.of(city=STRING))
     outputs = {sink: output_topic(f"{sink}-{name}", _PLAIN.get(sink)) for sink in SINKS}
     topology = Topology(name=f"depot-{name}", sinks=_sinks(orders, payments, customers, addresses, outputs, sinks))
-    depot = Depot(spark=spark, settings=settings_below(root, kafka, project), topology=topology)
-    depot.create_topics()
-    return depot
+    return Depot(spark=spark, settings=settings_below(root, kafka, project), topology=topology).create_topics()
 
 
 def _sinks(

@@ -63,6 +63,4 @@ def kiosk_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: 
         last.to(replace(board, cleanup_policy="compact"), table="board"),
     ]
     topology = Topology(name=f"kiosk-{name}", sinks=sinks)
-    kiosk = Kiosk(spark=spark, settings=settings_below(root, kafka, project), topology=topology)
-    kiosk.create_topics()
-    return kiosk
+    return Kiosk(spark=spark, settings=settings_below(root, kafka, project), topology=topology).create_topics()

@@ -71,6 +71,4 @@ def shop_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: P
         name=f"shop-{shop}",
         sinks=[joined.to(paid, table="paid"), seen.emit_final().to(visits, table="visits")],
     )
-    found = Shop(spark=spark, settings=settings_below(root, kafka, project), topology=topology)
-    found.create_topics()
-    return found
+    return Shop(spark=spark, settings=settings_below(root, kafka, project), topology=topology).create_topics()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import unquote, urlsplit
 
 from confluent_kafka import KafkaError, Message, TopicPartition
@@ -60,13 +60,14 @@ class Stage:
     def tables(self) -> Tables:
         return Tables(self.settings.data)
 
-    def create_topics(self) -> None:
+    def create_topics(self) -> Self:
         """All that the topology reads and writes."""
         sources = list({one.topic.name: one.topic for one in self.topology.sources}.values())
         letters = [replace(dead_letter_topic(topic), retention_ms=-1) for topic in sources]
         outputs = [node.topic for node in self.topology.written]
         admin = self.connection.admin()
         apply(admin, plan(admin, [*platform_topics(), *sources, *letters, *outputs], "embedded"))
+        return self
 
     def topic(self, kind: str) -> str:
         """The name of the source topic of that kind, which it begins with."""

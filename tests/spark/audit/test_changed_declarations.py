@@ -306,8 +306,7 @@ def test_nothing_is_added_to_a_stream_whose_log_has_lost_its_beginning(
     tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     name, settings = uuid.uuid4().hex[:8], settings_below(tmp_path, kafka, project)
-    all_sinks = Kiosk(spark=spark, settings=settings, topology=selling(name))
-    all_sinks.create_topics()
+    all_sinks = Kiosk(spark=spark, settings=settings, topology=selling(name)).create_topics()
     first, second = all_sinks.with_sinks(*FIRST), all_sinks.with_sinks(*FIRST, "large")
     first.sell(("ada", 0, 9), ("ada", 2, 1))
     first.run()

@@ -59,8 +59,7 @@ def chain(
     written: dict[str, list[Row]] = {}
     rejected: dict[str, str] = {}
     for cases, topology in streams:
-        stage = Stage(spark=spark, settings=settings, topology=topology)
-        stage.create_topics()
+        stage = Stage(spark=spark, settings=settings, topology=topology).create_topics()
         for part in (slice(-1), slice(-1, None)):
             log = [_arrival(one) for case in cases for batch in case.log[part] for one in batch]
             if log:

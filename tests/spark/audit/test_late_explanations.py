@@ -94,8 +94,7 @@ def test_each_miss_names_its_own_late_records_though_the_sinks_have_other_keys_t
     tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project, tmp_path: Path
 ) -> None:
     """Totals of a day below a deduplication, and of all time below windows of an hour."""
-    stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=_takings())
-    stage.create_topics()
+    stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=_takings()).create_topics()
     stage.produce([_sale(store, minute) for store, minute in (("A1", 0), ("B1", 1), ("C2", 2), ("A1", 3))])
     stage.produce([_sale("C2", DAY + 5), _sale("C2", 3 * DAY + 2)])
     stage.produce([_sale("A1", 20), _sale("B1", 30), _sale("B1", 31), _sale("C2", DAY + 40)])

@@ -28,8 +28,7 @@ def test_a_change_that_was_read_too_late_explains_a_window_that_closes_a_night_l
     sales = stream(source_topic("pens", RecordSchema.of(item=STRING))).left_join_table(tiers)
     a_day = sales.filter(~col("tier").is_null()).windowed_by(tumbling("1 d", grace="1 min")).aggregate(sales=count())
     topology = Topology(name="tiered", sinks=[a_day.emit_final().to(output_topic("tiered"), table="tiered")])
-    desk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
-    desk.create_topics()
+    desk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology).create_topics()
 
     def a_batch(*said: Said) -> None:
         desk.produce(said)

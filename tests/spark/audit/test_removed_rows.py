@@ -83,9 +83,7 @@ def desk(tiny: None, spark: SparkSession, kafka: EmbeddedKafka, project: Project
             clicks.aggregate(clicks=count()).to(output_topic(f"totals-{name}"), table="totals"),
         ],
     )
-    desk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
-    desk.create_topics()
-    return desk
+    return Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology).create_topics()
 
 
 @pytest.mark.thorough
@@ -145,8 +143,7 @@ def test_what_late_records_explained_they_explain_when_the_stream_has_removed_th
         retention="1 ms",
         sinks=[visits.to(output_topic("walks"), table="walks"), totals.to(output_topic("miles"), table="miles")],
     )
-    walk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
-    walk.create_topics()
+    walk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology).create_topics()
 
     def a_batch(*clicks: tuple[str, float]) -> None:
         walk.produce([("steps", 0, who, minute, {"page": "a"}) for who, minute in clicks])

@@ -33,8 +33,7 @@ def test_a_record_that_comes_again_nights_later_is_a_miss_and_no_violation(
         .merge(many.filter(col("n") > 3).select(amount=col("n"), reason="many payments"))
     )
     topology = Topology(name="alarm", sinks=[alerts.to(output_topic("alerts"))])
-    stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
-    stage.create_topics()
+    stage = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology).create_topics()
     nights = ([("ann", 0, 500), ("bob", 200, 1)], [("ann", 0, 700), ("bob", 400, 1)], [("bob", 600, 1)])
     for records in nights:
         stage.produce([("paid", 0, who, minute, {"amount": amount}) for who, minute, amount in records])

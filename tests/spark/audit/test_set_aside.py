@@ -89,9 +89,7 @@ def counter(
     if request.param == "windows":
         settings = replace(settings, keys=str(root / "keys"))
         make_keys(root / "keys", reports=Path(settings.reports))
-    counter = Counter(spark=spark, settings=settings, topology=topology, large=large)
-    counter.create_topics()
-    return counter
+    return Counter(spark=spark, settings=settings, topology=topology, large=large).create_topics()
 
 
 def sale(who: str, minute: float, amount: int) -> tuple[str, int, str, float, Mapping[str, int]]:

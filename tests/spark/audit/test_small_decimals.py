@@ -39,8 +39,7 @@ def test_a_correction_of_small_decimals_is_published_as_it_is_planned_and_audite
     dust = source_topic(f"dust-{tail}", RecordSchema.of(e=decimal(15, 8)))
     flow = stream(dust).windowed_by(tumbling("10 s", grace="0 s")).aggregate(e=total("e"), other=second).emit_final()
     topology = Topology(name=f"dust-{tail}", sinks=[flow.to(output_topic(f"sums-{tail}"))])
-    desk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology)
-    desk.create_topics()
+    desk = Stage(spark=spark, settings=settings_below(tmp_path, kafka, project), topology=topology).create_topics()
     sent = [("k", 0, "0.00000003"), ("z", 1, "1"), ("k", 0.0001, "0.00000001"), ("z", 2, "1")]
     for key, minute, value in sent:
         desk.produce([("dust", 0, key, minute, {"e": value})])

@@ -31,9 +31,7 @@ def posts(
     wall = replace(output_topic(f"wall-{name}"), configs={"max.message.bytes": str(LARGEST)})
     flow = stream(source_topic(name, RecordSchema.of(text=STRING))).to(wall, table="wall", on_too_large="dead-letter")
     settings = settings_below(tmp_path_factory.mktemp("posts"), kafka, project)
-    stage = Stage(spark=spark, settings=settings, topology=Topology(name=f"wall-{name}", sinks=[flow]))
-    stage.create_topics()
-    return stage
+    return Stage(spark=spark, settings=settings, topology=Topology(name=f"wall-{name}", sinks=[flow])).create_topics()
 
 
 def post(minute: float, many: int) -> Said:

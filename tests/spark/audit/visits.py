@@ -33,6 +33,4 @@ def visits_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root:
     counted = source.windowed_by(session("5 min", grace="1 min")).aggregate(clicks=count()).emit_final()
     sink = counted.to(output_topic(f"{clicks}-visits"), table="visits")
     topology = Topology(name=f"{clicks}-visited", retention="1 ms", sinks=[sink])
-    visits = Visits(spark=spark, settings=settings_below(root, kafka, project), topology=topology)
-    visits.create_topics()
-    return visits
+    return Visits(spark=spark, settings=settings_below(root, kafka, project), topology=topology).create_topics()

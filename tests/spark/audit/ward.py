@@ -106,9 +106,7 @@ def ward_of(spark: SparkSession, kafka: EmbeddedKafka, project: Project, root: P
     patients = source_topic(f"patients-{tail}", RecordSchema.of(tier=STRING, credit=LONG))
     rooms = source_topic(f"rooms-{tail}", RecordSchema.of(room=LONG))
     topology = Topology(name=f"{kind}-{tail}", sinks=list(_sinks(visits, payments, patients, rooms, kind, tail)))
-    ward = Ward(spark=spark, settings=replace(settings, keys=str(root / "keys")), topology=topology)
-    ward.create_topics()
-    return ward
+    return Ward(spark=spark, settings=replace(settings, keys=str(root / "keys")), topology=topology).create_topics()
 
 
 def _sinks(visits: Topic, payments: Topic, patients: Topic, rooms: Topic, kind: str, tail: str) -> Iterator[Sink]:
