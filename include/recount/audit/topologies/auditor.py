@@ -72,7 +72,7 @@ from recount.audit.topologies.scope import (
 from recount.audit.topologies.standing import unsettled_rows
 from recount.audit.topologies.totals import totals_by_topic
 from recount.core.finding_register import Register
-from recount.core.joins import StreamTableJoin
+from recount.core.joins import StreamStreamJoin, StreamTableJoin
 from recount.core.nodes import WindowedAggregate
 from recount.core.processing import Deduplicate
 from recount.core.reading import lookup_name, newer_tables
@@ -324,7 +324,7 @@ class TopologyAuditor:
             late = scope.late(self._late_ledger(scope), truth)
             found = still_late(judged, late, self._topology, open_since_ms, released)
             parts[LATE_PART] = {LATE_PART: found}
-        if any(isinstance(node, StreamTableJoin | Deduplicate) for node in self._topology.nodes()):
+        if any(isinstance(node, StreamTableJoin | StreamStreamJoin | Deduplicate) for node in self._topology.nodes()):
             found = still_unread(judged, scope.unread(truth), self._topology, open_since_ms)
             parts[UNREAD_PART] = {UNREAD_PART: found}
         self._snapshots.put(scope.audit, parts, offsets=scope.ledger.offsets)

@@ -259,14 +259,10 @@ def _of_lookups(missed: DataFrame, unread: DataFrame, topology: Topology) -> lis
     by_origin = places.join(changes, F.col("made_of") == F.col("event"))
     reach_ms, start, end = _reach_ms(topology), F.col(WINDOW_START), F.col(WINDOW_END)
     during = start.isNull() | F.col("event_ms").between(start - reach_ms, end + reach_ms)
-    elsewhere = F.col(SINK).isin([sink.topic.name for sink in topology.written if _looks_up_by_another_key(sink)])
+    elsewhere = F.col(SINK).isin([sink.topic.name for sink in topology.written if _is_rekeyed(sink)])
     of_key = elsewhere | F.col("key").eqNullSafe(F.col("event_key"))
     nowhere = missed.where(F.col("origin").isNull() | F.col("origin").startswith("at "))
     return [by_origin, nowhere.join(changes, during & of_key)]
-
-
-def _looks_up_by_another_key(written: Written) -> bool:
-    return any(isinstance(node, StreamTableJoin) and node.key != written.key for node in above_of(written))
 
 
 def _reach_ms(topology: Topology) -> int:
@@ -280,10 +276,10 @@ def _reach_ms(topology: Topology) -> int:
 
 
 def _is_rekeyed(written: Written) -> bool:
-    """Whether some operator above judged time by another key than that of the sink."""
+    """Whether some operator above judged time, or looked a row up, by another key than that of the sink."""
     return any(
         isinstance(node, Deduplicate)
-        or (isinstance(node, WindowedAggregate | StreamStreamJoin) and node.key != written.key)
+        or (isinstance(node, WindowedAggregate | StreamStreamJoin | StreamTableJoin) and node.key != written.key)
         or (isinstance(node, SelectKey) and any(_judges(above) for above in above_of(node)))
         for node in above_of(written)
     )
