@@ -43,8 +43,10 @@ def test_on_a_terminal_a_long_name_goes_on_in_the_next_line(
 
 
 def test_each_part_has_its_own_width_and_a_text_has_no_markup(table: Table, capsys: pytest.CaptureFixture[str]) -> None:
+    table.add_row("[red] by", "[/nobody]")
     print_whole("[red] topics:", table, "")
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "[red] topics:"
     assert any(TOPIC in line for line in lines)
+    assert any("[red] by" in line and "[/nobody]" in line for line in lines), "or it would raise"
     assert lines[-1].strip() == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -11,8 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from recount.airflow.failures import airflow_failures
 from recount.audit.row_changes import sides_in_words
-from recount.core.instants import told_window
+from recount.audit.told_findings import LONGEST, place_of, printable
 from recount.core.settings import Settings
+from recount.core.verdict import Difference
 
 
 class OpenFindingsOperator(BaseOperator):
@@ -37,19 +39,7 @@ class OpenFindingsOperator(BaseOperator):
             raise AirflowFailException(f"not open: {', '.join(strange)}; open are: {', '.join(found) or 'none'}")
         if not wanted:
             raise AirflowSkipException("no finding is open")
-        differences = [(one, found[one].difference) for one in wanted]
-        told = [
-            "- `{}` **{}** {}, {}, {}: expected `{}`, actual `{}`; {}".format(
-                name,
-                one.verdict,
-                one.kind,
-                one.place,
-                _row(one),
-                *sides_in_words(one.expected, one.actual),
-                one.cause,
-            )
-            for name, one in differences
-        ]
+        told = [_told(one, found[one].difference) for one in wanted]
         self.log.info("open findings of %s:\n%s", self.stream, "\n".join(told))
         context["ti"].xcom_push(key="findings", value=wanted)
         context["ti"].xcom_push(key="told", value="\n".join(told))
@@ -90,6 +80,12 @@ class AcceptOperator(BaseOperator):
             self.log.info("finding %s accepted: %s", one.id, one.difference)
 
 
-def _row(difference: Any) -> str:
-    window = None if difference.window_start is None else told_window(difference.window_start, difference.window_end)
-    return ", ".join(str(part) for part in (difference.key, window, difference.origin) if part is not None)
+def _told(name: str, one: Difference) -> str:
+    place = _code(f"{one.place}{place_of(asdict(one))}")
+    expected, actual = map(_code, sides_in_words(one.expected, one.actual))
+    return f"- `{name}` **{one.verdict}** {one.kind}, {place}: expected {expected}, actual {actual}; {one.cause}"
+
+
+def _code(text: str | None) -> str:
+    """``text`` as code in one line: what a writer to a topic has chosen adds no Markdown, and so no line of its own."""
+    return f"`{printable(text)[:LONGEST].replace('`', chr(39))}`"

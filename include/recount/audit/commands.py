@@ -146,7 +146,7 @@ def _tell(outcome: Outcome) -> None:
         line = not_audited(outcome.stream, str(outcome.refusal), final=isinstance(outcome.refusal, Terminal))
         Console(stderr=True).print(line, soft_wrap=True, markup=False)
     else:
-        Console().print(summary(document), outcome.certificate, sep="\n", soft_wrap=True)
+        Console(markup=False).print(summary(document), outcome.certificate, sep="\n", soft_wrap=True)
 
 
 def _exit_code(outcomes: Sequence[Outcome]) -> int:
@@ -165,7 +165,9 @@ def explain(
     window: Annotated[str | None, typer.Option(help=f"Only the window that starts here: {A_TIME}.")] = None,
 ) -> None:
     """Say of every difference and every grace miss what is wrong, why, and which offsets are behind it."""
-    Console().print(explained(load(certificate), key, None if window is None else instant_ms(window)), soft_wrap=True)
+    Console(markup=False).print(
+        explained(load(certificate), key, None if window is None else instant_ms(window)), soft_wrap=True
+    )
 
 
 def audit_job() -> None:

@@ -12,10 +12,9 @@ from rich.text import Text
 from recount.audit.acceptances import accept_all
 from recount.audit.register import read_register
 from recount.audit.row_changes import sides_in_words
-from recount.audit.told_findings import STATES, life_of
+from recount.audit.told_findings import STATES, life_of, place_of, printable
 from recount.core.errors import Terminal
 from recount.core.finding import Finding
-from recount.core.instants import told_window
 from recount.core.registry import declared
 from recount.core.settings import Settings
 
@@ -71,11 +70,9 @@ def _declared(settings: Settings, stream: str | None) -> str:
 
 def _told(one: Finding) -> list[Text]:
     found = one.difference
-    bounds = None if found.window_start is None else told_window(found.window_start, found.window_end)
-    row = ", ".join(str(part) for part in (found.key, bounds, found.origin) if part is not None)
     return [
-        Text(f"{one.id} {life_of(one.document())}", style="bold red" if one.state == "open" else "bold"),
-        Text(f"  {found.verdict}: {found.kind}, {found.place}{', ' + row if row else ''}"),
-        Text("  expected {}\n  actual   {}".format(*sides_in_words(found.expected, found.actual))),
-        Text(f"  cause    {found.cause}"),
+        Text(printable(f"{one.id} {life_of(one.document())}"), style="bold red" if one.state == "open" else "bold"),
+        Text(printable(f"  {found.verdict}: {found.kind}, {found.place}{place_of(one.document())}")),
+        Text("  expected {}\n  actual   {}".format(*map(printable, sides_in_words(found.expected, found.actual)))),
+        Text(printable(f"  cause    {found.cause}")),
     ]

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from recount.audit.row_changes import change_in_words, late_in_words, sides_in_words
-from recount.audit.told_findings import counted, followed, life_of, place_of
+from recount.audit.told_findings import counted, followed, life_of, place_of, printable
 from recount.core.certificate import Certificate, standing
 from recount.core.instants import told_time
 from recount.core.quantities import quantity
@@ -35,18 +35,18 @@ def summary(certificate: Certificate) -> RenderableType:
     if erasures := certificate.get("erasures"):
         last = erasures[-1]
         after = f"the last one after batch {last['generation']}/{last['batch']}, by {last['by']}: {last['reason']}"
-        table.add_row("erased keys", f"{len(erasures):,}, {after}")
+        table.add_row("erased keys", _line(f"{len(erasures):,}, {after}"))
     for one in certificate.get("lookups", ()):
         table.add_row(one["lookup"], f"{one['misses']:,} of {one['records']:,} records find no row")
     for one in certificate.get("set_aside", ()):
         place = f"{one['topic']}-{one['partition']}@{one['offset']}"
-        table.add_row("set aside", f"{place}, by {one['by']} at {told_time(one['at_ms'])}: {one['because']}")
+        table.add_row("set aside", _line(f"{place}, by {one['by']} at {told_time(one['at_ms'])}: {one['because']}"))
     if certificate.get("begins_after_erasure"):
         table.add_row("begins", "at the last erasure: what was erased cannot be recomputed")
     table.add_row("signature", standing(certificate))
     warnings = certificate.get("warnings", [])
     for warning in warnings:
-        table.add_row("warning", warning)
+        table.add_row("warning", _line(warning))
     good = "bold yellow" if warnings else "bold green"
     title = f"{certificate['stream']}: {certificate['outcome']}{', with warnings' if warnings else ''}"
     return Group(Text(title, style=good if certificate["outcome"] == "match" else "bold red"), table)
@@ -62,19 +62,25 @@ def explained(certificate: Certificate, key: str | None, window_start: int | Non
     for one in filter(wanted, followed(certificate)):
         style = "bold red" if one.get("state", "open") == "open" else "bold"
         parts += [
-            Text(f"{one['verdict']}: {one['kind']}, {one['place']}{place_of(one)}", style=style),
-            *([Text(f"  finding  {one['finding']}, {life_of(one)}")] if "state" in one else []),
-            Text("  expected {}\n  actual   {}".format(*sides_in_words(one["expected"], one["actual"]))),
-            Text(f"  cause    {one['cause']}"),
-            *(Text(f"  - {place}") for place in one["evidence"]),
+            _line(f"{one['verdict']}: {one['kind']}, {one['place']}{place_of(one)}", style),
+            *([_line(f"  finding  {one['finding']}, {life_of(one)}")] if "state" in one else []),
+            Text(
+                "  expected {}\n  actual   {}".format(*map(printable, sides_in_words(one["expected"], one["actual"])))
+            ),
+            _line(f"  cause    {one['cause']}"),
+            *(_line(f"  - {place}") for place in one["evidence"]),
         ]
     for one in filter(wanted, certificate["grace_misses"]):
         parts += [
-            Text(f"grace miss{_sink(one)}{place_of(one)}", style="bold yellow"),
-            Text(f"  published → with unlimited grace: {change_in_words(one['published'], one['complete'])}"),
-            *(Text(f"  - late: {late_in_words(place)}") for place in one["late"]),
+            _line(f"grace miss{_sink(one)}{place_of(one)}", "bold yellow"),
+            _line(f"  published → with unlimited grace: {change_in_words(one['published'], one['complete'])}"),
+            *(_line(f"  - late: {late_in_words(place)}") for place in one["late"]),
         ]
     return Group(*parts) if parts else Text("nothing to explain: no difference and no grace miss")
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(printable(text), style=style)
 
 
 def _sink(one: Mapping[str, Any]) -> str:

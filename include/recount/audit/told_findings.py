@@ -31,6 +31,11 @@ def followed(certificate: Certificate) -> Sequence[Mapping[str, Any]]:
     return [one for state in STATES for one in section[state]]
 
 
+def printable(text: object) -> str:
+    """``text`` in one line, without what a terminal obeys: keys and values come from whoever writes to a topic."""
+    return said if (said := str(text)).isprintable() else repr(said)
+
+
 def life_of(one: Mapping[str, Any]) -> str:
     """What has become of a finding since which audit, and by whom."""
     seen = f"first seen by audit {one['first_audit']}, last by {one['last_audit']}" if "first_audit" in one else ""
@@ -58,7 +63,8 @@ def violation_in_words(certificate: Certificate) -> str:
     before = f", {of_before} of them since an earlier audit" if of_before else ""
     lines = [f"violation: {quantity(section['open_found'], 'open finding')} of {stream}{before}"]
     for one in section["open"][:FIRST]:
-        lines.append(f"- finding {one['finding']}: {one['verdict']}, {one['kind']}, {one['place']}{place_of(one)}")
+        place = _shortly(f"{one['place']}{place_of(one)}")
+        lines.append(f"- finding {one['finding']}: {one['verdict']}, {one['kind']}, {place}")
         expected, actual = sides_in_words(one["expected"], one["actual"])
         told = {
             "expected": expected or "",
@@ -66,12 +72,14 @@ def violation_in_words(certificate: Certificate) -> str:
             "cause": one["cause"] or "",
             "at": ", ".join(one["evidence"]),
         }
-        lines += [
-            f"    {name:8} {text[:LONGEST]}{'...' * (len(text) > LONGEST)}" for name, text in told.items() if text
-        ]
+        lines += [f"    {name:8} {_shortly(text)}" for name, text in told.items() if text]
     if section["open_found"] > FIRST:
         lines.append(f"- and {section['open_found'] - FIRST:,} more")
     return "\n".join([*lines, f"all of them: recount findings --stream {stream}, or the certificate {audit}"])
+
+
+def _shortly(text: str) -> str:
+    return printable(text[:LONGEST]) + "..." * (len(text) > LONGEST)
 
 
 def covered_in_words(certificate: Certificate) -> str:

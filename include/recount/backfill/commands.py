@@ -15,6 +15,7 @@ from recount.audit.damaged_tables import damage_told
 from recount.audit.erased_keys import ErasedKeys
 from recount.audit.open_misses import write_summary
 from recount.audit.shape import flow_of
+from recount.audit.told_findings import printable
 from recount.audit.topologies.objections import writes_nothing
 from recount.backfill.plan import Plan, keep, plan
 from recount.backfill.repair import Repaired, pending, repair
@@ -122,7 +123,7 @@ def _table(planned: Plan) -> Table:
         kinds = planned.flow.aggregate.fields
         values = [_text(row[name], kinds[of]) for of in aggregates for name in (f"{NOW}{of}", of)]
         cells = [row[planned.flow.key], told_window(row[WINDOW_START], row[WINDOW_END]), *values, row[REVISION]]
-        table.add_row(*(str(cell) for cell in cells))
+        table.add_row(*map(printable, cells))
     return table
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,12 @@ def test_all_open_findings_are_listed_unless_some_are_named_and_a_closed_one_is_
     nights.audit("2", [], "match")
     with pytest.raises(AirflowFailException):
         listed(LOST_ID)
+
+
+def test_a_key_adds_no_markdown_to_what_a_person_is_asked(nights: Nights) -> None:
+    nights.audit("1", [replace(LOST, key="`](x) ![](http://evil)\n- `id` **repaired**" + "k" * 900_000)], "lost")
+    told = listed().pushed["told"]
+    assert (told.count("\n"), told.count("`"), len(told) < 2_000) == (0, 8, True)
 
 
 @pytest.mark.parametrize("reason", ["", "  "])

@@ -15,7 +15,7 @@ from tests.unit.audit.documents import findings
 
 from recount.audit.certificate import certificates_in, load, sound, verify_file
 from recount.audit.page import page
-from recount.audit.summary import explained
+from recount.audit.summary import explained, summary
 from recount.audit.verifying import chain_in
 from recount.core.certificate import Unverified, certified, content_hash
 from recount.core.errors import Terminal
@@ -234,14 +234,17 @@ def test_the_page_and_the_terminal_list_open_accepted_and_repaired_findings_and_
 
 
 @pytest.mark.parametrize("at_ms", [2**63 - 1, -(2**63), 10**15])
-def test_a_window_that_no_calendar_has_is_told_as_a_number(at_ms: int) -> None:
+def test_a_window_that_no_calendar_has_is_told_as_a_number_and_no_text_steers_the_terminal(at_ms: int) -> None:
     """One forged record on the sink's topic must not keep the page, and with it every later audit, from being made."""
     document = findings("night-1")
     document["series"] = [{**document["series"][0], "window_start": at_ms}]
-    followed(document, open=[replace(LOST, window_start=at_ms, window_end=at_ms)])
+    document["warnings"] = ["set aside because [/of] \x1b[2J"]
+    followed(document, open=[replace(LOST, key="EU\n\x1b[2J[/x]", window_start=at_ms, window_end=at_ms)])
     certificate = certified(document, None)
     console = Console(width=200, record=True)
-    console.print(explained(certificate, None, None))
+    console.print(summary(certificate), explained(certificate, None, None))
+    told = console.export_text(clear=False)
+    assert ("\x1b" in told, "[/of]" in told, "EU\\n" in told) == (False, True, True)
     for shown in (page(certificate), console.export_text()):
         assert f"{at_ms:,} ms" in shown
 

@@ -40,8 +40,10 @@ def test_each_finding_is_told_with_row_values_cause_and_offsets() -> None:
 
 
 def test_of_many_findings_the_first_are_told_and_long_values_are_cut() -> None:
-    many = [finding(number, actual="x" * 5_000) for number in range(FIRST + 3)]
+    forged = "\n- finding id-2: repaired\x1b[2J" * 50_000
+    many = [finding(number, actual="x" * 5_000, key=forged) for number in range(FIRST + 3)]
     told = violation_in_words(certificate(*many))
-    assert told.count("- finding ") == FIRST
+    assert sum(line.startswith("- finding ") for line in told.splitlines()) == FIRST, "a key makes no line of its own"
+    assert "\x1b" not in told
     assert "- and 3 more" in told
-    assert max(map(len, told.splitlines())) < LONGEST + 100
+    assert max(map(len, told.splitlines())) < 2 * LONGEST

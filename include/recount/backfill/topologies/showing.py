@@ -11,6 +11,7 @@ from rich.table import Table
 
 from recount.audit.row_changes import change_in_words
 from recount.audit.store import PLANS, AuditStore
+from recount.audit.told_findings import printable
 from recount.backfill.topologies.correction import REMEDIES, Correction
 from recount.backfill.topologies.corrections_due import Due
 from recount.core.instants import told_window
@@ -32,7 +33,7 @@ def table_of(due: Due, now: Collection[Correction]) -> Table:
     for one in due.corrections[:_SHOWN]:
         window = "" if one.window_start is None else told_window(one.window_start, one.window_end)
         cells = [one.identity.written.table, one.key, window, one.origin or "", _change(one)]
-        table.add_row(*map(str, cells), str(one.revision), "" if one in now else one.standing)
+        table.add_row(*map(printable, cells), str(one.revision), "" if one in now else one.standing)
     return table
 
 
