@@ -15,6 +15,7 @@ import recount
 from recount.audit.findings import Findings
 from recount.audit.shape import flow_of
 from recount.audit.shares import unsigned_orders, warnings_of, warnings_of_lookups
+from recount.core.certificate import FATES
 from recount.core.event_units import warnings_of_seconds
 from recount.core.finding import difference_document, finding_id
 from recount.core.finding_register import Standing
@@ -25,7 +26,6 @@ from recount.core.reading import records_of
 from recount.core.topology import Topology
 
 MAX_LISTED = 1_000
-_FATES = ("records", "counted", "late", "filtered", "null_key", "null_value", "deduplicated", "dead_lettered")
 _PACKAGE = Path(recount.__file__).parent
 
 
@@ -71,7 +71,7 @@ def document_of(findings: Findings) -> dict[str, Any]:
         "digests": findings.evidence.as_document(),
         "versions": code_versions() | {"semantics": SEMANTICS_VERSION},
         "partitions": parts,
-        "totals": {name: sum(part[name] for part in parts) for name in _FATES},
+        "totals": {name: sum(part[name] for part in parts) for name in ("records", *FATES)},
         "published_ends": {str(partition): end for partition, end in findings.published_ends.items()},
         "results": sum(verdicts["kafka"].values()),
         "verdicts": verdicts,

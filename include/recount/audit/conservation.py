@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from recount.audit.ledger import Ledger
+from recount.core.certificate import FATES
 from recount.core.errors import Terminal
 from recount.core.ledger import PartitionProof
 from recount.core.verdict import Difference, PartitionAccount
@@ -19,7 +20,6 @@ from recount.recompute.log import Log, Ranges, runs
 from recount.recompute.recomputation import PartitionTotals
 
 OFFSETS, UNACCOUNTED = "offsets", "unaccounted"
-_FATES = ("counted", "late", "filtered", "null_key", "null_value", "deduplicated", "dead_lettered")
 _MAX_GAPS = 20
 """Looking up a gap costs two requests: beyond so many, the stretch from the first to the last is read in one go."""
 
@@ -79,7 +79,7 @@ def _require_not_compacted(account: PartitionAccount, part: PartitionTotals, cla
 
 def _against_ledger(topic: str, part: PartitionTotals, claims: Sequence[PartitionProof]) -> Iterator[Difference]:
     # what becomes of a record that waits is decided after the batch that tells of it
-    told = ("records", "dead_lettered") if any(claim.waiting for claim in claims) else ("records", *_FATES)
+    told = ("records", "dead_lettered") if any(claim.waiting for claim in claims) else ("records", *FATES)
     for name in told:
         claimed, recomputed = sum(getattr(claim, name) for claim in claims), getattr(part, name)
         if claimed != recomputed:
@@ -117,6 +117,7 @@ def _account(
         null_key=part.null_key,
         null_value=part.null_value,
         deduplicated=part.deduplicated,
+        waiting=part.waiting,
         dead_lettered=part.dead_lettered,
         control=sum(gap.control for gap in found),
         aborted=sum(gap.aborted for gap in found),

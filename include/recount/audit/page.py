@@ -10,7 +10,7 @@ from typing import Any
 from recount.audit.page_digests import code, digests, table
 from recount.audit.row_changes import change_in_words, late_in_words, sides_in_words
 from recount.audit.told_findings import counted, covered_in_words, followed, life_of
-from recount.core.certificate import Certificate, standing
+from recount.core.certificate import FATES, Certificate, standing
 from recount.core.instants import told_time, told_window
 from recount.core.quantities import quantity
 
@@ -203,20 +203,7 @@ def _misses(misses: Sequence[Mapping[str, Any]], found: int) -> str:
 
 
 def _partitions(parts: Sequence[Mapping[str, Any]]) -> str:
-    names = [
-        "counted",
-        "late",
-        "filtered",
-        "null_key",
-        "null_value",
-        "deduplicated",
-        "dead_lettered",
-        "control",
-        "aborted",
-        "compacted",
-        "expired",
-        "unaccounted",
-    ]
+    names = (*FATES, "control", "aborted", "compacted", "expired", "unaccounted")
     rows = (
         (
             f"{escape(part['topic'])}-{part['partition']}",

@@ -77,6 +77,7 @@ class PartitionAccount:
     dead_lettered: int
     null_value: int = 0
     deduplicated: int = 0
+    waiting: int = 0
     control: int = 0
     aborted: int = 0
     compacted: int = 0
@@ -87,7 +88,7 @@ class PartitionAccount:
     def records(self) -> int:
         """The records that were read."""
         refused = self.null_key + self.null_value + self.deduplicated + self.dead_lettered
-        return self.counted + self.late + self.filtered + refused
+        return self.counted + self.late + self.filtered + self.waiting + refused
 
     @property
     def unaccounted(self) -> int:

@@ -47,6 +47,7 @@ class PartitionTotals:
     stream_time_ms: int | None
     null_value: int = 0
     deduplicated: int = 0
+    waiting: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

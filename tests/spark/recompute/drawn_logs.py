@@ -18,7 +18,6 @@ from tests.unit.spark.random_topology_logs import BAD_VALUES, FUTURE_MS
 from tests.unit.spark.topology_runs import row_of, text_of
 
 from recount.audit.topologies.identity import Identity, identity_of
-from recount.core.event_time import is_held_back
 from recount.core.interpreter.driver import TopologyDriver
 from recount.core.interpreter.sinks import Output
 from recount.core.joins import StreamTableJoin
@@ -101,7 +100,7 @@ Row = tuple[Any, ...]
 class Truth:
     """What is said of a log: the rows of each sink, late records, bad ones, and the fate of each.
 
-    Of a log that is not over it says nothing of what a suppression holds, nor of fates that time has yet to decide;
+    Of a log that is not over it says nothing of what a suppression holds;
     where sinks were added on the way, of no fates, and of no records set aside: some served only these sinks.
     """
 
@@ -146,19 +145,12 @@ def by_interpreter(
         rejected=_letters(
             ((b.topic, b.partition, b.offset, b.timestamp_ms, b.reason) for b in driver.dead_letters), added
         ),
-        fates=Counter((at.topic, at.partition, at.offset, fate) for at, fate in driver.fate_of.items())
-        if (is_over or not waits(drawn)) and not added
-        else Counter(),
+        fates=Counter((at.topic, at.partition, at.offset, fate) for at, fate in driver.fate_of.items() if not added),
     )
 
 
 def _told_of(identities: Sequence[Identity], *, is_over: bool) -> list[Identity]:
     return [one for one in identities if is_over or one.suppression is None]
-
-
-def waits(drawn: Drawn) -> bool:
-    """Whether time decides what becomes of a record."""
-    return any(is_held_back(node) for node in drawn.topology.nodes())
 
 
 def _that_count(outputs: Sequence[Output], identity: Identity) -> Counter[Row]:
@@ -201,9 +193,7 @@ def by_recompute(
             },
             late=_bag(done.late, *LATE_SCHEMA),
             rejected=_letters(map(tuple, done.rejected.select(*_LETTER).collect()), added),
-            fates=_bag(done.fates, "topic", "partition", "offset", "fate")
-            if (is_over or not waits(drawn)) and not added
-            else Counter(),
+            fates=_bag(done.fates, "topic", "partition", "offset", "fate") if not added else Counter(),
         )
     finally:
         done.release()

@@ -747,3 +747,11 @@ def test_bad_records_are_rejected_with_a_reason_and_advance_no_stream_time(spark
         (2, "events-0@4"),
     ]
     assert Counter(row["fate"] for row in done.fates.collect()) == {"counted": 2, "dead-lettered": 3}
+
+
+def test_a_record_that_an_operator_holds_at_the_cut_waits(spark: SparkSession) -> None:
+    log = [Arrival(topic="events", partition=0, key="u", value={"n": at}, timestamp_ms=at) for at in (1, 2, 200)]
+    for flow in stream(EVENTS).in_order(grace="50 ms"), stream(EVENTS).deduplicate("n", horizon="50 ms"):
+        topology = Topology(name="law", sinks=[flow.to(OUT)])
+        done = recomputed(spark, topology, frames(spark, [log], ["events"]), batches=one_by_one(log, ["events"]))
+        assert [row["fate"] for row in done.fates.orderBy("offset").collect()] == ["counted", "counted", "waiting"]

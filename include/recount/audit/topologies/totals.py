@@ -15,6 +15,7 @@ _COLUMNS = {
     "counted": "counted",
     "late": "late",
     "filtered": "filtered",
+    "waiting": "waiting",
     "null key": "null_key",
     "null value": "null_value",
     "deduplicated": "deduplicated",

@@ -12,7 +12,7 @@ from recount.recompute.graph.lookups import UNREAD_SCHEMA
 from recount.recompute.graph.rows import OFFSET, PARTITION, PLACE, TIME, TOPIC
 from recount.recompute.graph.stateless import REASON
 
-FATES = ("counted", "late", "deduplicated", "null value", "null key", "filtered")
+FATES = ("counted", "late", "deduplicated", "null value", "null key", "filtered", "waiting")
 """Where operators differ about a record, the first of these holds."""
 DEAD_LETTERED = "dead-lettered"
 _LATE = (

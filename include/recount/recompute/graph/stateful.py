@@ -271,6 +271,7 @@ class Stateful:
         if self.batches is not None:
             known = once(known)
         self.carrying.keep(node, "waiting", lambda: known.where(~is_due))
+        self.journal.note(known.where(~is_due), F.lit("waiting"))
         if node.history_ms is not None:
             self.waiting[node] = known.where(~is_due)
         return known.where(is_due).drop(IS_NEW)
@@ -304,7 +305,8 @@ class Stateful:
         decided = self._decided(node, on_time)
         self.journal.unread_by(remembering.read_too_late(decided))
         wins = F.col(remembering.WINS)
-        self.journal.note(decided.where(IS_NEW), F.when(wins, "counted").otherwise("deduplicated"))
+        fate = F.when(~self._has_left(node), "waiting").when(wins, "counted").otherwise("deduplicated")
+        self.journal.note(decided.where(IS_NEW), fate)
         left = decided.where(wins & self._has_left(node) & ~F.col(remembering.HANDED_ON))
         if not goes_by_offset(node):
             left = held_back(left)
@@ -354,6 +356,7 @@ class Stateful:
             known = once(known)
         is_due = F.col(TIME) + node.grace_ms < self.clocks.frontier_now_ms(node)
         self.carrying.keep(node, "held", lambda: known.where(~is_due))
+        self.journal.note(known.where(~is_due), F.lit("waiting"))
         by_time = {ORDER: F.concat(at_time(), F.col(ORDER)), TURN: F.lit(None).cast(TURN_TYPE)}
         ordered = held_back(known.where(is_due)).withColumns(by_time)
         return above.with_frame(node, shaped(ordered, node.fields), "records")
