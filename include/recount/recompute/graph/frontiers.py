@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from recount.recompute.graph.judging import advancing
@@ -101,11 +101,11 @@ def left_in(
 
 
 def with_left_in(
-    frame: DataFrame, batches: Sequence[BatchEnds], waits: Sequence[Wait], *, time: str = TIME
+    frame: DataFrame, batches: Sequence[BatchEnds], waits: Sequence[Wait], *, time: Column | None = None
 ) -> DataFrame:
     """``frame`` with ``LEFT_IN``, of records that leave once they were read and by ``time`` have left all ``waits``."""
     number = F.udf(left_in(batches, waits), "long")
-    return frame.withColumn(LEFT_IN, number(*(F.col(name) for name in (*PLACE, time))))
+    return frame.withColumn(LEFT_IN, number(*map(F.col, PLACE), F.col(TIME) if time is None else time))
 
 
 def with_reached_before(

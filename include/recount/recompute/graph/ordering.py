@@ -5,7 +5,7 @@ from __future__ import annotations
 from recount.core.changelogs import Suppress, TableFilter, ToTable
 from recount.core.expressions import Column
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
-from recount.core.nodes import WINDOW_END, Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
+from recount.core.nodes import Filter, Node, SelectKey, Source, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import FlatMap, Merge, Peek, Repartition, Select, Through
 from recount.core.windows import GlobalWindow, LastN, TimeWindows
@@ -95,14 +95,10 @@ def waits(node: Node) -> list[tuple[Node, int]] | None:
 
 
 def closing(node: Node) -> tuple[WindowedAggregate, int] | None:
-    """The windows whose final results leave ``node`` with their bounds, and how far ahead of an end their frontier is.
-
-    None where others leave it, or these without the end of their window.
-    """
-    result = node
-    while isinstance(node, Filter | WithFields | SelectKey | Select | Peek | Repartition | Through):
+    """The windows whose final results leave ``node``, and how far ahead of an end their frontier is, or None."""
+    while isinstance(node, Filter | WithFields | SelectKey | Select | FlatMap | Peek | Repartition | Through):
         node = node.input
-    if not isinstance(node, WindowedAggregate) or node.emission.kind != "final" or WINDOW_END not in result.fields:
+    if not isinstance(node, WindowedAggregate) or node.emission.kind != "final":
         return None
     assert not isinstance(node.windows, GlobalWindow | LastN), "refused at declaration"
     return node, node.windows.grace_ms + (not isinstance(node.windows, TimeWindows))

@@ -155,6 +155,11 @@ def of_window(key: Column, start: Column, end: Column) -> Column:
     return F.array(step(F.lit(""), start, end), step(key, F.lit(-1), F.lit(0)))
 
 
+def window_end(order: Column) -> Column:
+    """The end of the window that the result with this ``order`` is of, also where the row has it no more."""
+    return order[0]["offset"]
+
+
 def is_place(one: Column) -> Column:
     """Whether a step of an order is the place of a record in the log."""
     return (one["topic"] != "") & (one["partition"] >= 0)

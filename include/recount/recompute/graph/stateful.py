@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from recount.core.changelogs import Suppress
 from recount.core.joins import StreamStreamJoin, StreamTableJoin
-from recount.core.nodes import WINDOW_END, Filter, Node, Sink, WindowedAggregate, WithFields
+from recount.core.nodes import Filter, Node, Sink, WindowedAggregate, WithFields
 from recount.core.processing import Deduplicate, InOrder, Process
 from recount.core.stateless import Foreach, Peek, Repartition, Select, Through
 from recount.recompute.columns import named
@@ -54,6 +54,7 @@ from recount.recompute.graph.rows import (
     in_turn,
     last_of,
     shaped,
+    window_end,
 )
 from recount.recompute.graph.stateless import or_deleted, returned, stateless
 from recount.recompute.graph.updates import require_offsets
@@ -157,9 +158,9 @@ class Stateful:
 
     def _read_in(self, side: Node, rows: DataFrame, batches: Sequence[BatchEnds]) -> DataFrame | None:
         """``rows`` of a ``side`` of a join with ``READ_IN``; None where the log does not say when they came."""
-        awaited, closed_by, time = waits(side), closing(side), TIME
+        awaited, closed_by, time = waits(side), closing(side), F.col(TIME)
         if awaited is None and closed_by is not None:
-            awaited, time = [closed_by], WINDOW_END
+            awaited, time = [closed_by], window_end(F.col(ORDER))
         if awaited is None:
             return None
         until = [Wait(self.clocks.frontiers_ms(one, batches), ahead_ms) for one, ahead_ms in awaited]
